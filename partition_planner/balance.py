@@ -1,0 +1,77 @@
+"""Longest processing time first: the largest work to whoever is free first.
+
+LPT needs at most 4/3 - 1/(3p) of the best possible time (Graham, "Bounds on multiprocessing timing
+anomalies", 1969), takes O(n log p), and is what really happens when idle seats take the next unit
+of a list sorted by size.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+
+def assign(costs: Sequence[float], parallelism: int) -> tuple[tuple[int, ...], ...]:
+    """Return for each worker the indexes of its costs, in the order in which it takes them.
+
+    Args:
+        costs: Cost of each unit, none negative, in any order. Equal costs are taken by index.
+        parallelism: Number of workers, at least 1.
+
+    Returns:
+        `parallelism` bins; those without work are empty.
+    """
+    order = sorted(range(len(costs)), key=lambda index: (-costs[index], index))
+    bins: list[list[int]] = [[] for _ in range(parallelism)]
+    loads = Loads(parallelism, len(costs))
+    for index in order:
+        bins[loads.take(costs[index])].append(index)
+    return tuple(map(tuple, bins))
+
+
+def makespan(costs: Iterable[float], parallelism: int) -> float:
+    """Return the cost at which the last of `parallelism` workers finishes under `assign`."""
+    ordered = sorted(costs, reverse=True)
+    return max(finish_times(ordered, parallelism))
+
+
+def finish_times(costs: Sequence[float], parallelism: int) -> tuple[float, ...]:
+    """Return for each worker the cost at which it finishes if idle ones take costs in order."""
+    loads = Loads(parallelism, len(costs))
+    for cost in costs:
+        loads.take(cost)
+    return loads.finish_times()
+
+
+def lower_bound(costs: Sequence[float], parallelism: int) -> float:
+    """Return the cost below which no schedule can finish: a fair share, or the largest unit."""
+    return max(sum(costs) / parallelism, max(costs, default=0))
+
+
+class Loads:
+    """What each worker has been given so far."""
+
+    def __init__(self, parallelism: int, units: int) -> None:
+        """Start with everybody idle.
+
+        Args:
+            parallelism: Number of workers.
+            units: Number of units to come; workers beyond it never get one.
+        """
+        self._parallelism = parallelism
+        busy = max(1, min(parallelism, units))
+        # The count breaks ties so that units of cost 0 spread out too.
+        self._heap: list[tuple[float, int, int]] = [(0, 0, worker) for worker in range(busy)]
+
+    def take(self, cost: float) -> int:
+        """Give a unit to the worker that is free first and return that worker's number."""
+        load, count, worker = self._heap[0]
+        heapq.heapreplace(self._heap, (load + cost, count + 1, worker))
+        return worker
+
+    def finish_times(self) -> tuple[float, ...]:
+        """Return what each worker has been given, by number."""
+        times: list[float] = [0] * self._parallelism
+        for load, _, worker in self._heap:
+            times[worker] = load
+        return tuple(times)

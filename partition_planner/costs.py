@@ -1,0 +1,98 @@
+"""What a part of a table costs to unload, in the best measure that its source knows.
+
+One measure serves the whole table, for costs are only good to compare: bytes, else rows, else row
+addresses, else every part alike. Bytes come first because reading, encoding and writing all follow
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from partition_planner.parts import Part, parts_of, share
+from partition_planner.table import RowExtent, TableInfo
+from partition_planner.work import RowRange, WorkUnit
+
+CostUnit = Literal["bytes", "rows", "units"]
+
+ASSUMED_ROW_BYTES = 128
+"""Guess, used only where a source knows rows or addresses but no bytes at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """The costs of a table's parts."""
+
+    unit: CostUnit
+    """"units" where neither bytes nor rows are known."""
+    of_part: tuple[int, ...]
+    """In the order of `parts_of`."""
+    total: int
+    bytes_each: int
+    """How many bytes a cost of 1 is taken for, at least 1."""
+
+    def reported(self, cost: float, units: int) -> float:
+        """Return a cost in `unit`, for a plan of so many units.
+
+        Where neither bytes nor rows are known, 1.0 is the cost of a unit of average size.
+        """
+        return float(cost) if self.unit != "units" else cost * units / self.total
+
+
+def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
+    """Return the costs of a table's parts in the best measure known.
+
+    A measure known for every part is preferred to one known for some; then a part without it is
+    taken for an average one. A measure that is 0 for every part says nothing and is passed over.
+    """
+    candidates = [(unit, [read(part) for part in parts]) for unit, read in _MEASURES]
+    for complete in (True, False):
+        for unit, values in candidates:
+            known = [value for value in values if value is not None]
+            if sum(known) > 0 and (not complete or len(known) == len(values)):
+                average = sum(known) // len(known)
+                filled = tuple(average if value is None else value for value in values)
+                return Costs(
+                    unit=unit,
+                    of_part=filled,
+                    total=sum(filled),
+                    bytes_each=1 if unit == "bytes" else _row_bytes(table),
+                )
+    ones = (1,) * len(parts)
+    return Costs(unit="units", of_part=ones, total=len(parts), bytes_each=ASSUMED_ROW_BYTES)
+
+
+def unit_costs(table: TableInfo, units: Iterable[WorkUnit]) -> tuple[Costs, list[int]]:
+    """Return the costs of a table's parts, and the cost of each unit in the order given.
+
+    A unit that is a range costs its share of the addresses of its part.
+    """
+    parts = parts_of(table)
+    costs = measure(table, parts)
+    known = {
+        part.name: (part.extent, cost) for part, cost in zip(parts, costs.of_part, strict=True)
+    }
+    whole: tuple[RowExtent | None, int] = (None, costs.total)
+    return costs, [_unit_cost(unit, *known.get(unit.partition, whole)) for unit in units]
+
+
+def _unit_cost(unit: WorkUnit, extent: RowExtent | None, cost: int) -> int:
+    if not isinstance(unit.selector, RowRange) or extent is None or extent.addresses == 0:
+        return cost
+    return share(cost, unit.selector.offsets_in(extent), extent.addresses)
+
+
+def _row_bytes(table: TableInfo) -> int:
+    if not table.bytes or not table.rows:
+        return ASSUMED_ROW_BYTES
+    return max(1, table.bytes // table.rows)
+
+
+_MEASURES: tuple[tuple[CostUnit, Callable[[Part], int | None]], ...] = (
+    ("bytes", lambda part: part.bytes),
+    ("rows", lambda part: part.rows),
+    # Where only addresses are known they are those of rows: sources that count blocks know bytes.
+    ("units", lambda part: None if part.extent is None else part.extent.addresses),
+)

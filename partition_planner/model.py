@@ -1,0 +1,194 @@
+"""The types that travel: what a source describes, what the planner decides, what a worker reads.
+
+All are frozen, picklable and JSON-able. The table's types live in `partition_planner.table`, the
+units' in `partition_planner.work`; this module has the plan and is where everybody imports all of
+them from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from partition_planner.balance import finish_times, lower_bound
+from partition_planner.costs import CostUnit, unit_costs
+from partition_planner.errors import PlanError
+from partition_planner.json_fields import Fields, broken
+from partition_planner.table import ColumnInfo, PartitionInfo, RowExtent, TableInfo
+from partition_planner.work import (
+    NamedPartition,
+    RowRange,
+    Selector,
+    WholeTable,
+    WorkUnit,
+    selector_from_json,
+)
+
+__all__ = [
+    "SPLITS",
+    "ColumnInfo",
+    "CostUnit",
+    "NamedPartition",
+    "PartitionInfo",
+    "Plan",
+    "PlanLimits",
+    "RowExtent",
+    "RowRange",
+    "Selector",
+    "TableInfo",
+    "WholeTable",
+    "WorkUnit",
+    "selector_from_json",
+]
+
+SPLITS = ("auto", "partition", "range", "none")
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLimits:
+    """What the user decides about a plan."""
+
+    parallelism: int
+    split: str = "auto"
+    """auto: partitions, the largest cut if it pays; partition; range; none: one unit."""
+    unit_bytes: int | None = None
+    """Size above which a part is cut; None leaves it to the planner."""
+
+    def check(self) -> None:
+        """Raise PlanError if a limit makes no sense."""
+        if self.parallelism < 1:
+            raise PlanError(
+                f"Parallelism {self.parallelism} leaves nobody to do the work. "
+                "Next: give --parallelism 1 or more."
+            )
+        if self.split not in SPLITS:
+            raise PlanError(
+                f"Unknown way to split {self.split!r}. Next: give --split {', '.join(SPLITS)}."
+            )
+        if self.unit_bytes is not None and self.unit_bytes < 1:
+            raise PlanError(
+                f"A work unit of {self.unit_bytes} bytes cannot be made. "
+                "Next: give --unit-bytes a size such as 256MiB, or leave it out."
+            )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the limits as JSON-able values."""
+        return {
+            "parallelism": self.parallelism,
+            "split": self.split,
+            "unit_bytes": self.unit_bytes,
+        }
+
+    @classmethod
+    def from_json(cls, value: object, where: str = "limits") -> PlanLimits:
+        """Return the limits that `to_json` wrote; raise PlanError naming what is wrong."""
+        fields = Fields(value, where, ("parallelism", "split", "unit_bytes"))
+        return cls(
+            parallelism=fields.integer("parallelism"),
+            split=fields.text("split"),
+            unit_bytes=fields.optional_integer("unit_bytes"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A table cut into work units. Every row of the table belongs to exactly one of them."""
+
+    table: TableInfo
+    units: tuple[WorkUnit, ...]
+    """Largest first, equals by id: the order in which seats take them."""
+    limits: PlanLimits
+    digest: str
+    """SHA-256, in hex, of the canonical JSON of table, units and limits."""
+    makespan: float
+    """Cost at which the last worker finishes, if the estimates hold, in `cost_unit`."""
+    lower_bound: float
+    """Cost below which no assignment of these units finishes, in `cost_unit`."""
+    cost_unit: CostUnit
+    """"units" where neither bytes nor rows are known: 1.0 is then a unit of average size."""
+
+    @classmethod
+    def of(cls, *, table: TableInfo, units: tuple[WorkUnit, ...], limits: PlanLimits) -> Plan:
+        """Return the plan of these units, in whatever order, with all that follows from them."""
+        costs, by_unit = unit_costs(table, units)
+        order = sorted(range(len(units)), key=lambda at: (-by_unit[at], units[at].id))
+        units = tuple(units[at] for at in order)
+        each = [by_unit[at] for at in order]
+        finish = costs.reported(max(finish_times(each, limits.parallelism)), len(units))
+        bound = costs.reported(lower_bound(each, limits.parallelism), len(units))
+        return cls(
+            table=table,
+            units=units,
+            limits=limits,
+            digest=_digest(table, units, limits),
+            makespan=finish,
+            # Rounded apart, the two may cross by the last bit.
+            lower_bound=min(bound, finish),
+            cost_unit=costs.unit,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the plan as JSON-able values."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "table": self.table.to_json(),
+            "units": [unit.to_json() for unit in self.units],
+            "limits": self.limits.to_json(),
+            "digest": self.digest,
+            "makespan": self.makespan,
+            "lower_bound": self.lower_bound,
+            "cost_unit": self.cost_unit,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Plan:
+        """Return the plan that `to_json` wrote.
+
+        Raises:
+            PlanError: The plan is of another format version, incomplete, has a key or a value that
+                does not belong there, or was changed after it was made. The message names the
+                place.
+        """
+        version = value.get("format_version", FORMAT_VERSION) if isinstance(value, dict) else None
+        if isinstance(value, dict) and version != FORMAT_VERSION:
+            raise broken(f"its format version is {version!r}, this one reads {FORMAT_VERSION}")
+        derived = ("digest", "makespan", "lower_bound", "cost_unit")
+        fields = Fields(value, "plan", ("format_version", "table", "units", "limits", *derived))
+        units = tuple(
+            WorkUnit.from_json(unit, f"units[{at}]")
+            for at, unit in enumerate(fields.items("units"))
+        )
+        limits = PlanLimits.from_json(fields.raw("limits"))
+        limits.check()
+        if not units:
+            raise broken("it has no units")
+        plan = cls.of(table=TableInfo.from_json(fields.raw("table")), units=units, limits=limits)
+        if plan.units != units:
+            raise broken("it was edited after it was made: its units are not largest first")
+        if plan.digest != fields.text("digest"):
+            raise broken(
+                "it was edited after it was made: table, units and limits have the digest "
+                f"{plan.digest}, it says {fields.text('digest')}"
+            )
+        for name in ("makespan", "lower_bound", "cost_unit"):
+            said = fields.text(name) if name == "cost_unit" else fields.number(name)
+            if said != getattr(plan, name):
+                raise broken(
+                    f"it was edited after it was made: its units have the {name} "
+                    f"{getattr(plan, name)}, it says {said}"
+                )
+        return plan
+
+
+def _digest(table: TableInfo, units: Sequence[WorkUnit], limits: PlanLimits) -> str:
+    encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+    head = f'{{"limits":{encode(limits.to_json())},"table":{encode(table.to_json())},"units":['
+    digest = hashlib.sha256(head.encode("ascii"))
+    # Unit by unit: the text of all at once would be the largest thing a plan ever needs.
+    for at, unit in enumerate(units):
+        digest.update((("," if at else "") + encode(unit.to_json())).encode("ascii"))
+    digest.update(b"]}")
+    return digest.hexdigest()

@@ -1,0 +1,128 @@
+"""Tables in, work units out.
+
+The promise: every row of the table belongs to exactly one unit, whatever the estimates are worth.
+Same table and limits, same plan, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from partition_planner import cutting
+from partition_planner.costs import measure
+from partition_planner.errors import PlanError
+from partition_planner.model import Plan, PlanLimits, TableInfo, WorkUnit
+from partition_planner.parts import Draft, Part, parts_of
+from partition_planner.strategies.named_partitions import whole_partition
+from partition_planner.strategies.row_ranges import BOTH_OPEN, OpenEnds, cut, open_ends
+from partition_planner.strategies.whole import whole_table
+
+MAX_CUT_UNITS = 1_000_000
+"""Cutting stops with an error above it: such a plan is a mistyped size, not a wish."""
+
+
+def plan(table: TableInfo, limits: PlanLimits) -> Plan:
+    """Return the table cut into work units, largest first, equals by id.
+
+    With `split` "none" the table is one unit. "partition" makes one unit of each partition.
+    "range" cuts everything that has an extent to the target size. "auto" takes partitions as units
+    and cuts only where workers would idle otherwise; a table without partitions is cut if ranges
+    are cheap to read, and partitions that are mere extents stay together as one unit if ranges are
+    not. The target size is `unit_bytes`, or else a quarter of a worker's share but at least
+    `cutting.MIN_UNIT_BYTES`.
+
+    Raises:
+        PlanError: A limit makes no sense, the table lacks what the split needs, an estimate is
+            negative, a partition's name occurs twice, or partitions known by their extents alone
+            overlap or leave gaps. "none" needs no partitions and does not look at them.
+    """
+    limits.check()
+    parts = parts_of(table)
+    drafts = list(_drafts(table, parts, limits))
+    width = max(4, len(str(len(drafts))))
+    units = tuple(
+        WorkUnit(
+            id=f"{ordinal:0{width}d}",
+            partition=draft.partition,
+            selector=draft.selector,
+            rows=draft.rows,
+            bytes=draft.bytes,
+        )
+        for ordinal, draft in enumerate(drafts, start=1)
+    )
+    return Plan.of(table=table, units=units, limits=limits)
+
+
+def _drafts(table: TableInfo, parts: tuple[Part, ...], limits: PlanLimits) -> Iterator[Draft]:
+    _check_estimates(table, parts)
+    extents_only = bool(table.partitions) and not table.named_partitions
+    if limits.split == "none":
+        yield whole_table(table, parts)
+        return
+    _check_split(table, parts, limits.split)
+    ends = open_ends(parts, table.label) if extents_only else [BOTH_OPEN] * len(parts)
+    if limits.split == "auto" and extents_only and not table.row_ranges:
+        yield whole_table(table, parts)
+        return
+    counts = _counts(table, parts, limits)
+    for part, pieces, end in zip(parts, counts, ends, strict=True):
+        yield from _read(table, part, pieces, end)
+
+
+def _counts(table: TableInfo, parts: Sequence[Part], limits: PlanLimits) -> list[int]:
+    if limits.split == "partition" or not table.row_ranges:
+        return cutting.whole_parts(parts)
+    costs = measure(table, parts)
+    decide = cutting.to_size if limits.split == "range" else cutting.to_balance
+    counts = decide(parts, costs, limits)
+    if sum(counts) > max(MAX_CUT_UNITS, len(parts)):
+        raise PlanError(
+            f"Cutting {table.label} would make {sum(counts)} units, more than {MAX_CUT_UNITS}. "
+            "Next: give a larger --unit-bytes or a lower --parallelism."
+        )
+    return counts
+
+
+def _read(table: TableInfo, part: Part, pieces: int, ends: OpenEnds) -> Iterator[Draft]:
+    if pieces > 1 or (part.name is not None and not table.named_partitions):
+        yield from cut(part, pieces, ends)
+    elif part.name is None:
+        yield whole_table(table, (part,))
+    else:
+        yield whole_partition(part)
+
+
+def _check_split(table: TableInfo, parts: Sequence[Part], split: str) -> None:
+    if split == "partition" and not table.partitions:
+        raise PlanError(
+            f"{table.label} has no partitions to split by. Next: run with --split auto."
+        )
+    if split == "range" and not table.row_ranges:
+        raise PlanError(
+            f"{table.label} cannot be read by ranges of row addresses without a scan of all of it "
+            "for each. Next: run with --split auto."
+        )
+    if split == "range" and all(part.extent is None for part in parts):
+        raise PlanError(
+            f"{table.label} has no known extent, so there is nothing to cut into ranges. "
+            "Next: run with --split auto."
+        )
+    names: set[str | None] = set()
+    for part in parts:
+        if part.name in names:
+            raise PlanError(
+                f"{table.label} has two partitions named {part.name!r}, so rows could be doubled. "
+                "Next: run with --split none, which reads the table as one unit."
+            )
+        names.add(part.name)
+
+
+def _check_estimates(table: TableInfo, parts: Sequence[Part]) -> None:
+    for part in parts:
+        for kind, value in (("rows", part.rows), ("bytes", part.bytes)):
+            if value is not None and value < 0:
+                where = "" if part.name is None else f" in partition {part.name!r}"
+                raise PlanError(
+                    f"{table.label} is said to have {value} {kind}{where}. "
+                    "Next: renew the statistics of the table; what is not known must be None."
+                )

@@ -1,0 +1,119 @@
+"""Plans on paper: what is written is read back, what was edited is refused."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from partition_planner.errors import PlanError
+from partition_planner.model import (
+    ColumnInfo,
+    PartitionInfo,
+    Plan,
+    PlanLimits,
+    RowExtent,
+    TableInfo,
+)
+from partition_planner.planner import plan
+
+MIB = 1 << 20
+
+
+@pytest.fixture(name="made")
+def _made() -> Plan:
+    table = TableInfo(
+        schema="s",
+        name="t",
+        columns=(
+            ColumnInfo(name="é", native_type="NUMBER(38)", attributes=(("scale", "0"),)),
+            ColumnInfo(name="b", native_type="DATE", nullable=False),
+        ),
+        partitions=tuple(
+            PartitionInfo(
+                name=f"year/{at}",
+                relation=("s", f"t_{at}"),
+                position=at,
+                rows=size * 1000,
+                bytes=size * MIB,
+                extent=RowExtent(first=0, last=size * 128),
+            )
+            for at, size in enumerate((900, 3, 5))
+        ),
+        named_partitions=True,
+        row_ranges=True,
+    )
+    return plan(table, PlanLimits(parallelism=4))
+
+
+def test_digest_is_the_hash_of_the_canonical_json(made: Plan) -> None:
+    """Anybody can recompute the digest from the plan's own JSON."""
+    written = made.to_json()
+    content = {name: written[name] for name in ("table", "units", "limits")}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    assert made.digest == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def test_selectors_say_their_kind(made: Plan) -> None:
+    """Each selector in the JSON has the kind by which it is read back."""
+    kinds = {unit["selector"]["kind"] for unit in json.loads(json.dumps(made.to_json()))["units"]}
+    assert kinds == {"named_partition", "row_range"}
+
+
+Edit = Callable[[dict[str, Any]], object]
+EDITS: dict[str, tuple[Edit, str]] = {
+    "a smaller range": (lambda j: j["units"][0]["selector"].update(last=1), "edited"),
+    "a unit removed": (lambda j: j["units"].pop(), "edited"),
+    "a unit doubled": (lambda j: j["units"].append(j["units"][0]), "edited"),
+    "units reordered": (lambda j: j["units"].reverse(), "edited"),
+    "no unit": (lambda j: j["units"].clear(), "no units"),
+    "another table": (lambda j: j["table"].update(name="u"), "edited"),
+    "a column removed": (lambda j: j["table"]["columns"].pop(), "edited"),
+    "another parallelism": (lambda j: j["limits"].update(parallelism=9), "edited"),
+    "another digest": (lambda j: j.update(digest="0" * 64), "edited"),
+    "another makespan": (lambda j: j.update(makespan=1.0), "makespan"),
+    "another bound": (lambda j: j.update(lower_bound=0), "lower_bound"),
+    "another measure": (lambda j: j.update(cost_unit="rows"), "cost_unit"),
+    "a missing key": (lambda j: j["table"].pop("extent"), "table has no 'extent'"),
+    "an unknown key": (lambda j: j["units"][1].update(where="1=1"), "units[1]"),
+    "a wrong type": (lambda j: j["units"][2].update(rows="7"), "units[2].rows is '7'"),
+    "a true number": (lambda j: j["limits"].update(parallelism=True), "limits.parallelism"),
+    "a fraction": (lambda j: j["limits"].update(unit_bytes=1.0), "limits.unit_bytes"),
+    "no worker": (lambda j: j["limits"].update(parallelism=0), "Parallelism 0"),
+    "an unknown selector": (lambda j: j["units"][0]["selector"].update(kind="sql"), "'sql'"),
+    "a broken relation": (
+        lambda j: j["table"]["partitions"][0].update(relation=["s"]),
+        "table.partitions[0].relation",
+    ),
+    "a list for a table": (lambda j: j.update(table=[]), "table is []"),
+    "another version": (lambda j: j.update(format_version=2), "format version is 2"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_plan_is_refused(made: Plan, edit: str) -> None:
+    """Any change to a stored plan is refused with a message that names it."""
+    change, words = EDITS[edit]
+    changed = copy.deepcopy(json.loads(json.dumps(made.to_json())))
+    change(changed)
+    with pytest.raises(PlanError) as caught:
+        Plan.from_json(changed)
+    assert words in str(caught.value)
+    assert "Next: " in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, [], "plan", 1, {}])
+def test_what_is_no_plan_is_refused(value: object) -> None:
+    """JSON that is no plan at all gives a PlanError, no other exception."""
+    with pytest.raises(PlanError, match="plan"):
+        Plan.from_json(value)
+
+
+def test_the_error_survives_pickling() -> None:
+    """A PlanError crosses a process boundary with its message."""
+    assert str(pickle.loads(pickle.dumps(PlanError("why")))) == "why"
