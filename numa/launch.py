@@ -1,0 +1,137 @@
+"""Starts one child process on its seat, and says afterwards how it ended.
+
+A plain child of `sys.executable`, not `multiprocessing.Process`: that imports the caller's
+`__main__` again, which is slow and needs a guard in every script. The child inherits one end of
+one socket pair and no other descriptor, so that each pipe's end is seen at once.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from numa.affinity import seated
+from numa.channel import Channel
+from numa.errors import PoolError
+from numa.model import BindReport, Seat
+
+# Nothing is imported before the path is the parent's: with -c the current folder comes first.
+_BOOTSTRAP = (
+    "import sys; _, _, fd, parent, tied, entry, *sys.path = sys.argv; del sys.argv[1:]; "
+    "from numa.member import main; main(int(fd), int(parent), tied == 'tied', entry)"
+)
+
+_DETAIL_BYTES = 4096
+_STDERR_LIMIT_BYTES = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One running child, as the pool sees it."""
+
+    worker: int
+    process: "subprocess.Popen[bytes]"
+    channel: Channel
+    stderr: IO[bytes]
+    """Temporary file without a name that takes the child's standard error."""
+    bound: BindReport
+    busy: bool = False
+    task: object = None
+    killed: bool = False
+    """Killed by the pool itself."""
+    broken: str = ""
+    """What it sent that cannot be read; such a child is killed and not heard any more."""
+
+    def trim_stderr(self) -> None:
+        """Empty the file once it is over 1 MiB, so that a chatty driver cannot fill the disk."""
+        if os.fstat(self.stderr.fileno()).st_size > _STDERR_LIMIT_BYTES:
+            os.ftruncate(self.stderr.fileno(), 0)
+
+    def how_it_ended(self) -> str:
+        """Return one line on the end of a reaped child, then the last 4 KB of its stderr."""
+        code = self.process.returncode
+        if code >= 0:
+            line = f"exit status {code}"
+        else:
+            line = f"killed by {_signal_name(-code)}"
+            if self.killed:
+                line += ", sent by the pool"
+            elif -code == signal.SIGKILL:
+                line += ", not sent by the pool: often the kernel, short of memory"
+        if self.broken:
+            line += f"; {self.broken}"
+        size = os.fstat(self.stderr.fileno()).st_size
+        tail = os.pread(self.stderr.fileno(), _DETAIL_BYTES, max(0, size - _DETAIL_BYTES))
+        return f"{line}\n{tail.decode(errors='replace')}".strip()
+
+    def release(self) -> None:
+        """Close both descriptors."""
+        self.channel.close()
+        self.stderr.close()
+
+
+def launch(seat: Seat, entry: str, memory_policy: str) -> Member:
+    """Start a child on the seat, bound from its first page on, with the caller's `sys.path`.
+
+    Raises:
+        PoolError: The process could not be started.
+    """
+    try:
+        with contextlib.ExitStack() as undo:
+            member = _launch(seat, entry, memory_policy, undo)
+            undo.pop_all()
+            return member
+    except OSError as error:
+        raise PoolError(
+            f"worker {seat.worker} cannot be started: {error}. "
+            "Next: lower --parallelism, or raise the limit on processes, files or memory."
+        ) from error
+
+
+def _launch(seat: Seat, entry: str, memory_policy: str, undo: contextlib.ExitStack) -> Member:
+    # Told apart because the kernel's death signal goes by thread: see `numa.member`.
+    tied = threading.current_thread() is threading.main_thread()
+    ours, theirs = socket.socketpair()
+    undo.callback(ours.close)
+    with theirs:
+        stderr = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - outlives this call
+        # Appending keeps the child's writes at the end after `trim_stderr`.
+        flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
+        fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
+        command = [
+            *(sys.executable, "-c", _BOOTSTRAP, f"worker-{seat.worker}", str(theirs.fileno())),
+            *(str(os.getpid()), "tied" if tied else "loose", entry, *_path()),
+        ]
+        with seated(seat, memory_policy) as bound:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                pass_fds=(theirs.fileno(),),
+                # Its own session: signals of the terminal stay with the parent.
+                start_new_session=True,
+            )
+    channel = Channel(ours)
+    return Member(worker=seat.worker, process=process, channel=channel, stderr=stderr, bound=bound)
+
+
+def _path() -> list[str]:
+    """The parent's import path, and the folder of this package wherever that came from."""
+    home = str(Path(__file__).resolve().parent.parent)
+    return [*sys.path, *([] if home in sys.path else [home])]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,145 @@
+"""The child's side of the pool: takes tasks from the pipe, runs them, sends back what came of it.
+
+Promises: it never outlives its parent, Ctrl-C at the terminal does not reach it, nothing it
+prints reaches the user, and whatever a task raises goes back as text. A task that is killed, or
+calls `os._exit`, takes this process with it; the parent sees that.
+"""
+
+import ctypes
+import faulthandler
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from numa.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, frame, read_frame
+
+_PR_SET_PDEATHSIG = 1
+
+Report = Callable[[object], None]
+TaskFunction = Callable[[Any, Report], object]
+
+
+def main(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> None:
+    """Serve tasks until told to leave or the pipe ends. Called by the pool's own bootstrap.
+
+    Args:
+        descriptor: This end of the pipe.
+        parent_pid: The pool's process.
+        tied_to_thread: Whether the kernel may kill us when the thread that started us ends.
+        entry: `package.module:function`; called as `function(task, report)`.
+    """
+    faulthandler.enable()
+    _set_signals()
+    sock = socket.socket(fileno=descriptor)
+    # A process that a task starts must not hold the pipe open when we are dead.
+    sock.set_inheritable(False)
+    _die_with_parent(sock, parent_pid, tied_to_thread)
+    function = _load(entry)
+    link = _Link(sock)
+    link.send(READY, b"")
+    while True:
+        received = read_frame(sock)
+        if received is None or received[0] == LEAVE:
+            return
+        link.send(*_run(function, received[1], link.report))
+        del received
+
+
+class _Link:
+    """Sends frames; `report` may be called from any thread of the task."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+
+    def send(self, tag: bytes, body: bytes) -> None:
+        with self._lock:
+            self._sock.sendall(frame(tag, body))
+
+    def report(self, payload: object) -> None:
+        """Send a progress message to the parent."""
+        self.send(MESSAGE, _pickled(payload))
+
+
+def _run(function: TaskFunction, body: bytes, report: Report) -> tuple[bytes, bytes]:
+    # Everything, SystemExit too: the task may be anyone's code, and its failure is data.
+    try:
+        return RESULT, _pickled(function(pickle.loads(body), report))
+    except BaseException as error:
+        return RAISED, _pickled(_described(error))
+
+
+def _described(error: BaseException) -> tuple[str, str, str]:
+    """Class name, text and traceback. Each may run the error's own broken code."""
+    # The first frame is ours; an error from unpickling the task has no other.
+    error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+    try:
+        text = str(error)
+    except Exception as broken:
+        text = f"its text cannot be made: {type(broken).__name__}"
+    try:
+        trace = "".join(traceback.format_exception(error))
+    except Exception as broken:
+        trace = f"its traceback cannot be made: {type(broken).__name__}"
+    return type(error).__name__, text, trace
+
+
+def _pickled(value: object) -> bytes:
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _load(entry: str) -> TaskFunction:
+    """Import the function; one that cannot be imported raises why for every task."""
+    module_name, _, name = entry.partition(":")
+    try:
+        function: TaskFunction = getattr(importlib.import_module(module_name), name)
+    except BaseException as error:
+        reason, trace = error, error.__traceback__
+
+        def refuse(task: Any, report: Report) -> object:
+            # With the import's own traceback again, or each raise would lengthen it.
+            raise reason.with_traceback(trace)
+
+        return refuse
+    return function
+
+
+def _set_signals() -> None:
+    # The parent decides what Ctrl-C means; some service managers send SIGINT to every process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # The starting thread's mask is inherited and may block what the pool ends us with.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _die_with_parent(sock: socket.socket, parent_pid: int, tied_to_thread: bool) -> None:
+    """Make sure of our end when the parent ends, even killed, even while a task runs.
+
+    The kernel's signal works also when a task holds the interpreter for long, but it comes at the
+    death of the parent's *thread*; so it is asked for only if that is the main one. The watching
+    thread works everywhere, as soon as it gets to run.
+    """
+    if sys.platform == "linux" and tied_to_thread:
+        ctypes.CDLL(None).prctl(
+            ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong()] * 3
+        )
+        # The parent may have died before the call, and then no signal comes.
+        if os.getppid() != parent_pid:
+            os._exit(1)
+    threading.Thread(target=_watch, args=(sock.fileno(),), daemon=True, name="parent").start()
+
+
+def _watch(descriptor: int) -> None:
+    poll = select.poll()
+    # No event asked for: only the hang-up, which cannot be turned off, ends the wait.
+    poll.register(descriptor, 0)
+    poll.poll()
+    os._exit(1)

@@ -1,0 +1,103 @@
+"""The memory-policy system calls, made raw through libc: there is no library to install.
+
+Each call is about the calling thread. Source: set_mempolicy(2), get_mempolicy(2) and the kernel's
+system-call tables; on aarch64 and riscv64 number 238 is migrate_pages, so an unknown machine
+gets no call at all.
+"""
+
+import ctypes
+import errno
+import os
+import sys
+from dataclasses import dataclass
+
+DEFAULT, PREFERRED, BIND, INTERLEAVE, LOCAL = range(5)
+
+_CALL_NUMBERS = {"x86_64": (238, 239), "aarch64": (237, 236), "riscv64": (237, 236)}
+"""Machine to the numbers of set_mempolicy and get_mempolicy."""
+
+_F_MEMS_ALLOWED = 4
+_WORD_BITS = 64
+# Kernels are built for at most 1024 nodes (NODES_SHIFT 10); a shorter mask is refused.
+_WORDS = 1024 // _WORD_BITS
+_Mask = ctypes.c_ulong * _WORDS
+# The kernel counts one bit more than it reads.
+_MAX_NODE = 1024 + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A thread's memory policy: the mode, with its flags, and the nodes it names."""
+
+    mode: int
+    nodes: frozenset[int] = frozenset()
+
+
+def unsupported() -> str | None:
+    """Return why the calls cannot even be tried on this machine, None if they can."""
+    if sys.platform != "linux":
+        return f"{sys.platform} has no memory policy"
+    machine = os.uname().machine
+    if machine not in _CALL_NUMBERS or sys.maxsize < 2**32:
+        return f"the system call's number on {machine} is not known"
+    return None
+
+
+def current() -> Policy:
+    """Return the calling thread's policy.
+
+    Raises:
+        OSError: The kernel refuses, as `ENOSYS` without NUMA and `EPERM` in some containers.
+    """
+    mode = ctypes.c_int()
+    mask = _Mask()
+    _call(1, ctypes.byref(mode), mask, _long(_MAX_NODE), None, _long(0))
+    return Policy(mode=mode.value, nodes=_nodes_of(mask))
+
+
+def allowed_nodes() -> frozenset[int]:
+    """Return the nodes a policy of this thread may name.
+
+    Raises:
+        OSError: As `current`.
+    """
+    mask = _Mask()
+    _call(1, None, mask, _long(_MAX_NODE), None, _long(_F_MEMS_ALLOWED))
+    return _nodes_of(mask)
+
+
+def apply(policy: Policy) -> None:
+    """Give the calling thread, and what it starts from now on, this policy.
+
+    Raises:
+        OSError: As `current`; also `EINVAL` for a node without memory or outside our cpuset.
+    """
+    mask = _Mask()
+    for node in policy.nodes:
+        if not 0 <= node < _WORDS * _WORD_BITS:
+            raise OSError(errno.EINVAL, f"there can be no node {node}")
+        mask[node // _WORD_BITS] |= 1 << (node % _WORD_BITS)
+    used = mask if policy.nodes else None
+    _call(0, _long(policy.mode), used, _long(_MAX_NODE if policy.nodes else 0))
+
+
+def _call(which: int, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = _CALL_NUMBERS[os.uname().machine][which]
+    if libc.syscall(_long(number), *arguments) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _long(value: int) -> ctypes.c_long:
+    # A plain int would go as a C int, and libc's syscall() reads longs.
+    return ctypes.c_long(value)
+
+
+def _nodes_of(mask: "ctypes.Array[ctypes.c_ulong]") -> frozenset[int]:
+    return frozenset(
+        word * _WORD_BITS + bit
+        for word in range(_WORDS)
+        for bit in range(_WORD_BITS)
+        if mask[word] >> bit & 1
+    )

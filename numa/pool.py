@@ -1,0 +1,293 @@
+"""A supervised process pool: one process on each seat, one pipe to each.
+
+It runs any importable function and knows nothing of what that does. A process that dies costs the
+one task it was on: the others never notice, and `start` puts a new one on the same seat. Nothing
+blocks but `wait` and `close`, both as long as they are told. Use a pool from one thread.
+
+    with Pool(seats, "package.module:function") as pool:
+        for seat in seats:
+            pool.start(seat.worker)
+            pool.assign(seat.worker, task)
+        events = pool.wait(timeout_seconds=None)
+"""
+
+import contextlib
+import pickle
+import selectors
+import subprocess
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+
+from numa.affinity import MEMORY_POLICIES
+from numa.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, frame
+from numa.errors import PoolError
+from numa.launch import Member, launch
+from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
+
+# The pipe's end tells of a death at once, unless something a task started holds the pipe open.
+_CHECK_SECONDS = 1.0
+
+# Guess: from the end of its pipe to its exit a process needs milliseconds.
+_EXIT_SECONDS = 2.0
+
+
+class Pool:
+    """One process for each seat, started and restarted by `start`."""
+
+    def __init__(
+        self, seats: Sequence[Seat], entry: str, *, memory_policy: str = "preferred"
+    ) -> None:
+        """Take the seats; start nothing yet.
+
+        Args:
+            seats: Where workers sit; each `worker` number once.
+            entry: `package.module:function`, importable with the parent's `sys.path`. Called as
+                `function(task, report)`; `report(payload)` sends a `Message` and may be used from
+                any thread. Task, payloads and result are pickled.
+            memory_policy: See `numa.affinity.seated`.
+        Raises:
+            PoolError: Two seats have one worker number, or a text is not what it should be.
+        """
+        self._seats = {seat.worker: seat for seat in seats}
+        if len(self._seats) != len(seats):
+            raise PoolError("two seats have the same worker number. Next: number them from 0.")
+        module, _, function = entry.partition(":")
+        if not (module and function) or module == "__main__":
+            raise PoolError(
+                f"entry {entry!r} cannot be imported by a child. "
+                "Next: put the function in a module and name it package.module:function."
+            )
+        if memory_policy not in MEMORY_POLICIES:
+            raise PoolError(
+                f"memory policy is {memory_policy!r}. "
+                f"Next: choose among {', '.join(MEMORY_POLICIES)}."
+            )
+        self._entry = entry
+        self._memory_policy = memory_policy
+        self._members: dict[int, Member] = {}
+        self._events: deque[Event] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._next_check = time.monotonic()
+        self._closed = False
+
+    def start(self, worker: int) -> None:
+        """Start a process on the worker's seat; its `Ready` comes from `wait`.
+
+        Best called from the main thread: only then does the kernel kill the child with us.
+
+        Raises:
+            PoolError: There is no such worker, it runs already, or the system refuses.
+        """
+        seat = self._seat(worker)
+        if worker in self._members:
+            raise PoolError(
+                f"worker {worker} runs already, as process {self._members[worker].process.pid}. "
+                "Next: kill it first."
+            )
+        member = launch(seat, self._entry, self._memory_policy)
+        self._members[worker] = member
+        self._selector.register(member.channel, selectors.EVENT_READ, worker)
+
+    def assign(self, worker: int, task: object) -> None:
+        """Give an idle worker a task. Returns at once, also when the process is just dead.
+
+        Raises:
+            PoolError: The worker is busy or not started, or the task cannot be pickled.
+        """
+        self._seat(worker)
+        member = self._members.get(worker)
+        if member is None:
+            raise PoolError(f"worker {worker} is not started. Next: start it first.")
+        if member.busy:
+            raise PoolError(f"worker {worker} is busy. Next: wait for the end of its task.")
+        try:
+            body = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
+        # Pickling runs the task's own code, and the ways it fails share no base class.
+        except Exception as error:
+            raise PoolError(
+                f"the task for worker {worker} cannot be pickled: {error}. "
+                "Next: build it of plain data and importable types."
+            ) from error
+        member.busy, member.task = True, task
+        member.trim_stderr()
+        member.channel.post(frame(TASK, body))
+        self._watch(member)
+
+    def wait(self, timeout_seconds: float | None) -> tuple[Event, ...]:
+        """Return the events that have come, in order of arrival; wait for the first if none has.
+
+        Args:
+            timeout_seconds: Longest wait; None = for ever. After it `()` is returned.
+        Raises:
+            PoolError: There is no process, no event and no timeout: nothing would ever come.
+        """
+        self._check_open()
+        if timeout_seconds is None and not self._members and not self._events:
+            raise PoolError("nothing to wait for: no worker is started. Next: start one.")
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            left = _CHECK_SECONDS if deadline is None else deadline - time.monotonic()
+            self._collect(0.0 if self._events else max(0.0, min(left, _CHECK_SECONDS)))
+            if self._events:
+                events = tuple(self._events)
+                self._events.clear()
+                return events
+            if left <= 0:
+                return ()
+
+    def kill(self, worker: int) -> None:
+        """Kill the worker's process and reap it; the next `wait` has its `Lost`.
+
+        Does nothing if no process is on the seat.
+        """
+        self._seat(worker)
+        member = self._members.get(worker)
+        if member is not None:
+            member.killed = member.process.poll() is None
+            member.process.kill()
+            member.process.wait()
+            self._lose(member)
+
+    def pids(self) -> dict[int, int]:
+        """Return the process id of each worker that has a process."""
+        return {worker: member.process.pid for worker, member in self._members.items()}
+
+    def close(self, grace_seconds: float = 5.0) -> None:
+        """End every process and close every descriptor; events not fetched are dropped.
+
+        Idle workers are told to leave, busy ones get SIGTERM, and what is left after the grace
+        SIGKILL. May be called again.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        members = list(self._members.values())
+        try:
+            for member in members:
+                if member.busy:
+                    member.process.terminate()
+                else:
+                    member.channel.post(frame(LEAVE))
+            deadline = time.monotonic() + grace_seconds
+            for member in members:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    member.process.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            # Also when a second Ctrl-C breaks off the polite part.
+            for member in members:
+                member.process.kill()
+            for member in members:
+                member.process.wait()
+                member.release()
+            self._members.clear()
+            self._events.clear()
+            self._selector.close()
+
+    def __enter__(self) -> "Pool":
+        """Return the pool itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the pool."""
+        self.close()
+
+    def _collect(self, timeout_seconds: float) -> None:
+        for key, mask in self._selector.select(timeout_seconds):
+            member = self._members[key.data]
+            if mask & selectors.EVENT_WRITE:
+                member.channel.flush()
+                self._watch(member)
+            if mask & selectors.EVENT_READ:
+                self._take(member, member.channel.receive())
+                if member.channel.ended and member.worker in self._members:
+                    self._bury(member)
+        if time.monotonic() >= self._next_check:
+            self._next_check = time.monotonic() + _CHECK_SECONDS
+            for member in list(self._members.values()):
+                if member.process.poll() is not None:
+                    self._lose(member)
+
+    def _watch(self, member: Member) -> None:
+        wanted = selectors.EVENT_READ
+        if member.channel.unsent:
+            wanted |= selectors.EVENT_WRITE
+        self._selector.modify(member.channel, wanted, member.worker)
+
+    def _take(self, member: Member, frames: list[tuple[bytes, bytes]]) -> None:
+        for tag, body in frames:
+            if member.broken:
+                return
+            try:
+                self._events.append(_event(member, tag, body))
+            # Unpickling runs the sender's classes: the parent may lack one of them.
+            except Exception as error:
+                self._refuse(member, tag, error)
+            if tag in (RESULT, RAISED):
+                member.busy, member.task = False, None
+
+    def _refuse(self, member: Member, tag: bytes, error: Exception) -> None:
+        text = f"what the task sent cannot be read by the parent: {error}"
+        if tag == RESULT:
+            kind = type(error).__name__
+            self._events.append(
+                Raised(worker=member.worker, kind=kind, message=text, traceback=text)
+            )
+        else:
+            # Its task goes on and nobody can tell what was lost; the end of its pipe is next.
+            member.broken, member.killed = text, True
+            member.process.kill()
+
+    def _bury(self, member: Member) -> None:
+        """Reap a process whose pipe has ended; one that goes on without its pipe is useless."""
+        try:
+            member.process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            member.killed = True
+            member.process.kill()
+            member.process.wait()
+        self._lose(member)
+
+    def _lose(self, member: Member) -> None:
+        """Take a reaped process off its seat: first what it sent, then its `Lost`."""
+        self._take(member, member.channel.drain())
+        self._selector.unregister(member.channel)
+        del self._members[member.worker]
+        self._events.append(
+            Lost(
+                worker=member.worker,
+                exit_code=member.process.returncode,
+                task=member.task,
+                detail=member.how_it_ended(),
+            )
+        )
+        member.release()
+
+    def _seat(self, worker: int) -> Seat:
+        self._check_open()
+        if worker not in self._seats:
+            raise PoolError(f"there is no worker {worker}. Next: choose among {list(self._seats)}.")
+        return self._seats[worker]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PoolError("the pool is closed. Next: make a new one.")
+
+
+def _event(member: Member, tag: bytes, body: bytes) -> Event:
+    worker = member.worker
+    if tag == READY:
+        return Ready(worker=worker, pid=member.process.pid, bound=member.bound)
+    value = pickle.loads(body)
+    if tag == MESSAGE:
+        return Message(worker=worker, payload=value)
+    if tag == RESULT:
+        return Finished(worker=worker, result=value)
+    kind, message, trace = value
+    return Raised(worker=worker, kind=kind, message=message, traceback=trace)

@@ -1,0 +1,242 @@
+"""The pool with real processes: what comes of tasks, and what it refuses."""
+
+import os
+import pickle
+import threading
+from collections.abc import Iterator
+
+import pytest
+from pool_tasks import Hostile
+
+from numa.errors import PoolError
+from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
+from numa.placement import place
+from numa.pool import Pool
+from numa.topology import detect
+
+ENTRY = "pool_tasks:do"
+# Far beyond what anything here takes; a test that hangs fails with what came so far.
+PATIENCE_SECONDS = 60.0
+ENDS = (Finished, Raised, Lost)
+
+
+def gather(
+    pool: Pool, count: int, kinds: tuple[type, ...] = (Finished, Raised, Lost)
+) -> list[Event]:
+    """Wait until so many events of these kinds have come; return all that came."""
+    events: list[Event] = []
+    while sum(isinstance(event, kinds) for event in events) < count:
+        fresh = pool.wait(PATIENCE_SECONDS)
+        assert fresh, f"nothing more came after {events}"
+        events.extend(fresh)
+    return events
+
+
+def seats(count: int, bind: str = "core") -> tuple[Seat, ...]:
+    """Seats on the real machine."""
+    return place(detect(), count, bind=bind)
+
+
+def run(pool: Pool, name: str, argument: object = None) -> list[Event]:
+    """Run one task on worker 0; return all events up to its end, but `Ready`."""
+    pool.assign(0, (name, argument))
+    return [event for event in gather(pool, 1) if not isinstance(event, Ready)]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Pool]:
+    """One started worker for all the tests that leave it alive."""
+    with Pool(seats(1), ENTRY) as pool:
+        pool.start(0)
+        yield pool
+
+
+def test_results_of_several_workers() -> None:
+    """Each worker announces itself, then gives the result of its own task, assigned before."""
+    with Pool(seats(3), ENTRY) as pool:
+        for worker in range(3):
+            pool.start(worker)
+            pool.assign(worker, ("double", worker + 10))
+        pids = pool.pids()
+        events = gather(pool, 3)
+    for worker in range(3):
+        mine = [event for event in events if event.worker == worker]
+        ready, finished = mine
+        assert isinstance(ready, Ready)
+        assert ready.pid == pids[worker]
+        assert finished == Finished(worker=worker, result=(worker + 10) * 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no CPU binding on this system")
+@pytest.mark.parametrize("bind", ["core", "node", "none"])
+def test_child_has_its_seats_cpus(bind: str) -> None:
+    """The child's affinity is its seat's, as its Ready says; ours is untouched."""
+    before = os.sched_getaffinity(0)
+    with Pool(seats(2, bind), ENTRY) as pool:
+        for seat in seats(2, bind):
+            pool.start(seat.worker)
+            pool.assign(seat.worker, ("where", None))
+            assert os.sched_getaffinity(0) == before
+        events = gather(pool, 2)
+    for seat in seats(2, bind):
+        ready, finished = (event for event in events if event.worker == seat.worker)
+        assert isinstance(ready, Ready)
+        assert isinstance(finished, Finished)
+        assert isinstance(finished.result, dict)
+        assert finished.result["affinity"] == sorted(seat.cpus or before)
+        assert ready.bound.cpus == (seat.cpus or None)
+
+
+def test_child_has_one_pipe_and_its_own_session() -> None:
+    """The last of several children holds its own pipe end and no other's."""
+    with Pool(seats(3), ENTRY) as pool:
+        for worker in range(3):
+            pool.start(worker)
+        pool.assign(2, ("where", None))
+        finished = gather(pool, 1)[-1]
+    assert isinstance(finished, Finished)
+    assert isinstance(finished.result, dict)
+    assert len(finished.result["sockets"]) == 1
+    assert finished.result["session"] == finished.result["pid"] != os.getsid(0)
+
+
+def test_messages_come_in_order(shared: Pool) -> None:
+    """Progress messages come in the order sent, before the result."""
+    events = run(shared, "count", 500)
+    assert events == [
+        *(Message(worker=0, payload=number) for number in range(500)),
+        Finished(worker=0, result="done"),
+    ]
+
+
+def test_messages_of_threads_stay_whole(shared: Pool) -> None:
+    """Threads of a task may report at the same time; each message arrives whole."""
+    *messages, finished = run(shared, "count_in_threads", 8)
+    assert isinstance(finished, Finished)
+    payloads = [event.payload for event in messages if isinstance(event, Message)]
+    assert sorted(payloads) == [(number, "x" * 100_000) for number in range(8)]
+
+
+def test_large_task_and_result(shared: Pool) -> None:
+    """What is larger than the pipe travels both ways, and assigning it does not wait."""
+    data = os.urandom(3_000_000)
+    assert run(shared, "echo", data) == [Finished(worker=0, result=data)]
+
+
+def test_thousand_tiny_tasks(shared: Pool) -> None:
+    """A thousand tasks one after the other all give their own result."""
+    results = [run(shared, "double", number) for number in range(1000)]
+    assert results == [[Finished(worker=0, result=number * 2)] for number in range(1000)]
+
+
+def test_exception_comes_as_text(shared: Pool) -> None:
+    """A task that raises gives class, text and traceback; the worker goes on."""
+    (raised,) = run(shared, "raise", "no such part")
+    assert isinstance(raised, Raised)
+    assert (raised.kind, raised.message) == ("LookupError", "no such part")
+    assert raised.traceback.startswith("Traceback (most recent call last):")
+    assert "_raise" in raised.traceback
+    assert "member.py" not in raised.traceback
+    assert run(shared, "double", 4) == [Finished(worker=0, result=8)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("hostile", Hostile.__name__), ("leave", "SystemExit"), ("unheard of", None)]
+)
+def test_awkward_exceptions_come_too(shared: Pool, name: str, kind: str | None) -> None:
+    """An exception that cannot be pickled or printed, or means to exit, is data all the same."""
+    (raised,) = run(shared, name)
+    assert isinstance(raised, Raised)
+    assert raised.kind == (kind or "KeyError")
+    assert pickle.loads(pickle.dumps(raised)) == raised
+
+
+@pytest.mark.parametrize("name", ["lambda", "report_lambda", "unreadable"])
+def test_what_cannot_be_sent_is_raised(shared: Pool, name: str) -> None:
+    """A result or message that cannot be pickled, or read back, becomes the task's failure."""
+    (raised,) = run(shared, name)
+    assert isinstance(raised, Raised)
+    assert raised.kind
+    assert raised.message
+    assert run(shared, "double", 4) == [Finished(worker=0, result=8)]
+
+
+def test_what_it_prints_is_not_seen(shared: Pool, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing a task, or what it starts, prints reaches our standard output."""
+    (finished,) = run(shared, "print", "hello")
+    assert isinstance(finished, Finished)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_entry_that_cannot_be_imported() -> None:
+    """A missing module fails each task with the import's error."""
+    with Pool(seats(1), "no_such_module:function") as pool:
+        pool.start(0)
+        for _ in range(2):
+            (raised,) = run(pool, "double", 1)
+            assert isinstance(raised, Raised)
+            assert raised.kind == "ModuleNotFoundError"
+            assert "no_such_module" in raised.message
+
+
+def test_wait_times_out() -> None:
+    """Without an event `wait` returns nothing after its timeout, also without any process."""
+    with Pool(seats(1), ENTRY) as pool:
+        assert pool.wait(0.01) == ()
+        pool.start(0)
+        assert isinstance(gather(pool, 1, (Ready,))[0], Ready)
+        assert pool.wait(0) == ()
+        assert pool.wait(0.01) == ()
+
+
+def test_started_from_another_thread() -> None:
+    """A worker started by a thread that has ended since goes on working."""
+    with Pool(seats(1), ENTRY) as pool:
+        thread = threading.Thread(target=pool.start, args=(0,))
+        thread.start()
+        thread.join()
+        assert run(pool, "double", 1) == [Finished(worker=0, result=2)]
+        assert run(pool, "double", 2) == [Finished(worker=0, result=4)]
+
+
+def test_rules_are_enforced(shared: Pool) -> None:
+    """Starting twice, a second task, an unknown worker or an unpicklable task is refused."""
+    with pytest.raises(PoolError, match="runs already"):
+        shared.start(0)
+    with pytest.raises(PoolError, match="no worker 7"):
+        shared.assign(7, None)
+    with pytest.raises(PoolError, match="cannot be pickled"):
+        shared.assign(0, lambda: None)
+    shared.assign(0, ("double", 1))
+    with pytest.raises(PoolError, match="busy"):
+        shared.assign(0, ("double", 2))
+    assert gather(shared, 1)[-1] == Finished(worker=0, result=2)
+
+
+def test_unstarted_and_closed_pools_refuse() -> None:
+    """Assigning before a start, waiting for nothing, and use after the close are errors."""
+    with Pool(seats(1), ENTRY) as pool:
+        with pytest.raises(PoolError, match="not started"):
+            pool.assign(0, None)
+        with pytest.raises(PoolError, match="nothing to wait for"):
+            pool.wait(None)
+    with pytest.raises(PoolError, match="closed"):
+        pool.start(0)
+    with pytest.raises(PoolError, match="closed"):
+        pool.wait(0)
+    pool.close()
+
+
+@pytest.mark.parametrize("entry", ["", "module", "module:", ":function", "__main__:function"])
+def test_bad_entry_is_refused(entry: str) -> None:
+    """An entry that no child could import is refused before any process starts."""
+    with pytest.raises(PoolError, match="cannot be imported"):
+        Pool(seats(1), entry)
+
+
+def test_bad_seats_and_policy_are_refused() -> None:
+    """A worker number twice, or an unknown memory policy, is refused."""
+    with pytest.raises(PoolError, match="same worker number"):
+        Pool(seats(1) * 2, ENTRY)
+    with pytest.raises(PoolError, match="memory policy"):
+        Pool(seats(1), ENTRY, memory_policy="near")
