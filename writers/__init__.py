@@ -1,0 +1,5 @@
+"""Record batches in, finished files out.
+
+Delimited text and Parquet writers, compression, overlapped I/O, staging. The package stands
+alone: it knows nothing of databases, plans or command lines, and never imports its neighbours.
+"""

@@ -1,0 +1,73 @@
+"""The two protocols of this package: what a writer of rows is, and one of ready bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from writers.model import StageSeconds, WrittenFile
+
+
+class Writer(Protocol):
+    """Takes the batches of one work unit and leaves staged files.
+
+    `close` makes the files real (flushed, synced, still under staging names); `abort` leaves
+    nothing behind. Exactly one of the two is called, once.
+    """
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Encode one batch whose schema equals the writer's.
+
+        Raises:
+            ValueNotRepresentable: A value does not fit the format; names column and row.
+            WriteError: The destination failed.
+        """
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        """Finish and sync the files, in the order they were written; at least one.
+
+        Raises:
+            WriteError: The destination failed; nothing is left behind then.
+        """
+
+    def abort(self) -> None:
+        """Stop, and remove every staged file; never raises for files already gone."""
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes handed to the destination so far, after compression."""
+
+    @property
+    def stages(self) -> StageSeconds:
+        """Wall seconds spent encoding and writing so far."""
+
+
+class EncodedWriter(Protocol):
+    """Takes text that already has its final form, as whole records, and leaves one staged file."""
+
+    def write(self, data: bytes) -> None:
+        """Append whole records.
+
+        Raises:
+            WriteError: The destination failed.
+        """
+
+    def close(self, rows: int) -> tuple[WrittenFile, ...]:
+        """Finish and sync the file that holds `rows` records.
+
+        Raises:
+            WriteError: The destination failed; nothing is left behind then.
+        """
+
+    def abort(self) -> None:
+        """Stop, and remove the staged file."""
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes handed to the destination so far, after compression."""
+
+    @property
+    def stages(self) -> StageSeconds:
+        """Wall seconds spent encoding and writing so far."""

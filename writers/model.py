@@ -1,0 +1,106 @@
+"""What a writer is told and what it reports: plain data, picklable, JSON-able.
+
+Everything here crosses the process boundary, so nothing holds a file, a thread or an Arrow object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Enclose = Literal["minimal", "strings", "all", "none"]
+Escape = Literal["double", "backslash", "none"]
+BinaryForm = Literal["prefixed-hex", "hex", "base64"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFormat:
+    """One dialect of delimited text.
+
+    NULL is the bare `null` text. A value that would read as NULL is enclosed, or refused where
+    `enclose` is none.
+    """
+
+    delimiter: str = ","
+    enclosure: str = '"'
+    """One or more characters; empty only together with `enclose="none"`."""
+    enclose: Enclose = "minimal"
+    """minimal: where needed; strings: text, dates and timestamps; all: every value but NULL."""
+    escape: Escape = "double"
+    """How an enclosure inside a value is written; none refuses such a value."""
+    null: str = ""
+    eol: str = "\n"
+    header: bool = True
+    trailing_delimiter: bool = False
+    record_length_digits: int = 0
+    """Width of the record length in front of each record, 0 for none: bytes after the prefix,
+    the end of line included, in the output encoding (SQL*Loader's `"var n"`)."""
+    encoding: str = "utf-8"
+    date_format: str | None = None
+    """An Oracle mask, or None for ISO 8601 (`2024-01-31`)."""
+    timestamp_format: str | None = None
+    """An Oracle mask, or None for ISO 8601 with a blank (`2024-01-31 23:59:59[.ffffff]`)."""
+    timestamp_tz_format: str | None = None
+    """An Oracle mask, or None for the same with the offset behind it (`...+00:00`)."""
+    decimal_separator: str = "."
+    binary: BinaryForm = "prefixed-hex"
+    r"""prefixed-hex is `\x6869`, the form PostgreSQL reads back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetFormat:
+    """How Parquet files are laid out; the defaults are measured ones."""
+
+    row_group_rows: int = 122_880
+    version: str = "2.6"
+    dictionary: bool = True
+    """Dictionary pages for columns whose first values repeat; False is for none."""
+    statistics: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compression:
+    """A codec and its level (None: the codec's own default)."""
+
+    codec: Literal["none", "gzip", "zstd", "lz4", "snappy"] = "none"
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSpec:
+    """Everything a writer must know but the schema."""
+
+    directory: str
+    """Where staged files are created; it must exist."""
+    format: TextFormat | ParquetFormat
+    compression: Compression
+    file_size_bytes: int = 0
+    """Start a new file once this many bytes are written; 0 is never. A record or row group is
+    never cut, so a file exceeds it by at most one of those."""
+    buffer_bytes: int = 4 * 1024 * 1024
+    buffers: int = 4
+    """Output buffers in flight between encoder and I/O thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A closed, synced file."""
+
+    path: str
+    """Relative to the directory it lies in."""
+    rows: int
+    bytes: int
+    checksum: str
+    """`xxh3:` and the 16 hex digits of XXH3-64 over the bytes of the file."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest's form of this file."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSeconds:
+    """Wall seconds a writer spent in its stages."""
+
+    encode_s: float = 0.0
+    write_s: float = 0.0

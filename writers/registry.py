@@ -1,0 +1,135 @@
+"""Formats by name: which there are, what they can be compressed with, who writes them.
+
+Other packages add a format through the entry-point group `unloader.formats`: the name is the
+format's, the value a class made with `(spec, schema, stem)` that implements
+`writers.base.Writer` and has the attributes `extension` (without a dot) and `codecs` (names).
+Its `OutputSpec.format` object carries the name in an attribute `format_name`. Nothing is
+imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, cast
+
+from writers.compression import CODECS, LEVELS, check_codec
+from writers.errors import FormatError
+from writers.model import ParquetFormat, TextFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from writers.base import EncodedWriter, Writer
+    from writers.model import Compression, OutputSpec
+
+FORMATS = {
+    "csv": "writers.text_writer:TextWriter",
+    "parquet": "writers.parquet:ParquetWriter",
+}
+ENTRY_POINTS = "unloader.formats"
+
+
+def formats() -> tuple[str, ...]:
+    """Return the names of all formats, ours first, then those of other packages."""
+    outside = {point.name for point in entry_points(group=ENTRY_POINTS)} - FORMATS.keys()
+    return (*FORMATS, *sorted(outside))
+
+
+def open_writer(
+    spec: OutputSpec, schema: pa.Schema, stem: str, *, with_start: bool = True
+) -> Writer:
+    """Start the files of one work unit.
+
+    Args:
+        spec: Says where and in which format.
+        schema: Of every batch that will be written.
+        stem: Name of the files without extension.
+        with_start: False leaves preamble and header out of text files that are going to be
+            joined by `writers.merge`; other formats do not heed it.
+
+    Raises:
+        FormatError: The format is impossible, or impossible for this schema.
+        WriteError: The first file cannot be created.
+    """
+    make: Any = _load(_name(spec.format))
+    if isinstance(spec.format, TextFormat):
+        make_text = make(spec, schema, stem, with_start=with_start)
+        return cast("Writer", make_text)
+    return cast("Writer", make(spec, schema, stem))
+
+
+def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> EncodedWriter:
+    """Start the file of one work unit whose text arrives ready.
+
+    Args:
+        spec: Its format must be a `TextFormat`.
+        stem: Name of the file without extension.
+        header: Bytes the file begins with.
+
+    Raises:
+        FormatError: The format is no text, or the codec is impossible.
+        WriteError: The file cannot be created.
+    """
+    from writers.text_writer import EncodedTextWriter
+
+    return EncodedTextWriter(spec, stem, header)
+
+
+def extension(output_format: str | TextFormat | ParquetFormat, compression: Compression) -> str:
+    """Return the extension of files: `csv`, `csv.gz`, `csv.zst`, `csv.lz4` or `parquet`.
+
+    Raises:
+        FormatError: There is no such format, or the codec does not go with it.
+    """
+    name = _name(output_format)
+    check(name, compression)
+    if name == "csv":
+        from writers.text_writer import text_extension
+
+        return text_extension(compression)
+    return "parquet" if name == "parquet" else str(_load(name).extension)
+
+
+def check(output_format: str | TextFormat | ParquetFormat, compression: Compression) -> None:
+    """Refuse a codec this format cannot use, or a level that codec does not have.
+
+    Raises:
+        FormatError: The message names what is possible.
+    """
+    name = _name(output_format)
+    check_codec(name, compression, CODECS.get(name) or tuple(_load(name).codecs))
+
+
+def codecs() -> tuple[dict[str, Any], ...]:
+    """Return each codec with the formats that can use it and its levels.
+
+    Keys are `codec`, `formats` (names) and `levels` (lowest and highest, or None).
+    """
+    return tuple(
+        {
+            "codec": codec,
+            "formats": tuple(name for name, usable in CODECS.items() if codec in usable),
+            "levels": levels,
+        }
+        for codec, levels in LEVELS.items()
+    )
+
+
+def _name(output_format: object) -> str:
+    if isinstance(output_format, TextFormat):
+        return "csv"
+    if isinstance(output_format, ParquetFormat):
+        return "parquet"
+    name = getattr(output_format, "format_name", output_format)
+    if isinstance(name, str) and name in formats():
+        return name
+    raise FormatError(f"there is no format {name!r}. Next: use one of {', '.join(formats())}.")
+
+
+def _load(name: str) -> Any:
+    if name in FORMATS:
+        module, _, attribute = FORMATS[name].partition(":")
+        return getattr(import_module(module), attribute)
+    (point,) = entry_points(group=ENTRY_POINTS, name=name)
+    return point.load()

@@ -1,0 +1,111 @@
+"""The staged files of one work unit: their names, their order, and the one being written."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from writers.model import StageSeconds, WrittenFile
+from writers.sink import Sink
+
+if TYPE_CHECKING:
+    from writers.model import Compression, OutputSpec
+
+PART_SUFFIX = ".part"
+"""Ends the name of every file that is not published yet."""
+
+
+class StagedFiles:
+    """Opens one file after the other and remembers what was written.
+
+    Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` and on where the
+    output has a file size. The first file is opened at once, so that even no rows leave one.
+
+    Args:
+        spec: Directory, file size and buffers.
+        stem: Name of the files without extension.
+        extension: Without a dot in front.
+        compression: What is done to the bytes on their way into the file.
+
+    Raises:
+        WriteError: The first file cannot be created.
+    """
+
+    def __init__(
+        self, spec: OutputSpec, stem: str, extension: str, compression: Compression
+    ) -> None:
+        self._spec = spec
+        self._stem = stem
+        self._extension = extension
+        self._compression = compression
+        self._done: list[WrittenFile] = []
+        self._done_seconds = [0.0, 0.0]
+        self._sink: Sink | None = None
+        self.sink()
+
+    def sink(self) -> Sink:
+        """Return the file being written, opening the next one where there is none.
+
+        Raises:
+            WriteError: It cannot be created.
+        """
+        if self._sink is None:
+            number = f".{len(self._done) + 1:03d}" if self._spec.file_size_bytes else ""
+            name = f"{self._stem}{number}.{self._extension}{PART_SUFFIX}"
+            self._sink = Sink(
+                Path(self._spec.directory, name),
+                compression=self._compression,
+                buffer_bytes=self._spec.buffer_bytes,
+                buffers=self._spec.buffers,
+            )
+        return self._sink
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is being written."""
+        return self._sink is not None
+
+    def finish(self, rows: int) -> None:
+        """Sync and close the file being written, which holds `rows` rows.
+
+        Raises:
+            WriteError: The destination failed; that file is removed, earlier ones are not.
+        """
+        sink = self.sink()
+        size, checksum = sink.close()
+        self._done.append(
+            WrittenFile(path=sink.path.name, rows=rows, bytes=size, checksum=checksum)
+        )
+        self._done_seconds[0] += sink.compress_seconds
+        self._done_seconds[1] += sink.write_seconds
+        self._sink = None
+
+    @property
+    def files(self) -> tuple[WrittenFile, ...]:
+        """The closed files, in the order they were written."""
+        return tuple(self._done)
+
+    def abort(self) -> None:
+        """Remove every file; never raises."""
+        if self._sink is not None:
+            self._sink.abort()
+            self._sink = None
+        for file in self._done:
+            with contextlib.suppress(OSError):
+                Path(self._spec.directory, file.path).unlink()
+        self._done.clear()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes in all files so far, after compression."""
+        writing = self._sink.bytes_written if self._sink is not None else 0
+        return sum(file.bytes for file in self._done) + writing
+
+    def stages(self, encode_seconds: float) -> StageSeconds:
+        """Return the seconds so far; compressing counts as encoding."""
+        compress, write = self._done_seconds
+        if self._sink is not None:
+            compress += self._sink.compress_seconds
+            write += self._sink.write_seconds
+        return StageSeconds(encode_s=encode_seconds + compress, write_s=write)

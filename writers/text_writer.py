@@ -1,0 +1,237 @@
+"""Writers of delimited text: one that encodes batches, one that takes ready bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from writers.compression import CODECS, SUFFIXES, check_codec
+from writers.errors import FormatError, WriteError
+from writers.model import TextFormat
+from writers.staging import StagedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from writers.compression import BytesLike
+    from writers.delimited import PlainEncoder
+    from writers.model import Compression, OutputSpec, StageSeconds, WrittenFile
+
+_PIECES_PER_FILE = 8
+"""A file of limited size is written in at least this many pieces, so it ends near its limit."""
+
+
+def text_extension(compression: Compression) -> str:
+    """Return `csv`, or `csv.gz` and the like for a compressed file.
+
+    Raises:
+        FormatError: Text cannot be compressed with this codec or level.
+    """
+    check_codec("csv", compression, CODECS["csv"])
+    return "csv" + SUFFIXES[compression.codec]
+
+
+def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
+    """Return what every file begins with: the preamble of the encoding and the header line.
+
+    Raises:
+        FormatError: The format is impossible for this schema.
+    """
+    return _start(_open_encoder(schema, text_format))
+
+
+def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
+    """Return the same as `file_start` for text that arrives ready, from the column names alone.
+
+    Raises:
+        FormatError: The format is impossible, or a name cannot be written in it.
+    """
+    import pyarrow as pa
+
+    return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)
+
+
+class TextWriter:
+    """Encodes batches as delimited text.
+
+    Where a new file starts depends on the rows and the spec only, never on the clock, so the
+    same batches give the same files on every run.
+
+    Args:
+        spec: Its format must be a `TextFormat`.
+        schema: Of every batch.
+        stem: Name of the files without extension.
+        with_start: Begin every file with preamble and header; off for files that are going
+            to be joined behind one.
+
+    Raises:
+        FormatError: The format is impossible, or impossible for this schema.
+        WriteError: The first file cannot be created.
+    """
+
+    def __init__(
+        self, spec: OutputSpec, schema: pa.Schema, stem: str, *, with_start: bool = True
+    ) -> None:
+        if not isinstance(spec.format, TextFormat):
+            raise FormatError(f"a text writer cannot write {type(spec.format).__name__}.")
+        self._encoder = _open_encoder(schema, spec.format)
+        self._schema = schema
+        self._start = _start(self._encoder) if with_start else b""
+        self._size_limit = spec.file_size_bytes
+        self._piece_bytes = spec.buffer_bytes
+        if self._size_limit:
+            limit = max(1, self._size_limit // _PIECES_PER_FILE)
+            self._piece_bytes = min(self._piece_bytes, limit)
+        self._compressed = spec.compression.codec != "none"
+        self._text_bytes = self._text_rows = self._file_rows = self._next_look = 0
+        self._encode_seconds = 0.0
+        self._files = StagedFiles(spec, stem, text_extension(spec.compression), spec.compression)
+        self._begin_file()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Encode one batch; see `writers.base.Writer`."""
+        if not batch.schema.equals(self._schema):
+            raise WriteError(
+                f"a batch has the schema {batch.schema.to_string(show_schema_metadata=False)!r}, "
+                f"but the file has {self._schema.to_string(show_schema_metadata=False)!r}."
+            )
+        for piece in self._pieces(batch):
+            if not self._files.is_open:
+                self._begin_file()
+            started = perf_counter()
+            text: BytesLike = self._encoder.encode(piece)
+            self._encode_seconds += perf_counter() - started
+            self._files.sink().write(text)
+            self._text_bytes += len(text)
+            self._text_rows += piece.num_rows
+            self._file_rows += piece.num_rows
+            if self._is_full():
+                self._files.finish(self._file_rows)
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        """Finish the files; see `writers.base.Writer`."""
+        try:
+            if self._files.is_open:
+                self._files.finish(self._file_rows)
+        except BaseException:
+            self._files.abort()
+            raise
+        return self._files.files
+
+    def abort(self) -> None:
+        """Remove the files; see `writers.base.Writer`."""
+        self._files.abort()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes in the files so far, after compression."""
+        return self._files.bytes_written
+
+    @property
+    def stages(self) -> StageSeconds:
+        """Wall seconds so far; compressing counts as encoding, though it runs beside it."""
+        return self._files.stages(self._encode_seconds)
+
+    def _begin_file(self) -> None:
+        self._file_rows = 0
+        self._next_look = self._size_limit
+        self._files.sink().write(self._start)
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Cut a batch into pieces of about `_piece_bytes` of text, guessed from earlier ones."""
+        start, rows = 0, batch.num_rows
+        while start < rows:
+            bytes_per_row = (
+                self._text_bytes / self._text_rows if self._text_rows else batch.nbytes / rows
+            )
+            count = max(1, int(self._piece_bytes / max(bytes_per_row, 1)))
+            piece = batch.slice(start, count)
+            # Rows may grow all at once (an empty column, then large objects).
+            while piece.num_rows > 1 and piece.nbytes > 2 * self._piece_bytes:
+                piece = piece.slice(0, piece.num_rows // 2)
+            start += piece.num_rows
+            yield piece
+
+    def _is_full(self) -> bool:
+        """Tell whether the file has reached its size.
+
+        Compressed bytes lag behind, and waiting for them costs the overlap. Text does not grow
+        when compressed, so the next look is due only when the rest, uncompressed, is there.
+        """
+        if not self._size_limit:
+            return False
+        sink = self._files.sink()
+        if sink.bytes_accepted < self._next_look:
+            return False
+        if not self._compressed:
+            return True
+        sink.settle()
+        missing = self._size_limit - sink.bytes_written
+        self._next_look = sink.bytes_accepted + missing
+        return missing <= 0
+
+
+class EncodedTextWriter:
+    """Takes text that is already encoded and leaves one file.
+
+    Args:
+        spec: Its format must be a `TextFormat`; the file size is not heeded, for the records
+            in the bytes are not known here.
+        stem: Name of the file without extension.
+        header: Bytes the file begins with.
+
+    Raises:
+        FormatError: The format is no text or the codec is impossible.
+        WriteError: The file cannot be created.
+    """
+
+    def __init__(self, spec: OutputSpec, stem: str, header: bytes = b"") -> None:
+        if not isinstance(spec.format, TextFormat):
+            raise FormatError(f"ready text cannot be written as {type(spec.format).__name__}.")
+        self._files = StagedFiles(
+            replace(spec, file_size_bytes=0),
+            stem,
+            text_extension(spec.compression),
+            spec.compression,
+        )
+        self._files.sink().write(header)
+
+    def write(self, data: bytes) -> None:
+        """Append whole records; see `writers.base.EncodedWriter`."""
+        self._files.sink().write(data)
+
+    def close(self, rows: int) -> tuple[WrittenFile, ...]:
+        """Finish the file; see `writers.base.EncodedWriter`."""
+        try:
+            self._files.finish(rows)
+        except BaseException:
+            self._files.abort()
+            raise
+        return self._files.files
+
+    def abort(self) -> None:
+        """Remove the file; see `writers.base.EncodedWriter`."""
+        self._files.abort()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes in the file so far, after compression."""
+        return self._files.bytes_written
+
+    @property
+    def stages(self) -> StageSeconds:
+        """Wall seconds so far; the only encoding here is compression."""
+        return self._files.stages(0.0)
+
+
+def _open_encoder(schema: pa.Schema, text_format: TextFormat) -> PlainEncoder:
+    from writers.delimited import PlainEncoder
+
+    return PlainEncoder(schema, text_format)
+
+
+def _start(encoder: PlainEncoder) -> bytes:
+    return encoder.preamble() + encoder.header()
