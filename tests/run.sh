@@ -1,0 +1,37 @@
+#!/bin/sh
+# The whole suite in an environment of its own: types, lint, format, tests. Arguments go to pytest.
+#
+# Every check runs even if an earlier one failed. The exit status is that of the tests if they
+# failed, else 1 if another check did. pytest runs last, so that its summary is the last line.
+#
+# PYTHON names the interpreter to make the environment with, UNLOADER_TEST_VENV another place for it.
+set -eu
+
+cd -- "$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)"
+venv=${UNLOADER_TEST_VENV:-$PWD/.venv-test}
+base=${PYTHON:-python3}
+
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    if ! "$base" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+        echo "run.sh: $base is no Python 3.10 or newer. Next: set PYTHON to one." >&2
+        exit 1
+    fi
+    "$base" -m venv --clear "$venv"
+fi
+python=$venv/bin/python
+"$python" -m pip install --quiet --disable-pip-version-check --no-input \
+    --root-user-action ignore --editable '.[test]'
+
+"$python" --version
+"$python" -m pip list --disable-pip-version-check --format freeze |
+    grep -iE '^(asyncpg|duckdb|hypothesis|mypy|oracledb|pyarrow|pytest|ruff|zstandard)==' || true
+
+status=0
+"$python" -m mypy --strict || status=1
+"$python" -m ruff check . || status=1
+"$python" -m ruff format --check . || status=1
+if [ "$status" -ne 0 ]; then
+    echo 'run.sh: a check above failed; the tests follow' >&2
+fi
+"$python" -m pytest "$@" || status=$?
+exit "$status"

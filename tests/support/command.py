@@ -1,0 +1,100 @@
+"""The installed command, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+UNLOADER = (sys.executable, "-m", "unloader")
+
+
+def run(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> str:
+    """Run a command, check its exit status, return its standard output; stderr on a mismatch."""
+    done = subprocess.run(
+        [*UNLOADER, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **(env or {})},
+    )
+    assert done.returncode == status, f"exit {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def error_of(*arguments: str, status: int, env: dict[str, str] | None = None) -> str:
+    """Run a command that must fail; return the one line it gives as the reason."""
+    done = subprocess.run(
+        [*UNLOADER, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **(env or {})},
+    )
+    assert done.returncode == status, f"exit {done.returncode}: {done.stderr}"
+    errors = [line for line in done.stderr.splitlines() if line.startswith("unloader: error:")]
+    assert len(errors) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Next: " in errors[0], errors[0]
+    return errors[0]
+
+
+def manifest_of(destination: Path) -> dict[str, Any]:
+    """Return the manifest of a finished run."""
+    found: dict[str, Any] = json.loads((destination / "_manifest.json").read_text())
+    return found
+
+
+class Running:
+    """A command in the background, for tests that disturb it."""
+
+    def __init__(self, *arguments: str) -> None:
+        """Start it in a process group of its own, as a shell does."""
+        self.process = subprocess.Popen(
+            [*UNLOADER, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def workers(self) -> list[psutil.Process]:
+        """Return its worker processes."""
+        try:
+            children = psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something holds; fail if the command ends first."""
+        for _ in range(600):
+            if condition():
+                return
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.05)
+        raise AssertionError(f"never came: {what}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the command alone."""
+        self.process.send_signal(number)
+
+    def finish(self) -> tuple[int, str, str]:
+        """Wait for the end; return exit status, stdout and stderr."""
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out, err
+
+
+def final_names(destination: Path) -> list[str]:
+    """Return what lies under final names: everything but the run's own folder."""
+    if not destination.exists():
+        return []
+    return sorted(entry.name for entry in destination.iterdir() if entry.name != "_run")

@@ -1,0 +1,253 @@
+"""What goes wrong at night: each ends with its own exit status and nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import command
+import duckdb
+import psutil
+import pytest
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A DuckDB file with a table of a few megabytes."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i, hash(i)::VARCHAR || hash(i + 1)::VARCHAR AS s "
+            "FROM range(200000) r(i)"
+        )
+    return f"duckdb://{path}"
+
+
+@pytest.fixture(scope="module")
+def slow(postgres: Any) -> str:
+    """A PostgreSQL view that takes about ten seconds to read."""
+    url: str = postgres.database("slow")
+    postgres.run(
+        "CREATE VIEW slow AS SELECT g AS id, repeat('x', 200) AS s, pg_sleep(0.001)::text AS z "
+        "FROM generate_series(1, 8000) g; CREATE TABLE quick AS SELECT g AS id FROM "
+        "generate_series(1, 1000) g; CREATE VIEW stuck AS SELECT pg_sleep(3600)::text AS z;"
+        "CREATE VIEW short AS SELECT g AS id, pg_sleep(0.002)::text AS z "
+        "FROM generate_series(1, 1000) g;",
+        url=url,
+    )
+    return url
+
+
+def begun(destination: Path) -> bool:
+    """Return whether a worker has opened a staged file."""
+    return any((destination / "_run" / "staged").glob("*"))
+
+
+def test_killed_worker_costs_one_attempt(slow: str, tmp_path: Path) -> None:
+    """A worker killed in mid-unit is replaced; its unit is read again and the run is whole."""
+    dest = tmp_path / "out"
+    running = command.Running(
+        "run", slow, "--table", "short", "--to", str(dest), "--progress", "log", "--json"
+    )
+    running.wait_until(lambda: begun(dest) and bool(running.workers()), "a staged file")
+    running.workers()[0].kill()
+    status, _, err = running.finish()
+    assert status == 0, err
+    assert "signal 9" in err or "SIGKILL" in err
+    (unit,) = command.manifest_of(dest)["units"]
+    assert unit["attempts"] == 2
+    assert unit["rows"] == 1000
+    assert not (dest / "_run").exists()
+
+
+def test_stalled_worker_is_replaced_and_given_up(slow: str, tmp_path: Path) -> None:
+    """A unit that makes no progress uses up its attempts; the run ends with status 7."""
+    dest = tmp_path / "out"
+    error = command.error_of(
+        "run", slow, "--table", "stuck", "--to", str(dest), "--stall-timeout", "2",
+        "--retries", "1", "--retry-delay", "0.1", "--progress", "none", status=7,
+    )  # fmt: skip
+    assert "worker" in error
+    assert command.final_names(dest) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_cleanly(slow: str, tmp_path: Path, number: signal.Signals) -> None:
+    """SIGINT and SIGTERM end the run with 130; no process and no final file is left."""
+    dest = tmp_path / "out"
+    running = command.Running("run", slow, "--table", "slow", "--to", str(dest))
+    running.wait_until(lambda: begun(dest) and bool(running.workers()), "a staged file")
+    workers = running.workers()
+    running.signal(number)
+    status, out, err = running.finish()
+    assert status == 130, err
+    assert out == ""
+    assert not any(psutil.pid_exists(worker.pid) for worker in workers)
+    assert command.final_names(dest) == []
+    assert not begun(dest)
+
+
+def test_killed_parent_leaves_no_worker(slow: str, tmp_path: Path) -> None:
+    """SIGKILL of the command itself takes its workers with it."""
+    dest = tmp_path / "out"
+    running = command.Running("run", slow, "--table", "slow", "--to", str(dest))
+    running.wait_until(lambda: begun(dest) and bool(running.workers()), "a staged file")
+    workers = running.workers()
+    running.signal(signal.SIGKILL)
+    running.finish()
+    psutil.wait_procs(workers, timeout=10)
+    assert not any(worker.is_running() for worker in workers)
+    assert command.final_names(dest) == []
+    # What was killed is in the way of no later run that may replace it.
+    command.run("run", slow, "--table", "quick", "--to", str(dest), "--overwrite", "--quiet")
+    assert command.manifest_of(dest)["totals"]["rows"] == 1000
+
+
+@pytest.mark.parametrize("mode", ["immediate", "kill"])
+def test_dying_server_is_a_source_error(
+    start_postgres: Callable[[], Any], tmp_path: Path, mode: str
+) -> None:
+    """The server dies in mid-fetch: status 4, the reason, nothing under a final name."""
+    server = start_postgres()
+    server.run(
+        "CREATE VIEW slow AS SELECT g AS id, pg_sleep(0.001)::text AS z "
+        "FROM generate_series(1, 20000) g"
+    )
+    dest = tmp_path / "out"
+    running = command.Running("run", server.url, "--table", "slow", "--to", str(dest))
+    running.wait_until(lambda: begun(dest), "a staged file")
+    data = server.run("SHOW data_directory")
+    postmaster = int(Path(data, "postmaster.pid").read_text().split()[0])
+    os.kill(postmaster, signal.SIGQUIT if mode == "immediate" else signal.SIGKILL)
+    status, _, err = running.finish()
+    assert status == 4, err
+    assert "PostgreSQL" in err
+    assert command.final_names(dest) == []
+    assert not begun(dest)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("mounting a small tmpfs needs root: " + done.stderr.decode().strip())
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_full_disk(database: str, small_disk: Path, form: str) -> None:
+    """A disk that fills up ends the run with status 6 and the system's own words."""
+    dest = small_disk / "out"
+    error = command.error_of(
+        "run", database, "--table", "t", "--to", str(dest), "--format", form,
+        "--parallelism", "2", "--progress", "none", status=6,
+    )  # fmt: skip
+    assert "No space left on device" in error
+    assert command.final_names(dest) == []
+
+
+def test_read_only_destination(database: str, small_disk: Path) -> None:
+    """A destination that cannot be written is refused before anything is read."""
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    error = command.error_of(
+        "run", database, "--table", "t", "--to", str(small_disk / "out"), status=6
+    )
+    assert "Read-only file system" in error
+
+
+def test_destination_below_a_file(database: str, tmp_path: Path) -> None:
+    """A path that cannot be a directory is refused by name."""
+    (tmp_path / "file").write_text("in the way")
+    error = command.error_of(
+        "run", database, "--table", "t", "--to", str(tmp_path / "file" / "out"), status=6
+    )
+    assert str(tmp_path / "file") in error
+
+
+def test_directory_removed_in_mid_run(slow: str, tmp_path: Path) -> None:
+    """A staging directory that disappears is an output error, not a hang."""
+    dest = tmp_path / "out"
+    running = command.Running("run", slow, "--table", "short", "--to", str(dest))
+    running.wait_until(lambda: begun(dest), "a staged file")
+    subprocess.run(["rm", "-rf", str(dest)], check=True)
+    status, _, err = running.finish()
+    assert status == 6, err
+    assert command.final_names(dest) == []
+
+
+def test_second_run_into_a_finished_one(database: str, tmp_path: Path) -> None:
+    """A non-empty destination is refused; --overwrite replaces the whole earlier run."""
+    dest = tmp_path / "out"
+    command.run("run", database, "--table", "t", "--to", str(dest), "--split", "none", "--quiet")
+    before = command.manifest_of(dest)
+    error = command.error_of("run", database, "--table", "t", "--to", str(dest), status=6)
+    assert "--overwrite" in error
+    assert command.manifest_of(dest) == before
+    command.run(
+        "run", database, "--table", "t", "--to", str(dest), "--format", "parquet",
+        "--overwrite", "--quiet",
+    )  # fmt: skip
+    names = command.final_names(dest)
+    assert all(name.endswith(".parquet") or name == "_manifest.json" for name in names)
+    assert command.manifest_of(dest)["run_id"] != before["run_id"]
+
+
+def test_two_runs_into_one_destination(slow: str, database: str, tmp_path: Path) -> None:
+    """A second run into a destination in use is refused and disturbs nothing."""
+    dest = tmp_path / "out"
+    running = command.Running("run", slow, "--table", "short", "--to", str(dest))
+    running.wait_until(lambda: begun(dest), "a staged file")
+    error = command.error_of(
+        "run", database, "--table", "t", "--to", str(dest), "--overwrite", status=6
+    )
+    assert "another run" in error
+    status, _, err = running.finish()
+    assert status == 0, err
+    assert command.manifest_of(dest)["totals"]["rows"] == 1000
+
+
+def test_duckdb_file_being_written(tmp_path: Path) -> None:
+    """A DuckDB file open for writing elsewhere is refused with the reason."""
+    path = tmp_path / "w.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t (i INTEGER)")
+        error = command.error_of(
+            "run", f"duckdb://{path}", "--table", "t", "--to", str(tmp_path / "out"), status=4
+        )
+    assert "another process" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_journal_survives_a_failed_unit(postgres: Any, tmp_path: Path) -> None:
+    """Finished units stay staged and journaled when another unit fails for good."""
+    url = postgres.database("partly")
+    postgres.run(
+        "CREATE TABLE p (k int, v date) PARTITION BY LIST (k);"
+        "CREATE TABLE p_good PARTITION OF p FOR VALUES IN (1);"
+        "CREATE TABLE p_bad PARTITION OF p FOR VALUES IN (2);"
+        "INSERT INTO p SELECT 1, '2024-01-01' FROM generate_series(1, 50000);"
+        "INSERT INTO p VALUES (2, 'infinity'); VACUUM ANALYZE p;",
+        url=url,
+    )
+    dest = tmp_path / "out"
+    error = command.error_of(
+        "run", url, "--table", "p", "--to", str(dest), "--format", "parquet",
+        "--parallelism", "1", "--split", "partition", "--progress", "none", status=6,
+    )  # fmt: skip
+    assert "column v" in error
+    assert command.final_names(dest) == []
+    journal = (dest / "_run" / "journal.jsonl").read_text().splitlines()
+    assert len(journal) == 1
+    assert "p_good" in journal[0]

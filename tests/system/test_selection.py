@@ -1,0 +1,168 @@
+"""What is unloaded: tables, partitions, columns, conditions and queries, the same on each source."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import command
+import duckdb
+import pytest
+
+ROWS = 5000
+FILL = "SELECT {i} AS id, 'v' || {i} AS \"Value\", {i} % 5 AS k FROM {source}"
+
+
+@pytest.fixture(scope="module", params=["duckdb", "sqlite", "postgresql"])
+def url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres: Any
+) -> str:
+    """Each source with a table `t` (id, "Value", k) without partitions."""
+    place = tmp_path_factory.mktemp("selection")
+    if request.param == "duckdb":
+        with duckdb.connect(str(place / "t.db")) as database:
+            database.execute(
+                f"CREATE TABLE t AS {FILL.format(i='i', source=f'range({ROWS}) r(i)')}"
+            )
+        return f"duckdb://{place}/t.db"
+    if request.param == "sqlite":
+        with closing(sqlite3.connect(place / "t.db")) as lite, lite:
+            lite.execute('CREATE TABLE t (id INTEGER, "Value" TEXT, k INTEGER)')
+            lite.executemany(
+                "INSERT INTO t VALUES (?, ?, ?)", ((i, f"v{i}", i % 5) for i in range(ROWS))
+            )
+        return f"sqlite://{place}/t.db"
+    found: str = postgres.database("selection")
+    source = f"generate_series(0, {ROWS - 1}) g"
+    postgres.run(f"CREATE TABLE t AS {FILL.format(i='g', source=source)}; ANALYZE t", url=found)
+    return found
+
+
+def rows_of(destination: Path) -> list[list[str]]:
+    """Return all records of the CSV files, in order of the files, without headers."""
+    found = []
+    for path in sorted(destination.glob("*.csv")):
+        with path.open(newline="") as file:
+            reader = csv.reader(file)
+            next(reader)
+            found.extend(reader)
+    return found
+
+
+def test_ranges_cover_the_table(url: str, tmp_path: Path) -> None:
+    """A table without partitions, cut into many ranges, comes out whole and in order."""
+    command.run(
+        "run", url, "--table", "t", "--to", str(tmp_path / "o"), "--split", "range",
+        "--unit-bytes", "20kB", "--parallelism", "3", "--quiet",
+    )  # fmt: skip
+    assert rows_of(tmp_path / "o") == [[str(i), f"v{i}", str(i % 5)] for i in range(ROWS)]
+    assert len(command.manifest_of(tmp_path / "o")["units"]) > 3
+
+
+def test_where_and_columns(url: str, tmp_path: Path) -> None:
+    """A condition, a comment behind it and chosen columns in the order asked for."""
+    command.run(
+        "run", url, "--table", "T", "--to", str(tmp_path / "o"), "--where", "k = 1 or k = 2 -- two",
+        "--columns", "Value,id", "--split", "range", "--unit-bytes", "20kB", "--quiet",
+    )  # fmt: skip
+    assert rows_of(tmp_path / "o") == [[f"v{i}", str(i)] for i in range(ROWS) if i % 5 in (1, 2)]
+
+
+def test_exclude(url: str, tmp_path: Path) -> None:
+    """Excluded columns are gone, the others keep their order."""
+    command.run("run", url, "--table", "t", "--to", str(tmp_path), "--exclude", "value", "--quiet")
+    assert rows_of(tmp_path)[7] == ["7", "2"]
+
+
+def test_query(url: str, tmp_path: Path) -> None:
+    """A query is one unit; its rows and names are the output's."""
+    out = command.run(
+        "run", url, "--query", "SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k;",
+        "--to", str(tmp_path / "o"), "--json",
+    )  # fmt: skip
+    manifest = json.loads(out)
+    assert [column["name"] for column in manifest["columns"]] == ["k", "n"]
+    assert manifest["table"] is None
+    assert rows_of(tmp_path / "o") == [[str(k), str(ROWS // 5)] for k in range(5)]
+
+
+@pytest.mark.parametrize("where", ["k = 1) OR (k = 2", "nope = 1", "k =", "1=1; SELECT 1"])
+def test_condition_that_is_none(url: str, tmp_path: Path, where: str) -> None:
+    """A condition that is wrong or breaks out of its parentheses is refused before anything runs."""
+    error = command.error_of(
+        "run", url, "--table", "t", "--to", str(tmp_path / "o"), "--where", where, status=4
+    )
+    assert "--where" in error
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "part"),
+    [
+        (("--table", "nowhere"), 4, "nowhere"),
+        (("--table", "t", "--columns", "nope"), 2, "nope"),
+        (("--table", "t", "--exclude", "id,Value,k"), 2, "no column"),
+        (("--table", "t", "--partition", "p*"), 5, "partition"),
+        (("--table", "t", "--split", "partition"), 5, "partition"),
+        (("--query", "SELECT 1) AS a, (SELECT 2"), 4, ""),
+        (("--table", "a.b.c"), 2, "a.b.c"),
+    ],
+)
+def test_wrong_selection(
+    url: str, tmp_path: Path, arguments: tuple[str, ...], status: int, part: str
+) -> None:
+    """A selection that cannot be is one clear error, and no directory is left."""
+    error = command.error_of("run", url, *arguments, "--to", str(tmp_path / "o"), status=status)
+    assert part in error
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_one_file_for_the_table(url: str, tmp_path: Path, form: str) -> None:
+    """--file-per table joins the units in order into one file with one header."""
+    command.run(
+        "run", url, "--table", "t", "--to", str(tmp_path / "o"), "--file-per", "table",
+        "--split", "range", "--unit-bytes", "20kB", "--format", form, "--verify", "full",
+        "--quiet",
+    )  # fmt: skip
+    (path,) = (tmp_path / "o").glob(f"*.{form}")
+    assert path.name == f"t.{form}"
+    with duckdb.connect() as reader:
+        found = reader.sql(f"SELECT id::BIGINT, \"Value\" FROM '{path}'").fetchall()
+    assert found == [(i, f"v{i}") for i in range(ROWS)]
+    command.run("verify", str(tmp_path / "o"), url)
+
+
+def test_plan_file_is_run_unit_for_unit(url: str, tmp_path: Path) -> None:
+    """`run PLAN.json` reads exactly the units that `plan` showed."""
+    plan = tmp_path / "plan.json"
+    command.run(
+        "plan", url, "--table", "t", "--split", "range", "--unit-bytes", "30kB",
+        "--parallelism", "2", "--output", str(plan),
+    )  # fmt: skip
+    planned = json.loads(plan.read_text())
+    out = command.run("run", str(plan), "--to", str(tmp_path / "o"), "--json")
+    manifest = json.loads(out)
+    assert manifest["plan"]["digest"] == planned["plan"]["digest"]
+    ids = [unit["id"] for unit in planned["plan"]["units"]]
+    assert len(ids) > 2
+    assert [unit["id"] for unit in manifest["units"]] == sorted(ids)
+    assert rows_of(tmp_path / "o") == [[str(i), f"v{i}", str(i % 5)] for i in range(ROWS)]
+
+
+def test_edited_plan_file_is_refused(url: str, tmp_path: Path) -> None:
+    """A plan whose units were changed by hand would lose rows, so it is refused."""
+    plan = tmp_path / "plan.json"
+    command.run(
+        "plan", url, "--table", "t", "--split", "range", "--unit-bytes", "30kB",
+        "--output", str(plan),
+    )  # fmt: skip
+    document = json.loads(plan.read_text())
+    document["plan"]["units"] = document["plan"]["units"][1:]
+    plan.write_text(json.dumps(document))
+    error = command.error_of("run", str(plan), "--to", str(tmp_path / "o"), status=5)
+    assert "edited" in error

@@ -1,0 +1,183 @@
+"""How the command ends when something is wrong: one line, a way out, and an exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unloader.cli import main
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+ONE_LINE = re.compile(r"unloader: error: [^\n]+\. Next: [^\n]+\n")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory, without any variable of ours; these tests start no process."""
+    for name in [name for name in os.environ if name.startswith("UNLOADER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "what"),
+    [
+        (("frobnicate",), 2, "frobnicate"),
+        (("run",), 2, "SOURCE"),
+        (("run", "duckdb:///x.db", "--table", "t"), 2, "--to"),
+        (("run", "duckdb:///x.db", "--to", "o"), 2, "--table or --query"),
+        (("run", "duckdb:///x.db", "--to", "o", "--table", "t", "--query", "q"), 2, "exclude"),
+        (("run", "duckdb:///x.db", "--to", "o", "--table", "t", "--frmt", "csv"), 2, "--frmt"),
+        (("run", "a", "b", "c"), 2, "too many"),
+        (("run", "x.db", "--to", "o", "--table", "t"), 2, "source URL"),
+        (("run", "mongodb://h/x", "--to", "o", "--table", "t"), 3, "mongodb"),
+        (("run", "nowhere.toml", "--to", "o"), 3, "nowhere.toml"),
+        (("run", "nowhere.json", "--to", "o"), 2, "nowhere.json"),
+        (("describe", "duckdb:///nowhere/x.db"), 4, "nowhere/x.db"),
+        (("verify", "nowhere"), 6, "nowhere"),
+        (("plan", "plan.json"), 2, "plan.json"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_way_out(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    status: int,
+    what: str,
+) -> None:
+    """Whatever is wrong: stdout stays empty, stderr has one line that names it and the remedy."""
+    assert main(arguments) == status
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert ONE_LINE.fullmatch(errors), errors
+    assert what in errors
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--parallelism", "0"), "--parallelism"),
+        (("--file-size", "12 parsecs"), "12 parsecs"),
+        (("--compression", "zip"), "zip"),
+        (("--compression", "zstd:fast"), "fast"),
+        (("--compression", "snappy"), "snappy"),
+        (("--delimiter", r"\q"), r"\q"),
+        (("--delimiter", ""), "--delimiter"),
+        (("--encoding", "klingon"), "klingon"),
+        (("--columns", "A,,B"), "A,,B"),
+        (("--numa-nodes", "3-1"), "3-1"),
+        (("--dialect", "word"), "word"),
+        (("--format", "parquet", "--delimiter", ";"), "--delimiter"),
+        (("--format", "parquet", "--no-header"), "--header"),
+        (("--row-group-rows", "1000"), "--row-group-rows"),
+        (("--file-name", "{table}.{ext}"), "{unit}"),
+        (("--file-name", "{table}.{unit}.{extension}"), "{extension}"),
+        (("--file-name", "{unit}.{ext}", "--file-size", "1MB"), "{part}"),
+        (("--file-name", "{unit}.{ext}", "--file-per", "table"), "{unit}"),
+        (("--file-name", "../{unit}.{ext}"), "slashes"),
+        (("--to", "s3://bucket/x"), "s3://bucket/x"),
+        (("--table", "a.b.c"), "a.b.c"),
+        (("--password-prompt",), "terminal"),
+        (("--password-file", "nowhere"), "nowhere"),
+    ],
+)
+def test_an_impossible_option_is_told_before_anything_connects(
+    here: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], what: str
+) -> None:
+    """Values and combinations that cannot be meant are refused, and nothing is left behind."""
+    status = main(("run", "duckdb:///nowhere.db", "--table", "t", "--to", "out", *options))
+    errors = capsys.readouterr().err
+    assert ONE_LINE.fullmatch(errors), errors
+    assert what in errors
+    assert status in (2, 3)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options", [("--partition", "P*"), ("--where", "1=1"), ("--split", "range")]
+)
+def test_what_needs_a_table_is_refused_with_a_query(
+    here: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    """A query is read as one unit and has its own conditions."""
+    assert main(("plan", "duckdb:///x.db", "--query", "SELECT 1", *options)) == 2
+    errors = capsys.readouterr().err
+    assert f"{options[0]} " in errors
+    assert "--query" in errors
+
+
+def test_with_json_an_error_is_the_object_on_stdout(unloader: Run) -> None:
+    """A caller that reads JSON gets kind, message, hint and exit status there, too."""
+    result = unloader("describe", "duckdb:///nowhere/x.db", "--json")
+    error = json.loads(result.stdout)["error"]
+    assert error["kind"] == "SourceError"
+    assert error["exit_code"] == result.returncode == 4
+    assert ONE_LINE.fullmatch(result.stderr)
+
+
+def test_tracebacks_need_debug(unloader: Run) -> None:
+    """Only --debug, or its variable, shows where an error came from."""
+    arguments = ("describe", "duckdb:///nowhere/x.db")
+    assert "Traceback" not in unloader(*arguments).stderr
+    assert "Traceback" in unloader("--debug", *arguments).stderr
+    assert "Traceback" in unloader(*arguments, variables={"UNLOADER_DEBUG": "1"}).stderr
+
+
+def test_a_fault_of_the_program_is_one_line_too(tmp_path: Path) -> None:
+    """An exception that nobody foresaw ends with status 1 and asks for a report."""
+    # There is no known way to make the program fail like that: a command is broken on purpose.
+    script = (
+        "import sys, unloader.cli.formats as formats\n"
+        "from unloader.cli import main\n"
+        "formats.command.callback = lambda **values: 1 / 0\n"
+        "sys.exit(main(['formats']))\n"
+    )
+    root = Path(__file__).parents[3]
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True
+    )
+    assert result.returncode == 1
+    assert result.stderr == (
+        "unloader: error: internal error: ZeroDivisionError: division by zero. "
+        "Next: run again with --debug (unloader --debug ...) and report it\n"
+    )
+
+
+def test_a_reader_that_leaves_is_no_error(
+    tmp_path: Path, environment: dict[str, str], program: tuple[str, ...]
+) -> None:
+    """`unloader formats | head -0` ends quietly."""
+    process = subprocess.Popen(
+        [*program, "formats"],
+        env=environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, errors = process.communicate(timeout=60)
+    assert errors == b""
+    assert process.returncode == 0
+
+
+def test_no_command_shows_the_help_page_as_an_error(unloader: Run) -> None:
+    """Without a command the help page goes to stderr, and the status is that of wrong usage."""
+    result = unloader()
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "Commands:" in result.stderr
+
+
+def test_the_version_is_told(unloader: Run) -> None:
+    """`unloader --version` is one line with the package's version."""
+    from unloader import __version__
+
+    assert unloader("--version").stdout == f"unloader, version {__version__}\n"

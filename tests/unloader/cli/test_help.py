@@ -1,0 +1,119 @@
+"""Every command is documented, and asking for help costs nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from unloader.cli.format_options import DIALECTS
+from unloader.cli.group import COMMANDS, group
+from unloader.cli.reference import reference
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("pyarrow", "duckdb", "asyncpg", "adbc_driver_manager", "oracledb", "rich", "zstandard")
+PACKAGES = ("unloader", "partition_planner", "writers", "numa")
+
+
+def command(name: str) -> click.Command:
+    """Return a command of the group by its name."""
+    found = group.get_command(click.Context(group), name)
+    assert found is not None
+    return found
+
+
+def options(name: str) -> list[click.Option]:
+    """Return the options of a command that a user may see, but for `--help`."""
+    return [each for each in command(name).params if isinstance(each, click.Option)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help_and_a_variable(name: str) -> None:
+    """Each option has a sentence and is read from UNLOADER_ and its name."""
+    for option in options(name):
+        assert option.help, option.name
+        assert option.help.endswith("."), option.help
+        if not option.hidden:
+            expected = option.opts[0].lstrip("-").replace("-", "_").upper()
+            assert option.envvar == f"UNLOADER_{expected}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_page_shows_what_the_command_is_for_and_an_example(name: str) -> None:
+    """A help page has a summary, all options, their variables, and a command to copy."""
+    result = CliRunner().invoke(group, [name, "--help"], prog_name="unloader")
+    assert result.exit_code == 0
+    assert command(name).short_help
+    assert f"unloader {name}" in result.output.split("Example", 1)[1]
+    for option in options(name):
+        assert (option.opts[0] in result.output) or option.hidden
+    assert "--password " not in result.output
+
+
+def test_the_group_lists_every_command() -> None:
+    """The first help page has all commands, each with a whole sentence."""
+    result = CliRunner().invoke(group, ["--help"], prog_name="unloader")
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +\w.*\.$", result.output, re.MULTILINE), name
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Help pages need neither drivers nor Arrow nor the library that draws bars."""
+    script = (
+        "import json, sys\n"
+        "from unloader.cli import main\n"
+        f"pages = {[['--help'], *([name, '--help'] for name in COMMANDS)]!r}\n"
+        "status = [main(page) for page in pages]\n"
+        "print(json.dumps([status, sorted(sys.modules)]), file=sys.stderr)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    status, modules = json.loads(result.stderr)
+    assert not any(status)
+    assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
+
+
+def test_the_reference_page_is_the_one_of_these_commands() -> None:
+    """docs/cli.md is made from the commands: make it again after changing one."""
+    assert (ROOT / "docs" / "cli.md").read_text("utf-8") == reference()
+
+
+def test_the_dialects_offered_are_those_there_are() -> None:
+    """The choices of --dialect are the dialects that the writers know."""
+    from writers.dialects import DIALECTS as KNOWN
+
+    assert tuple(KNOWN) == DIALECTS
+
+
+def test_every_option_in_a_text_of_the_program_exists() -> None:
+    """No error sends the user to an option that is not there."""
+    known = {"--help", "--version"}
+    for parameters in (group.params, *(command(name).params for name in COMMANDS)):
+        for each in parameters:
+            known.update(each.opts, each.secondary_opts)
+    unknown = {
+        f"{path.relative_to(ROOT)}: {option}"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for text in _texts(path)
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)
+        if option not in known
+    }
+    assert not unknown
+
+
+def _texts(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]

@@ -1,0 +1,240 @@
+"""Jobs from the command line to the files, and where their options come from."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def records(directory: Path) -> list[list[str]]:
+    """Return the records of all CSV files in a directory, without their headers, in file order."""
+    return [
+        record
+        for path in sorted(directory.glob("*.csv"))
+        for record in list(csv.reader(path.read_text("utf-8").splitlines()))[1:]
+    ]
+
+
+def planned(unloader: Run, *arguments: str, **extra: Any) -> dict[str, Any]:
+    """Return the options that a plan keeps of its call."""
+    result = unloader("plan", *arguments, "--json", **extra)
+    assert result.returncode == 0, result.stderr
+    job: dict[str, Any] = json.loads(result.stdout)["job"]
+    return job
+
+
+def test_a_run_writes_every_row_and_tells_what_it_did(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """The result on stdout has rows, files, speed, the manifest and the verification."""
+    result = unloader("run", database, "--table", "orders", "--to", "out", "--parallelism", "2")
+    assert result.returncode == 0, result.stderr
+    assert [row[0] for row in records(tmp_path / "out")] == [str(i) for i in range(3000)]
+    told = dict(line.split("  ", 1) for line in result.stdout.splitlines())
+    assert told["rows"].strip() == "3,000"
+    assert told["verified"].strip() == "ok (count, 3,000 rows in the source)"
+    assert (tmp_path / told["manifest"].strip()).is_file()
+    assert "MB/s" in told["speed"]
+    assert "unloading orders" in result.stderr
+    assert " done: " in result.stderr
+
+
+def test_json_and_quiet_leave_one_object_and_nothing_else(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """With --json --quiet stdout is the manifest and stderr is empty."""
+    result = unloader(
+        *("run", database, "--query", "SELECT id FROM orders WHERE id < 5", "--to", "out"),
+        *("--json", "--quiet"),
+    )
+    assert result.stderr == ""
+    assert json.loads(result.stdout) == json.loads((tmp_path / "out/_manifest.json").read_text())
+
+
+def test_a_dialect_is_a_base_that_single_options_override(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """The record format of a dialect stays but for what is asked for by name."""
+    result = unloader(
+        *("run", database, "--table", "orders", "--columns", "name,id", "--where", "id < 2"),
+        *("--dialect", "sqlldr-var", "--record-length", "5", "--eol", "lf"),
+        *("--delimiter", r"\x7c", "--file-per", "table", "--to", "out"),
+    )
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "out" / "orders.csv").read_bytes()
+    assert text == b"00014~~name 0~~|0|\n00014~~name 1~~|1|\n"
+
+
+def test_a_plan_file_carries_its_job(unloader: Run, database: str, tmp_path: Path) -> None:
+    """`run PLAN.json` needs nothing else: source, table, columns and format come with it."""
+    made = unloader(
+        *("plan", database, "--table", '"Odd, Name"', "--columns", '"a,b"', "--no-header"),
+        *("--delimiter", ";", "--output", "plan.json"),
+    )
+    assert made.returncode == 0, made.stderr
+    assert '"a,b"' in made.stdout
+    result = unloader("run", "plan.json", "--to", "out", "--quiet")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert [path.read_text() for path in (tmp_path / "out").glob("*.csv")] == ["1\n"]
+
+
+def test_a_finished_plan_cannot_be_changed(unloader: Run, database: str, tmp_path: Path) -> None:
+    """Options that decide the plan are refused beside a plan file; variables do not touch it."""
+    unloader("plan", database, "--table", "orders", "--output", "plan.json", "--quiet")
+    refused = unloader("run", "plan.json", "--to", "out", "--where", "id < 10")
+    assert refused.returncode == 2
+    assert "--where" in refused.stderr
+    (tmp_path / "plan.json").write_text("{}")
+    empty = unloader("run", "plan.json", "--to", "out")
+    assert empty.returncode == 5
+    assert "plan.json" in empty.stderr
+
+
+def test_a_job_file_is_a_whole_job(unloader: Run, database: str, tmp_path: Path) -> None:
+    """Source, table and options of a TOML file run without anything on the command line."""
+    (tmp_path / "job.toml").write_text(
+        f'source = "{database}"\nto = "out"\n[run]\ntable = "orders"\ncolumns = ["id"]\n'
+        'where = "id < 3"\nno-header = true\nfile-per = "table"\nparallelism = 1\nquiet = true\n'
+    )
+    result = unloader("run", "job.toml")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert (tmp_path / "out" / "orders.csv").read_text() == "0\n1\n2\n"
+
+
+def test_flag_over_variable_over_file_over_default(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """Each source of an option gives way to the one before it."""
+    (tmp_path / "job.toml").write_text(
+        f'source = "{database}"\ntable = "orders"\nwhere = "id < 3"\nnull = "file"\n'
+        'eol = "crlf"\nparallelism = 3\nheader = true\nfile-size = "2MiB"\n'
+    )
+    job = planned(
+        unloader,
+        *("job.toml", "--null", "flag"),
+        variables={
+            "UNLOADER_NULL": "variable",
+            "UNLOADER_EOL": "lf",
+            "UNLOADER_NO_HEADER": "1",
+            "UNLOADER_COLUMNS": "id, name",
+            "UNLOADER_FILE_SIZE": "",
+        },
+    )
+    assert job == {
+        "source": database,
+        "table": "orders",
+        "where": "id < 3",
+        "null": "flag",
+        "eol": "lf",
+        "parallelism": 3,
+        "header": False,
+        "columns": ["id", "name"],
+        "file-size": "2MiB",
+    }
+
+
+def test_a_variable_for_the_other_format_is_let_pass(unloader: Run, database: str) -> None:
+    """UNLOADER_DELIMITER may be set for all jobs of a machine, Parquet ones included."""
+    job = planned(
+        unloader,
+        *(database, "--table", "orders", "--format", "parquet"),
+        variables={"UNLOADER_DELIMITER": ";"},
+    )
+    assert "delimiter" not in job
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("tabel = 'orders'", "did you mean 'table'"),
+        ("header = 'yes'", "true or false"),
+        ("parallelism = 'many'", "key 'parallelism' of job.toml"),
+        ("[output]\nto = 'x'", "output"),
+    ],
+)
+def test_a_mistake_in_a_job_file_names_key_and_file(
+    unloader: Run, tmp_path: Path, line: str, what: str
+) -> None:
+    """Unknown keys and wrong values are told with the file they stand in."""
+    (tmp_path / "job.toml").write_text(f"source = 'duckdb:///x.db'\n{line}\n")
+    result = unloader("run", "job.toml", "--to", "out", "--table", "t")
+    assert result.returncode in (2, 3)
+    assert what in result.stderr
+    assert "job.toml" in result.stderr
+
+
+def test_a_wrong_variable_is_named(unloader: Run) -> None:
+    """A value from the environment is told by its variable, not by an option nobody gave."""
+    variables = {"UNLOADER_RETRIES": "many"}
+    result = unloader("run", "duckdb:///x.db", "--to", "out", "--table", "t", variables=variables)
+    assert result.returncode == 2
+    assert "the variable UNLOADER_RETRIES" in result.stderr
+
+
+def test_describe_lists_tables_and_shows_one(unloader: Run, database: str) -> None:
+    """Tables with rows; a table with what its columns become, as text and as JSON."""
+    listed = unloader("describe", database)
+    assert "orders" in listed.stdout
+    assert "Odd, Name" in listed.stdout
+    shown = unloader("describe", database, "--table", "orders")
+    assert "DECIMAL(12,2)" in shown.stdout
+    document = json.loads(
+        unloader("describe", database, "--table", "orders", "--as-text", "am*", "--json").stdout
+    )
+    amount = document["columns"][2]
+    assert amount["name"] == "amount"
+    assert amount["csv"]["output_type"] == "string"
+    assert amount["parquet"]["lossless"] is True
+
+
+def test_plan_shows_units_seats_and_the_sql(unloader: Run, database: str) -> None:
+    """A plan names each unit with its worker and the statement that reads it."""
+    result = unloader("plan", database, "--table", "orders", "--where", "id > 1")
+    assert result.returncode == 0, result.stderr
+    assert 'FROM "main"."orders"' in result.stdout
+    assert "id > 1" in result.stdout
+    assert "worker  node" in result.stdout
+
+
+def test_verify_tells_a_changed_file(unloader: Run, database: str, tmp_path: Path) -> None:
+    """A finished run verifies, also against the database; a changed byte is status 8."""
+    unloader("run", database, "--table", "orders", "--to", "out", "--file-per", "table")
+    good = unloader("verify", "out", database, "--json")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["source_rows"] == 3000
+    path = tmp_path / "out" / "orders.csv"
+    path.write_bytes(path.read_bytes().replace(b"name 7,", b"name 8,", 1))
+    bad = unloader("verify", "out", "--json")
+    assert bad.returncode == 8
+    assert "orders.csv" in bad.stderr
+    assert json.loads(bad.stdout)["error"]["kind"] == "VerifyMismatch"
+
+
+def test_formats_and_sources_tell_what_is_installed(unloader: Run) -> None:
+    """What this installation can do, for people and as JSON."""
+    formats = json.loads(unloader("formats", "--json").stdout)
+    assert {"csv", "parquet"} <= set(formats["formats"])
+    assert "sqlldr-var" in formats["dialects"]
+    assert "sqlldr-var" in unloader("formats").stdout
+    sources = {
+        each["scheme"]: each for each in json.loads(unloader("sources", "--json").stdout)["sources"]
+    }
+    assert sources["duckdb"]["driver_version"]
+    assert "duckdb" in unloader("sources").stdout
+
+
+def test_the_demo_shows_figures_of_both_formats(unloader: Run, tmp_path: Path) -> None:
+    """The demo builds its table, unloads it twice, verifies, and says where everything is."""
+    result = unloader("demo", "--rows", "2k", "--dir", "try", "--parallelism", "2", "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert [(each["rows"], each["verified"]) for each in document["results"]] == [(2000, True)] * 2
+    assert Path(document["database"]).is_file()

@@ -1,0 +1,125 @@
+"""The contract check itself: it must fail where a source breaks a promise."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from partition_planner.model import TableInfo, WorkUnit
+from unloader.model import Extract, Projection, SourceSpec, TableName, Target
+from unloader.names import parse_table
+from unloader.sources.sqlite import SQLiteSource
+from unloader.sources.sqlite_catalog import SQLiteCatalog
+from unloader.sources.sqlite_file import database_path
+from unloader.sources.sqlite_session import Session
+from unloader.sources.testing import check_source
+
+ROWS = [(1, "", 0.0), (2, None, -1.5), (3, "x", None)]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> SourceSpec:
+    """A file with the table `t` of `ROWS`."""
+    path = tmp_path / "data.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE t (i INTEGER PRIMARY KEY, s TEXT, r REAL)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", ROWS)
+    return SourceSpec(kind="sqlite", location=f"sqlite://{path}")
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ROWS[:2],
+        [*ROWS, ROWS[0]],
+        [(1, None, 0.0), *ROWS[1:]],
+        [(1, "", -0.0), *ROWS[1:]],
+        [(1, "", 0), *ROWS[1:]],
+        [("1", "", 0.0), *ROWS[1:]],
+    ],
+    ids=["fewer", "more", "null for empty", "sign of zero", "integer for real", "text for integer"],
+)
+def test_other_rows_are_told_apart(spec: SourceSpec, expected: list[tuple[object, ...]]) -> None:
+    """Rows too many, too few or changed in the least break the contract."""
+    with pytest.raises(AssertionError, match="rows are missing"):
+        check_source(SQLiteSource(), spec, parse_table("t"), expected)
+
+
+class BrokenCatalog(SQLiteCatalog):
+    """A catalog that keeps all promises but the one named by `breaks`."""
+
+    breaks = ""
+    described = 0
+
+    def describe(self, table: TableName) -> TableInfo:
+        """Describe a table differently each time."""
+        info = super().describe(table)
+        type(self).described += 1
+        return replace(info, rows=self.described) if self.breaks == "describe" else info
+
+    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
+        """Give columns other names than the schema has."""
+        found = super().project(table, query, target)
+        if self.breaks != "project":
+            return found
+        return replace(found, columns=tuple(replace(column, name="x") for column in found.columns))
+
+    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
+        """Count one row too many."""
+        return super().count(extract, units) + (self.breaks == "count")
+
+    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
+        """Show the same statement for all units."""
+        return "SELECT" if self.breaks == "unit_sql" else super().unit_sql(extract, unit)
+
+
+class BrokenSource(SQLiteSource):
+    """A SQLite source with a broken catalog."""
+
+    def __init__(self, breaks: str) -> None:
+        """Remember which promise is broken."""
+        self.breaks = breaks
+
+    def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
+        """Open the broken catalog."""
+        catalog = BrokenCatalog(Session(database_path(spec)))
+        catalog.breaks = self.breaks
+        return catalog
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Become a sound source in the worker, which cannot import this module."""
+        return (SQLiteSource, ())
+
+
+@pytest.mark.parametrize(
+    ("breaks", "sentence"),
+    [
+        ("describe", "described differently the second time"),
+        ("project", "the schema has the columns"),
+        ("count", "the database counts 4 rows, not 3"),
+        ("unit_sql", "two units are read by the same statement"),
+    ],
+)
+def test_broken_promises_are_named(spec: SourceSpec, breaks: str, sentence: str) -> None:
+    """Each broken promise of the catalog has its sentence."""
+    with pytest.raises(AssertionError, match=sentence):
+        check_source(BrokenSource(breaks), spec, parse_table("t"), ROWS)
+
+
+def test_the_text_of_a_workers_error_is_shown(spec: SourceSpec) -> None:
+    """A worker that fails tells why: here a value that its column does not admit."""
+    with closing(sqlite3.connect(database_path(spec))) as connection, connection:
+        connection.execute("UPDATE t SET s = x'00' WHERE i = 3")
+    with pytest.raises(AssertionError, match="holds a value of storage class blob"):
+        check_source(SQLiteSource(), spec, parse_table("t"), ROWS)
+
+
+def test_what_is_left_behind_is_found(spec: SourceSpec) -> None:
+    """The caller's own check of what is left runs after everything is closed."""
+    calls = []
+    check_source(SQLiteSource(), spec, parse_table("t"), ROWS, after_close=lambda: calls.append(1))
+    assert calls == [1]

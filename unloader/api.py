@@ -1,0 +1,196 @@
+"""What the program can do, as functions: the command line is one caller of them among others.
+
+Every function takes plain data, returns plain data and raises only `UnloaderError`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from numa.model import Seat
+from partition_planner.errors import PlanError
+from partition_planner.model import Plan, TableInfo
+from partition_planner.simulate import Simulation, simulate
+from unloader.errors import PlanFailed, UnloaderError, translate
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import JobSpec, ReadColumn, SourceSpec, TableName, TableSummary, Target
+from unloader.preparation import prepared
+from unloader.sources.registry import source_of
+from writers.model import TextFormat
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """One table, and what would become of its columns."""
+
+    table: TableInfo
+    columns: tuple[ReadColumn, ...]
+    """As CSV with the default dialect."""
+    parquet_columns: tuple[ReadColumn, ...]
+    missing_privileges: tuple[str, ...]
+    server_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """Exactly what `unload` would do."""
+
+    plan: Plan
+    table: TableInfo
+    columns: tuple[ReadColumn, ...]
+    statements: dict[str, str]
+    """Unit id to the SELECT that reads it."""
+    seats: tuple[Seat, ...]
+    simulation: Simulation
+    notices: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan file: `run` needs its plan, the rest is for the reader."""
+        return {
+            "format_version": PLAN_VERSION,
+            "plan": self.plan.to_json(),
+            "statements": self.statements,
+            "columns": [
+                {
+                    "name": column.name,
+                    "source_type": column.source_type,
+                    "output_type": column.output_type,
+                    "note": column.note,
+                }
+                for column in self.columns
+            ],
+            "seats": [
+                {"worker": seat.worker, "node": seat.node, "cpus": list(seat.cpus)}
+                for seat in self.seats
+            ],
+            "notices": list(self.notices),
+        }
+
+
+def list_tables(source: SourceSpec) -> tuple[TableSummary, ...]:
+    """Return the tables and views of a source, by schema and name.
+
+    Raises:
+        UnloaderError: ConfigError for a missing driver, SourceError if the source refused.
+    """
+    with _translated():
+        catalog = source_of(source.kind).open_catalog(source)
+        try:
+            return catalog.tables()
+        finally:
+            catalog.close()
+
+
+def describe(
+    source: SourceSpec, table: TableName, as_text: tuple[str, ...] = ()
+) -> TableDescription:
+    """Return a table's columns, partitions and what each column would become.
+
+    Raises:
+        UnloaderError: SourceError if there is no such table or no right to read it.
+    """
+    with _translated():
+        catalog = source_of(source.kind).open_catalog(source)
+        try:
+            info = catalog.describe(table)
+            csv = Target(format="csv", text=TextFormat(), as_text=as_text)
+            parquet = Target(format="parquet", text=None, as_text=as_text)
+            return TableDescription(
+                table=info,
+                columns=catalog.project(info, None, csv).columns,
+                parquet_columns=catalog.project(info, None, parquet).columns,
+                missing_privileges=catalog.missing_privileges(info),
+                server_version=catalog.server_version,
+            )
+        finally:
+            catalog.close()
+
+
+def plan(job: JobSpec) -> PlannedRun:
+    """Return what `unload` would do with the job: units, statements, seats, predicted balance.
+
+    Raises:
+        UnloaderError: As `unload` would before it starts its workers.
+    """
+    with _translated(), prepared(job) as ready:
+        return PlannedRun(
+            plan=ready.plan,
+            table=ready.plan.table,
+            columns=ready.extract.projection.columns,
+            statements={
+                unit.id: ready.catalog.unit_sql(ready.extract, unit) for unit in ready.plan.units
+            },
+            seats=ready.seating.seats,
+            simulation=simulate(ready.plan, max(1, len(ready.seating.seats))),
+            notices=(ready.seating.notice,) if ready.seating.notice else (),
+        )
+
+
+def job_from_plan(document: Mapping[str, Any], job: JobSpec) -> JobSpec:
+    """Return the job with the plan of a plan file in place of one made anew.
+
+    Raises:
+        PlanFailed: The document is no plan file, of another version, or was edited.
+    """
+    if document.get("format_version") != PLAN_VERSION or "plan" not in document:
+        raise PlanFailed(
+            "this is not a plan file of this version", "make one with: unloader plan --output"
+        )
+    try:
+        return replace(job, plan=Plan.from_json(document["plan"]))
+    except PlanError as error:
+        raise translate(error) or UnloaderError(str(error)) from error
+
+
+def unload(
+    job: JobSpec, *, observe: Observer = silent, stop: Callable[[], bool] = lambda: False
+) -> dict[str, Any]:
+    """Unload a table or query into files; return the manifest.
+
+    Args:
+        job: What, where and how.
+        observe: Told what happens; called in this thread.
+        stop: Asked several times a second; True ends the run cleanly.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.unloading import run
+
+    with _translated():
+        observe(PhaseStarted(phase="planning"))
+        with prepared(job) as ready:
+            return run(job, ready, observe=observe, stop=stop)
+
+
+def verify(
+    destination: Path, source: SourceSpec | None = None, *, observe: Observer = silent
+) -> dict[str, Any]:
+    """Check a finished run's files against its manifest, and its count against a source.
+
+    Raises:
+        UnloaderError: VerifyMismatch if something differs.
+    """
+    from unloader.checking import verify as check
+
+    with _translated():
+        return check(destination, source, observe)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except UnloaderError:
+        raise
+    except Exception as error:
+        known = translate(error)
+        if known is None:
+            raise
+        raise known from error

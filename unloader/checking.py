@@ -1,0 +1,139 @@
+"""Holding a finished run against its manifest, and against the source if one is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from partition_planner.model import PlanLimits
+from partition_planner.planner import plan as make_plan
+from unloader.errors import UnloaderError, VerifyMismatch, translate
+from unloader.events import Notice, Observer, PhaseStarted
+from unloader.manifest import files_of, read_manifest
+from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName, Target
+from unloader.preparation import chosen_table
+from unloader.sources.base import Catalog
+from unloader.sources.registry import source_of
+from unloader.unloading import check_file
+from writers.errors import WriteError
+from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+
+
+def verify(destination: Path, source: SourceSpec | None, observe: Observer) -> dict[str, Any]:
+    """Check every file of a finished run, and the row count where a source is given.
+
+    Each file is read as a whole: size, checksum, and the number of records counted by another
+    reader than wrote it. The source counts at the run's snapshot where that still exists,
+    otherwise as it is now, and the answer says which.
+
+    Raises:
+        VerifyMismatch: Something differs; the message names the first differences.
+        OutputFailed: There is no finished run in `destination`.
+        SourceError: The source refused.
+    """
+    manifest = read_manifest(destination)
+    observe(PhaseStarted(phase="verifying"))
+    differences = _check_files(destination, manifest)
+    counted, snapshot = None, "not asked"
+    if source is not None:
+        observe(PhaseStarted(phase="counting"))
+        counted, snapshot = _count(manifest, source, observe)
+        if counted != manifest["totals"]["rows"]:
+            differences.append(
+                f"the manifest has {manifest['totals']['rows']} rows, the source counts {counted}"
+                f" ({snapshot})"
+            )
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise VerifyMismatch(
+            f"{destination}: " + "; ".join(differences[:3]) + more,
+            "unload the table again, or restore the files",
+        )
+    return {
+        "destination": str(destination),
+        "run_id": manifest["run_id"],
+        "files": manifest["totals"]["files"],
+        "rows": manifest["totals"]["rows"],
+        "bytes": manifest["totals"]["bytes"],
+        "source_rows": counted,
+        "snapshot": snapshot,
+        "result": "ok",
+        "differences": [],
+    }
+
+
+def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
+    options = manifest["options"]
+    shape: TextFormat | ParquetFormat = (
+        TextFormat(**options["dialect"])
+        if options["format"] == "csv"
+        else ParquetFormat(**options["dialect"])
+    )
+    spec = OutputSpec(
+        directory=str(destination),
+        format=shape,
+        compression=Compression(**options["compression"]),
+    )
+    differences = []
+    files = files_of(manifest)
+    for name, file in files.items():
+        try:
+            check_file(destination / name, file, spec, header=True)
+        except (VerifyMismatch, WriteError) as error:
+            known = translate(error)
+            differences.append(known.message if known else str(error))
+    rows = sum(file.rows for file in files.values())
+    if rows != manifest["totals"]["rows"]:
+        differences.append(f"the files have {rows} rows, the totals {manifest['totals']['rows']}")
+    return differences
+
+
+def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
+    catalog = source_of(source.kind).open_catalog(source)
+    try:
+        snapshot = catalog.snapshot("snapshot")
+        same = (
+            catalog.capabilities.snapshot_outlives_run
+            and manifest["snapshot"] is not None
+            and snapshot.value == manifest["snapshot"]["value"]
+        )
+        state = "at the run's snapshot" if same else "as the source is now"
+        if not same:
+            observe(
+                Notice(text="the run's snapshot is gone: compared with the source as it is now")
+            )
+        return _count_rows(catalog, manifest, source), state
+    finally:
+        catalog.close()
+
+
+def _count_rows(catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpec) -> int:
+    options = manifest["options"]
+    selection = Selection(table=_table_name(manifest), query=manifest["query"])
+    table = chosen_table(catalog, selection)
+    if options["partition"]:
+        raise UnloaderError("a run of chosen partitions cannot be counted again yet")
+    projection = catalog.project(
+        table, selection.query, Target(format="csv", text=TextFormat(), as_text=("*",))
+    )
+    extract = Extract(
+        source=source,
+        snapshot=None,
+        table=table,
+        query=selection.query,
+        where=options["where"],
+        projection=projection,
+    )
+    whole = make_plan(table, PlanLimits(parallelism=1, split="none"))
+    return catalog.count(extract, whole.units)
+
+
+def _table_name(manifest: Mapping[str, Any]) -> TableName | None:
+    if manifest["table"] is None:
+        return None
+    schema = manifest["table"]["schema"]
+    return TableName(
+        schema=NamePart(text=schema, quoted=True) if schema is not None else None,
+        name=NamePart(text=manifest["table"]["name"], quoted=True),
+    )

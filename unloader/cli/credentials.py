@@ -1,0 +1,64 @@
+"""Where the password comes from when a command connects."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.errors import UsageError
+from unloader.locations import PASSWORD_VARIABLE, open_to_others, parse_source
+from unloader.model import SourceSpec
+from unloader.sources.registry import ALIASES, schemes
+
+
+def connect_to(url: str, values: Mapping[str, Any]) -> SourceSpec:
+    """Return the source of a URL with its password's place, asking for it where that is wanted.
+
+    Raises:
+        UsageError: The URL is none or holds a password, or there is no terminal to ask at.
+        ConfigError: No such source, or the password file cannot be read.
+    """
+    kinds = {**{scheme: scheme for scheme in schemes()}, **ALIASES}
+    spec = parse_source(url, kinds, _password_file(values))
+    if values["password_prompt"]:
+        _ask(url)
+        return parse_source(url, kinds)
+    return spec
+
+
+def warnings(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the user should know about the places of secrets."""
+    path = _password_file(values)
+    warning = None if path is None else open_to_others(path)
+    return () if warning is None else (warning,)
+
+
+def warn(values: Mapping[str, Any]) -> None:
+    """Write the warnings to stderr, unless the user wants to hear of errors only."""
+    for text in () if values["quiet"] else warnings(values):
+        click.echo(f"unloader: warning: {text}", err=True)
+
+
+def _password_file(values: Mapping[str, Any]) -> Path | None:
+    path = values["password_file"]
+    if path is not None and values["password_prompt"]:
+        raise UsageError(
+            "--password-file and --password-prompt exclude each other", "leave one of the two out"
+        )
+    return None if path is None else Path(path)
+
+
+def _ask(whom: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "--password-prompt needs a terminal, and standard input is none",
+            f"set {PASSWORD_VARIABLE}, or use --password-file",
+        )
+    answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)
+    # The workers are processes of their own and look where the reference says.
+    os.environ[PASSWORD_VARIABLE] = answer

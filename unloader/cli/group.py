@@ -1,0 +1,89 @@
+"""The group `unloader` and its commands; a command's module is imported when it is asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+from unloader import __version__
+from unloader.cli.option import JobOption
+
+COMMANDS = ("demo", "describe", "plan", "run", "verify", "formats", "sources")
+"""In the order of the help page; each is `command` in the module of its name."""
+
+COMPLETION_VARIABLE = "_UNLOADER_COMPLETE"
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What the end of the program must know of the command line it was started with."""
+
+    debug: bool = False
+    json: bool = False
+    job_file: str | None = None
+
+
+class Group(click.Group):
+    """A group that knows its commands by name only."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they are of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, importing its module; None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"unloader.cli.{cmd_name}").command
+        return command if isinstance(command, click.Command) else None
+
+
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+    Examples:
+      unloader demo --rows 200k
+      unloader describe duckdb:///data/sales.db
+      unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
+    """,
+)
+@click.option("--debug", is_flag=True, cls=JobOption, help="Show tracebacks and debug messages.")
+@click.version_option(__version__, "--version", prog_name="unloader", help="Show the version.")
+@click.pass_context
+def group(context: click.Context, debug: bool) -> None:
+    """Unload big database tables to CSV or Parquet, exactly and from one point in time."""
+    invocation = context.ensure_object(Invocation)
+    invocation.debug = debug
+    if debug:
+        logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        for name in ("unloader", "partition_planner", "writers", "numa"):
+            logging.getLogger(name).setLevel(logging.DEBUG)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
+
+
+def dispatch(arguments: list[str], invocation: Invocation) -> int:
+    """Run the command that the arguments name, or answer the shell if it asks for completion.
+
+    click's own `main` is not used: it ends the program silently on any broken pipe, also on that
+    of a worker.
+    """
+    instruction = os.environ.get(COMPLETION_VARIABLE)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return int(shell_complete(group, {}, "unloader", COMPLETION_VARIABLE, instruction))
+    try:
+        with group.make_context("unloader", arguments, obj=invocation) as context:
+            group.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    return 0

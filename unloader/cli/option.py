@@ -1,0 +1,129 @@
+"""One kind of option: a flag, a variable UNLOADER_<NAME> and a key of the job file at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from unloader.cli.option_types import Typed
+
+if TYPE_CHECKING:
+    from unloader.cli.group import Invocation
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+"""Said for this very job, unlike a variable that may be set for all of them."""
+
+
+class JobOption(click.Option):
+    """An option that is also read from the environment, and shown under a heading."""
+
+    WITHOUT_VARIABLE = "unloader.without_variable"
+    """Key of a context's `meta`: names of options that do not look at the environment there."""
+
+    _RAW = "unloader.raw"
+
+    def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
+        attributes.setdefault("show_default", True)
+        super().__init__(*args, **attributes)
+        self.section = section
+        if self.metavar is None and isinstance(self.type, Typed):
+            self.metavar = self.type.name
+        if not self.hidden:
+            self.envvar = f"UNLOADER_{str(self.name).upper()}"
+            self.show_envvar = True
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the variable's text; UNLOADER_NO_HEADER=1 is --no-header, and so on."""
+        if self.name in ctx.meta.get(self.WITHOUT_VARIABLE, ()):
+            return None
+        value = super().resolve_envvar_value(ctx)
+        for opposite in self.secondary_opts if value is None else ():
+            text = os.environ.get("UNLOADER_" + opposite.lstrip("-").replace("-", "_").upper())
+            if text:
+                return str(not click.BOOL.convert(text, self, ctx))
+        return value
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the value as its type has it, and remember how it was written."""
+        converted = super().type_cast_value(ctx, value)
+        if ctx.get_parameter_source(str(self.name)) is not ParameterSource.DEFAULT:
+            parsed = self.is_flag or self.multiple
+            ctx.meta.setdefault(self._RAW, {})[self.name] = converted if parsed else value
+        return converted
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return where the wrong value stands: the option, the variable or the job file's key."""
+        place = ctx.get_parameter_source(str(self.name)) if ctx is not None else None
+        if place is ParameterSource.ENVIRONMENT:
+            return f"the variable {self.envvar}"
+        name = self.opts[0].lstrip("-")
+        if ctx is not None and place is ParameterSource.DEFAULT_MAP:
+            invocation: Invocation = ctx.obj
+            return f"the key {name!r} of {invocation.job_file}"
+        return f"'{self.opts[0]}'"
+
+
+class JobCommand(click.Command):
+    """A command whose help page groups the options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by section, in the order in which the sections first appear."""
+        for heading, options in sections(self, ctx).items():
+            records = [record for record in (o.get_help_record(ctx) for o in options) if record]
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+def sections(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
+    """Return the visible options of a command under their headings."""
+    found: dict[str, list[click.Option]] = {}
+    for parameter in command.get_params(ctx):
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            found.setdefault(getattr(parameter, "section", "Options"), []).append(parameter)
+    return found
+
+
+def option_section(heading: str) -> Callable[..., Callable[[Any], Any]]:
+    """Return the decorator of options that stand under a heading."""
+    return partial(click.option, cls=JobOption, section=heading)
+
+
+class Bundle:
+    """Several decorators as one, which apply in the order of the help page."""
+
+    def __init__(self, *decorators: Callable[[Any], Any]) -> None:
+        """Take the decorators, first shown first."""
+        self._decorators = decorators
+
+    def __call__(self, function: Decorated) -> Decorated:
+        """Apply them all."""
+        for decorator in reversed(self._decorators):
+            function = decorator(function)
+        return function
+
+
+def given_values(ctx: click.Context) -> Iterator[tuple[click.Option, Any]]:
+    """Yield each option that is set anywhere, with a value that a job file may hold for it."""
+    raw = ctx.meta.get(JobOption._RAW, {})
+    for option in ctx.command.params:
+        if isinstance(option, JobOption) and option.name in raw:
+            value = raw[option.name]
+            yield option, [item for each in value for item in each] if option.multiple else value
+
+
+def on_command_line(ctx: click.Context) -> frozenset[str]:
+    """Return the names of the parameters that stand on the command line."""
+    return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is GIVEN[0])
+
+
+def given(ctx: click.Context) -> frozenset[str]:
+    """Return the names of the parameters that the command line or the job file sets."""
+    return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) in GIVEN)

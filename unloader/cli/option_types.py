@@ -1,0 +1,147 @@
+"""What the values of options look like; each type takes text and the job file's own values."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader import settings
+
+if TYPE_CHECKING:
+    from writers.model import Compression
+
+    ParamType = click.ParamType[Any]
+else:
+    # Not generic before click 8.4.
+    ParamType = click.ParamType
+
+CODECS = ("none", "gzip", "zstd", "lz4", "snappy")
+END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
+
+
+class Typed(ParamType):
+    """A type of ours; its name is what the help page shows for the value, as it is written."""
+
+
+class Parsed(Typed):
+    """A value that a function makes out of text; whole numbers of a job file are taken as text."""
+
+    def __init__(
+        self, name: str, parse: Callable[[str], Any], minimum: float | None = None
+    ) -> None:
+        self.name = name
+        self._parse = parse
+        self._minimum = minimum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the parsed value, or fail with the parser's own words."""
+        if isinstance(value, (bool, list, dict)):
+            self.fail(f"{value!r} is not {self.name.lower()}.", param, ctx)
+        try:
+            parsed = self._parse(str(value))
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        if self._minimum is not None and parsed < self._minimum:
+            self.fail(f"{value} is below {self._minimum:g}.", param, ctx)
+        return parsed
+
+
+class Items(Typed):
+    """Comma-separated names; the option may be repeated. A list of a job file is taken as it is."""
+
+    def __init__(self, name: str, *, keep_quotes: bool) -> None:
+        self.name = name
+        self._keep_quotes = keep_quotes
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the items of one occurrence."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            items = settings.split_list(str(value))
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        return items if self._keep_quotes else tuple(map(_unquoted, items))
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        """Return the variable's text as one occurrence: blanks do not separate names."""
+        return [rv]
+
+
+class NodeList(Typed):
+    """`0,2-3`, or a list of numbers in a job file."""
+
+    name = "LIST"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return the numbers in ascending order."""
+        if isinstance(value, tuple):
+            return value
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        try:
+            return settings.parse_numbers(text)
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+
+
+def _unquoted(item: str) -> str:
+    quoted = len(item) > 1 and item.startswith('"') and item.endswith('"')
+    return item[1:-1].replace('""', '"') if quoted else item
+
+
+def _parallelism(text: str) -> int:
+    if text.strip().lower() == "auto":
+        return 0
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"{text!r} is neither auto nor a number of workers from 1 on")
+    return int(text)
+
+
+def _compression(text: str) -> Compression:
+    from writers.model import Compression
+
+    codec, colon, level = text.strip().lower().partition(":")
+    if codec not in CODECS:
+        raise ValueError(f"{codec!r} is not one of {', '.join(CODECS)}")
+    if not colon:
+        return Compression(codec=codec)  # type: ignore[arg-type]
+    if codec in ("none", "snappy"):
+        raise ValueError(f"{codec} has no levels")
+    try:
+        return Compression(codec=codec, level=int(level))  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(f"{level!r} is not a level; write for instance {codec}:3") from None
+
+
+def _end_of_line(text: str) -> str:
+    end = END_OF_LINES.get(text.lower()) or settings.unescape(text)
+    if not end:
+        raise ValueError("an end of line needs at least one character")
+    return end
+
+
+def _encoding(text: str) -> str:
+    try:
+        return codecs.lookup(text).name
+    except LookupError:
+        raise ValueError(f"{text!r} is not a character encoding that Python knows") from None
+
+
+SIZE = Parsed("SIZE", settings.parse_size)
+COUNT = Parsed("COUNT", settings.parse_count, minimum=1)
+SECONDS = Parsed("SECONDS", settings.parse_seconds)
+TEXT = Parsed("TEXT", settings.unescape)
+END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)
+ENCODING = Parsed("NAME", _encoding)
+PARALLELISM = Parsed("N|auto", _parallelism)
+COMPRESSION = Parsed("CODEC[:LEVEL]", _compression)
+NAMES = Items("NAMES", keep_quotes=True)
+GLOBS = Items("GLOBS", keep_quotes=False)
+NODES = NodeList()

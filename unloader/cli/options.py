@@ -1,0 +1,267 @@
+"""The options that commands share, as decorators; what they mean together is in `rules`."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import click
+
+from unloader.cli import option_types as types
+from unloader.cli.format_options import output_format, parquet_format, text_format
+from unloader.cli.option import Bundle, option_section
+
+
+def flatten(ctx: click.Context, option: click.Parameter, value: Any) -> tuple[str, ...]:
+    """Return the items of all occurrences of a repeated list option."""
+    return tuple(chain.from_iterable(value))
+
+
+def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    if value is not None:
+        raise click.UsageError(
+            "a password on the command line can be read by every user of this machine; set "
+            "UNLOADER_PASSWORD, or use --password-file or --password-prompt",
+            ctx,
+        )
+
+
+def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
+    if value and ctx.obj is not None:
+        ctx.obj.json = True
+    return value
+
+
+_source = option_section("Source")
+_what = option_section("What to unload")
+_output = option_section("Output")
+_speed = option_section("Speed and memory")
+_seats = option_section("Seats on the machine")
+_safety = option_section("Safety")
+_telling = option_section("Progress and result")
+
+password = Bundle(
+    _source(
+        "--password-file",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Read the password from the first line of FILE. Comes before UNLOADER_PASSWORD.",
+    ),
+    _source("--password-prompt", is_flag=True, help="Ask for the password; needs a terminal."),
+    _source(
+        "--password",
+        hidden=True,
+        expose_value=False,
+        callback=_refuse_password,
+        help="Refused: a command line is no place for a secret.",
+    ),
+)
+
+table = Bundle(
+    _what(
+        "--table",
+        metavar="T",
+        help="Table or view: NAME or SCHEMA.NAME, quoted if it is not plain.",
+    )
+)
+
+as_text = Bundle(
+    _what(
+        "--as-text",
+        type=types.GLOBS,
+        multiple=True,
+        callback=flatten,
+        help="Write the columns that match one of these patterns as exact text. Separated by "
+        "commas, or repeated.",
+    )
+)
+
+selection = Bundle(
+    table,
+    _what("--query", metavar="SQL", help="Unload the result of this query instead of a table."),
+    _what(
+        "--columns",
+        type=types.NAMES,
+        multiple=True,
+        callback=flatten,
+        help="Only these columns, in this order. Separated by commas, or repeated.",
+    ),
+    _what(
+        "--exclude",
+        type=types.NAMES,
+        multiple=True,
+        callback=flatten,
+        help="All columns but these. Separated by commas, or repeated.",
+    ),
+    _what("--where", metavar="SQL", help="Only the rows for which this condition holds."),
+    _what(
+        "--partition",
+        type=types.GLOBS,
+        multiple=True,
+        callback=flatten,
+        help="Only partitions that match one of these patterns. Separated by commas, or repeated.",
+    ),
+    as_text,
+)
+
+overwrite = _output(
+    "--overwrite", is_flag=True, help="Replace an earlier finished run in the destination."
+)
+
+destination = Bundle(
+    _output(
+        "--to",
+        required=True,
+        metavar="DEST",
+        help="Directory of the output; it is made if it is missing.",
+    ),
+    overwrite,
+)
+
+unused_destination = Bundle(
+    _output("--to", metavar="DEST", help="Taken as run takes it, and not used."), overwrite
+)
+
+speed = Bundle(
+    _speed(
+        "--parallelism",
+        type=types.PARALLELISM,
+        default="auto",
+        help="Number of workers; auto is the usable cores, never more than there are work units.",
+    ),
+    _speed(
+        "--split",
+        type=click.Choice(["auto", "partition", "range", "none"]),
+        default="auto",
+        help="How the table is cut into work units.",
+    ),
+    _speed(
+        "--unit-bytes",
+        type=types.SIZE,
+        show_default="by the planner",
+        help="Size in bytes above which a partition or table is cut (256MiB).",
+    ),
+    _speed(
+        "--fetch-memory",
+        type=types.SIZE,
+        default="32MiB",
+        help="Memory of one worker's array fetch, in bytes.",
+    ),
+    _speed(
+        "--overlap-buffer",
+        type=types.SIZE,
+        default="4MiB",
+        help="Size of one output buffer, in bytes.",
+    ),
+    _speed(
+        "--overlap-buffers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=4,
+        help="Number of output buffers of one worker.",
+    ),
+)
+
+seats = Bundle(
+    _seats(
+        "--numa",
+        type=click.Choice(["auto", "off", "require"]),
+        default="auto",
+        help="Place workers on NUMA nodes where there are any, never, or fail without them.",
+    ),
+    _seats(
+        "--numa-nodes",
+        type=types.NODES,
+        show_default="all",
+        help="Only these nodes, for instance 0,2-3.",
+    ),
+    _seats(
+        "--placement",
+        type=click.Choice(["spread", "close"]),
+        default="spread",
+        help="Spread workers evenly over the nodes, or fill one node after the other.",
+    ),
+    _seats(
+        "--bind",
+        type=click.Choice(["none", "node", "core"]),
+        default="node",
+        help="Bind each worker to nothing, to its node's CPUs, or to one core.",
+    ),
+    _seats(
+        "--memory-policy",
+        type=click.Choice(["local", "preferred", "bind", "interleave"]),
+        default="preferred",
+        help="Where a worker's memory comes from.",
+    ),
+)
+
+safety = Bundle(
+    _safety(
+        "--consistency",
+        type=click.Choice(["snapshot", "none"]),
+        default="snapshot",
+        help="Read everything at one point in time, or each work unit as it comes.",
+    ),
+    _safety(
+        "--retries",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=3,
+        help="Further attempts at a work unit that failed.",
+    ),
+    _safety(
+        "--retry-delay",
+        type=types.SECONDS,
+        default="1",
+        help="Seconds before the first further attempt; doubled before each next one.",
+    ),
+    _safety(
+        "--stall-timeout",
+        type=types.SECONDS,
+        default="300",
+        help="Seconds without progress after which an attempt counts as failed. 0 is never.",
+    ),
+    _safety(
+        "--verify",
+        type=click.Choice(["none", "count", "full"]),
+        default="count",
+        help="After the run: nothing, count rows in the source, or also read the files back.",
+    ),
+)
+
+progress = Bundle(
+    _telling(
+        "--progress",
+        type=click.Choice(["auto", "bar", "log", "none"]),
+        default="auto",
+        help="Progress on stderr; auto is a bar on a terminal and a log elsewhere.",
+    ),
+    _telling(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="Lines of the log as text or as one JSON object each.",
+    ),
+    _telling(
+        "--log-interval",
+        type=types.SECONDS,
+        default="30",
+        help="Seconds between two lines of progress in the log.",
+    ),
+)
+
+answer = Bundle(
+    _telling(
+        "--json",
+        is_flag=True,
+        callback=_answer_json,
+        help="Write the result to stdout as one JSON object.",
+    ),
+    _telling("--quiet", is_flag=True, help="Write nothing but errors, and the result with --json."),
+)
+
+subject = Bundle(password, selection)
+"""What is unloaded, and from where."""
+
+manner = Bundle(output_format, text_format, parquet_format, speed, seats, safety)
+"""How it is unloaded."""

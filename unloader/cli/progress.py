@@ -1,0 +1,74 @@
+"""Which display of progress a command gets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from unloader.events import Event
+
+
+class Display(Protocol):
+    """Shows the events of a run on stderr."""
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+
+    def stopping(self, text: str) -> None:
+        """Tell that a signal asked to stop; safe within a signal handler."""
+
+    def close(self, finished: bool) -> None:
+        """End the display; `finished` tells success from failure."""
+
+
+class Silence:
+    """Shows nothing."""
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+
+    def stopping(self, text: str) -> None:
+        """Say nothing."""
+
+    def close(self, finished: bool) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
+    """Yield the display that the options ask for, and close it when the run ends.
+
+    Args:
+        values: `progress`, `log_format`, `log_interval` and `quiet`.
+    """
+    display = _choose(values)
+    finished = False
+    try:
+        yield display
+        finished = True
+    finally:
+        display.close(finished)
+
+
+def _choose(values: Mapping[str, Any]) -> Display:
+    if values["quiet"]:
+        return Silence()
+    wanted = values["progress"]
+    as_json = values["log_format"] == "json"
+    # A bar needs a terminal even where it was asked for by name; JSON lines are never a bar.
+    if wanted in ("auto", "bar") and not as_json and _can_draw():
+        from unloader.cli.bar import BarDisplay
+
+        return BarDisplay()
+    from unloader.cli.log import LogDisplay
+
+    interval = None if wanted == "none" else values["log_interval"]
+    return LogDisplay(as_json=as_json, interval_seconds=interval)
+
+
+def _can_draw() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")

@@ -1,0 +1,133 @@
+"""Rules between options: what contradicts what, each told with the way out.
+
+A rule on formats looks at the options given for this job, on the command line or in the job file.
+Variables may be set for all jobs of a machine and are let pass where they do not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from unloader.errors import UsageError
+from unloader.file_names import check_template
+
+TEXT_OPTIONS = (
+    "dialect",
+    "delimiter",
+    "enclosure",
+    "enclose",
+    "escape",
+    "null",
+    "eol",
+    "header",
+    "trailing_delimiter",
+    "record_length",
+    "encoding",
+    "date_format",
+    "timestamp_format",
+    "timestamp_tz_format",
+    "decimal_separator",
+    "binary_format",
+)
+PARQUET_OPTIONS = ("row_group_rows", "parquet_version", "dictionary", "statistics")
+
+SELECTING = ("table", "query", "columns", "exclude", "where", "partition", "as_text")
+PLANNED = (*SELECTING, "split", "unit_bytes", "parallelism")
+"""What a plan file has decided."""
+
+
+def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Raise UsageError if the options of a job contradict each other or lack one another.
+
+    Args:
+        values: Every option by its name with underscores.
+        given: The names of those set on the command line or in the job file.
+    """
+    for rule in _RULES:
+        rule(values, given)
+
+
+def validate_planned(written: frozenset[str], plan: str) -> None:
+    """Raise UsageError if options on the command line would change what a plan has decided.
+
+    Args:
+        written: The names of those on the command line.
+        plan: The plan's file.
+    """
+    for name in PLANNED:
+        if name in written:
+            raise UsageError(
+                f"{_flag(name)} cannot change the finished plan {plan}",
+                f"make a new plan with {_flag(name)}, or leave it out",
+            )
+
+
+def _subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    table, query = values["table"], values["query"]
+    if table is None and query is None:
+        raise UsageError("nothing says what to unload", "give --table or --query")
+    if table is not None and query is not None:
+        raise UsageError("--table and --query exclude each other", "leave one of the two out")
+
+
+def _query(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if values["query"] is None:
+        return
+    if values["partition"]:
+        raise UsageError(
+            "--partition does not apply to --query", "use --table, or select in the query"
+        )
+    if values["where"] is not None:
+        raise UsageError("--where does not apply to --query", "write the condition into the query")
+    if values["split"] not in ("auto", "none"):
+        raise UsageError(
+            f"--split {values['split']} does not apply to --query, which is read as one work unit",
+            "leave --split out, or use --table",
+        )
+
+
+def _formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    parquet = values["format"] == "parquet"
+    for name in TEXT_OPTIONS if parquet else PARQUET_OPTIONS:
+        if name in given:
+            other = "csv" if parquet else "parquet"
+            raise UsageError(
+                f"{_flag(name)} does not apply to --format {values['format']}",
+                f"leave it out, or use --format {other}",
+            )
+
+
+def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    template = values["file_name"]
+    if template is None:
+        return
+    per_unit = values["file_per"] == "unit"
+    check_template(template, per_unit=per_unit, parts=bool(values["file_size"]))
+    for field in () if per_unit else ("{unit}", "{partition}"):
+        if field in template:
+            raise UsageError(
+                f"--file-name {template} names a work unit, and --file-per table has one file",
+                f"leave {field} out",
+            )
+
+
+def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    destination = values.get("to") or ""
+    if "://" in destination:
+        raise UsageError(
+            f"--to {destination} is a URL, and output goes to a directory", "give a directory"
+        )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+_RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
+    _subject,
+    _query,
+    _formats,
+    _file_names,
+    _destination,
+)

@@ -1,0 +1,109 @@
+"""`unloader run`: unload one table or query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli import options, render, rules
+from unloader.cli.option import JobCommand, given, on_command_line
+from unloader.cli.progress import display_for
+from unloader.cli.signals import stop_on_signals
+from unloader.cli.targets import Target, target_argument
+
+if TYPE_CHECKING:
+    from unloader.model import JobSpec
+
+
+@click.command(
+    "run",
+    cls=JobCommand,
+    short_help="Unload one table or query to files.",
+    epilog="""\b
+    Examples:
+      unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
+      unloader run postgresql://etl@db01/sales --table public.orders \\
+          --to /extract/orders --format parquet --parallelism 8
+      unloader run plan.json --to /extract/orders
+      unloader run nightly.toml --to /extract/orders
+    """,
+)
+@target_argument(plans=True)
+@options.subject
+@options.destination
+@options.manner
+@options.progress
+@options.answer
+@click.pass_context
+def command(context: click.Context, /, target: Target, **values: Any) -> None:
+    """Unload one table or query to files.
+
+    SOURCE is a URL such as duckdb:///data/sales.db or postgresql://user@host/database. A plan that
+    `unloader plan --output` made, or a job file in TOML, takes its place; a URL before it then
+    replaces the source that the file names.
+
+    Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
+    command line comes before the variable, the variable before the job file.
+    """
+    job = _job(context, target, values)
+    from unloader import api
+    from unloader.cli.credentials import warnings
+    from unloader.events import Notice
+
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        for warning in warnings(values):
+            display(Notice(text=warning))
+        manifest = api.unload(job, observe=display, stop=stop)
+    if values["json"]:
+        render.emit_json(manifest)
+    elif not values["quiet"]:
+        render.emit(_summary(manifest, job.output.destination))
+
+
+def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobSpec:
+    from unloader.cli import jobs
+    from unloader.cli.credentials import connect_to
+
+    rules.validate(values, given(context))
+    job = jobs.job_spec(values, connect_to(target.url, values))
+    if target.plan is None:
+        return job
+    rules.validate_planned(on_command_line(context), target.plan_file)
+    from unloader import api
+
+    return api.job_from_plan(target.plan, job)
+
+
+def _summary(manifest: dict[str, Any], destination: str) -> str:
+    totals = manifest["totals"]
+    verified = manifest["verified"]
+    return render.facts(
+        (
+            ("rows", render.count(totals["rows"])),
+            ("bytes", f"{render.count(totals['bytes'])} ({render.size(totals['bytes'])})"),
+            ("files", render.count(totals["files"])),
+            ("seconds", f"{totals['seconds']:.2f}"),
+            ("speed", _speed(totals)),
+            ("CPU seconds", f"{totals['cpu_seconds']:.2f}"),
+            ("verified", _verification(verified)),
+            ("directory", destination),
+            ("manifest", f"{destination.rstrip('/')}/_manifest.json"),
+        )
+    )
+
+
+def _speed(totals: dict[str, Any]) -> str:
+    # A run too short to measure has no rates.
+    rows, size = totals["rows_per_second"], totals["bytes_per_second"]
+    if rows is None or size is None:
+        return render.UNKNOWN
+    return f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
+
+
+def _verification(verified: dict[str, Any]) -> str:
+    if verified["level"] == "none":
+        return "no (--verify none)"
+    rows = verified.get("source_rows")
+    counted = "" if rows is None else f", {render.count(rows)} rows in the source"
+    return f"{verified['result']} ({verified['level']}{counted})"

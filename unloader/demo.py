@@ -1,0 +1,155 @@
+"""The demonstration: the reference table in an embedded database, unloaded twice and verified.
+
+It does nothing that `unloader run` and `unloader verify` would not do with their defaults, through
+the same functions, so its figures are those of the product.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import unloader.api as api
+from partition_planner.model import PlanLimits
+from unloader.errors import Interrupted, OutputFailed
+from unloader.events import Notice, Observer
+from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
+from unloader.names import parse_table
+from unloader.sources import duckdb_reference
+from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+
+TABLE = "HASH_PART_0160"
+
+_OUTPUTS: dict[str, tuple[TextFormat | ParquetFormat, Compression, int]] = {
+    "csv": (TextFormat(), Compression(), 137),
+    "parquet": (ParquetFormat(), Compression(codec="zstd"), 85),
+}
+"""Format, codec and bytes a row, the last a little over what was measured, to judge the space."""
+
+_NOTICES = 10
+"""Lines that tell of the build, whatever the number of rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoLine:
+    """The figures of one of the unloads."""
+
+    name: str
+    """csv or parquet; also the name of its directory."""
+    rows: int
+    bytes: int
+    """Of the finished files, after compression."""
+    seconds: float
+    """Wall time of the unload, without building the table and without the verification."""
+    mb_per_second: float
+    """In units of 10**6 bytes."""
+    directory: Path
+    verified: bool
+    """The files hold what the manifest says, and as many rows as the database counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    """What a demonstration leaves behind."""
+
+    database: Path
+    results: tuple[DemoLine, ...]
+
+
+def run_demo(
+    directory: Path,
+    rows: int,
+    *,
+    parallelism: int,
+    observe: Observer,
+    stop: Callable[[], bool],
+) -> DemoResult:
+    """Build the table in `directory`, unload it to `csv/` and `parquet/` there, verify both.
+
+    A database that an earlier demonstration with as many rows left there is used again; its output
+    is replaced.
+
+    Args:
+        directory: Where everything goes; created if need be.
+        rows: Rows of the table.
+        parallelism: Workers, 0 for as many as there are usable cores.
+        observe: Told of the build by notices, then of everything that `api.unload` tells.
+        stop: Asked several times a second whether to give up.
+
+    Raises:
+        UsageError: `rows` is less than 1.
+        ConfigError: DuckDB is not installed.
+        OutputFailed: The directory has too little space, refuses, or holds something else.
+        VerifyMismatch: The output is not what is in the table.
+        Interrupted: `stop` returned True.
+    """
+    directory = directory.absolute()
+    database = directory / "reference.duckdb"
+    _check_space(directory, database, rows)
+    _build(database, rows, observe, stop)
+    source = SourceSpec(kind="duckdb", location=f"duckdb://{quote(str(database))}")
+    results = []
+    for name in _OUTPUTS:
+        manifest = api.unload(
+            _job(source, directory / name, name, parallelism), observe=observe, stop=stop
+        )
+        if stop():
+            raise Interrupted(f"the {name} files were not verified", "run the same command again")
+        verdict = api.verify(directory / name, source, observe=observe)
+        results.append(_line(name, directory / name, manifest["totals"], verdict))
+    return DemoResult(database=database, results=tuple(results))
+
+
+def _check_space(directory: Path, database: Path, rows: int) -> None:
+    row_bytes = sum(each for _, _, each in _OUTPUTS.values())
+    if rows > 0 and not duckdb_reference.is_current(database, rows, table=TABLE):
+        row_bytes += duckdb_reference.BYTES_PER_ROW
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    needed, free = rows * row_bytes, shutil.disk_usage(existing).free
+    if needed > free:
+        raise OutputFailed(
+            f"{rows:,} rows need about {needed:,} bytes in {directory}, where {free:,} are free",
+            f"give --rows {free // row_bytes} or fewer, or another --dir",
+        )
+
+
+def _build(database: Path, rows: int, observe: Observer, stop: Callable[[], bool]) -> None:
+    told = 0
+
+    def tell(done: int) -> None:
+        nonlocal told
+        if done * _NOTICES // rows > told:
+            told = done * _NOTICES // rows
+            observe(Notice(text=f"reference table: {done:,} of {rows:,} rows built"))
+
+    duckdb_reference.build_reference_table(database, rows, table=TABLE, observe=tell, stop=stop)
+
+
+def _job(source: SourceSpec, destination: Path, name: str, parallelism: int) -> JobSpec:
+    format, compression, _ = _OUTPUTS[name]
+    return JobSpec(
+        source=source,
+        selection=Selection(table=parse_table(TABLE)),
+        output=OutputOptions(
+            destination=str(destination),
+            output=OutputSpec(directory=str(destination), format=format, compression=compression),
+            overwrite=True,
+        ),
+        limits=PlanLimits(parallelism=parallelism),
+    )
+
+
+def _line(name: str, directory: Path, totals: dict[str, Any], verdict: dict[str, Any]) -> DemoLine:
+    return DemoLine(
+        name=name,
+        rows=totals["rows"],
+        bytes=totals["bytes"],
+        seconds=totals["seconds"],
+        mb_per_second=totals["bytes"] / 1e6 / totals["seconds"] if totals["seconds"] else 0.0,
+        directory=directory,
+        verified=verdict["result"] == "ok",
+    )

@@ -1,0 +1,238 @@
+"""The loop that keeps every seat busy: units to workers, results back, losses made good.
+
+The engine turns the pool's events into those of the pure schedule and its assignments into tasks.
+It knows no database and no format; what a task holds and what becomes of a result is the caller's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from numa.model import BindReport, Finished, Lost, Message, Raised, Ready, Seat
+from numa.pool import Pool
+from unloader.errors import Interrupted
+from unloader.events import (
+    Notice,
+    Observer,
+    Tick,
+    UnitAdvanced,
+    UnitFailed,
+    UnitFinished,
+    UnitStarted,
+)
+from unloader.model import Failure, UnitProgress, UnitResult, UnitTask
+from unloader.schedule import Assignment, Schedule
+
+ENTRY = "unloader.worker:run_unit"
+
+TICK_SECONDS = 0.2
+
+MAX_IDLE_LOSSES = 3
+"""A worker that dies this often without a task cannot be started here at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What the engine is told apart from the schedule."""
+
+    seats: tuple[Seat, ...]
+    memory_policy: str
+    stall_seconds: float
+    """Without a word from a busy worker; 0 is never."""
+    task: Callable[[Assignment], UnitTask]
+    """Makes the task of an attempt."""
+    done: Callable[[int, UnitResult], None]
+    """Takes the result of a unit from a worker, once a unit."""
+    discard: Callable[[Assignment], None]
+    """Removes what a broken attempt may have left."""
+    fatal: Callable[[Failure], Failure | None]
+    """Says of a failure that might be retried whether it ends the run all the same, and how."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """One run of a schedule over a pool."""
+
+    schedule: Schedule
+    orders: Orders
+    observe: Observer
+    stop: Callable[[], bool]
+    bound: dict[int, BindReport] = field(default_factory=dict)
+    """What each worker's binding came to, by worker."""
+    failure: Failure | None = None
+    """The failure that stopped the schedule, if one did."""
+    _heard: dict[int, float] = field(default_factory=dict)
+    _idle_losses: dict[int, int] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Run until every unit is done, given up, or the schedule is stopped by a failure.
+
+        Raises:
+            Interrupted: `stop` returned True; running attempts are ended and discarded.
+            PoolError: A process cannot be started.
+        """
+        seats: Sequence[Seat] = self.orders.seats
+        with Pool(seats, ENTRY, memory_policy=self.orders.memory_policy) as pool:
+            try:
+                for seat in seats:
+                    pool.start(seat.worker)
+                    self._feed(pool, seat.worker)
+                while not self.schedule.over and self.failure is None:
+                    self._step(pool)
+            finally:
+                # A busy worker may not finish a file after we have cleaned up behind it.
+                for worker in list(pool.pids()):
+                    assignment = self.schedule.running(worker)
+                    if assignment is not None:
+                        pool.kill(worker)
+                        self.orders.discard(assignment)
+
+    def _step(self, pool: Pool) -> None:
+        for event in pool.wait(TICK_SECONDS):
+            self._handle(pool, event)
+        if self.stop():
+            self.schedule.stop()
+            raise Interrupted("stopped by a signal before all work units were done")
+        if self.failure is not None:
+            return  # what still runs is ended: the run cannot become whole any more
+        self._kill_stalled(pool)
+        for worker in list(pool.pids()):
+            if self.schedule.running(worker) is None:
+                self._feed(pool, worker)
+        self.observe(Tick())
+
+    def _handle(self, pool: Pool, event: object) -> None:
+        if isinstance(event, Ready):
+            self.bound[event.worker] = event.bound
+            self._heard[event.worker] = time.monotonic()
+            self._tell_once(event.bound.note)
+        elif isinstance(event, Message) and isinstance(event.payload, UnitProgress):
+            progress = event.payload
+            self._heard[event.worker] = time.monotonic()
+            self.observe(
+                UnitAdvanced(
+                    worker=event.worker,
+                    unit=progress.unit,
+                    rows=progress.rows,
+                    bytes=progress.bytes,
+                )
+            )
+        elif isinstance(event, Finished):
+            self._finished(event)
+        elif isinstance(event, Raised):
+            message = f"internal error in worker {event.worker}: {event.kind}: {event.message}"
+            self._failed(
+                event.worker,
+                Failure(
+                    kind="UnloaderError",
+                    message=message,
+                    hint="run again with --debug and report it",
+                    retryable=False,
+                    traceback=event.traceback,
+                ),
+            )
+        elif isinstance(event, Lost):
+            self._lost(pool, event)
+
+    def _finished(self, event: Finished) -> None:
+        if isinstance(event.result, Failure):
+            self._failed(event.worker, event.result)
+            return
+        assert isinstance(event.result, UnitResult)
+        result = event.result
+        self.schedule.finished(event.worker)
+        self.orders.done(event.worker, result)
+        self.observe(
+            UnitFinished(
+                worker=event.worker,
+                unit=result.unit,
+                rows=result.rows,
+                bytes=sum(file.bytes for file in result.files),
+                seconds=result.seconds,
+            )
+        )
+
+    def _failed(self, worker: int, failure: Failure) -> None:
+        if failure.retryable:
+            failure = self.orders.fatal(failure) or failure
+        verdict = self.schedule.failed(worker, failure, time.monotonic())
+        self.orders.discard(verdict.assignment)
+        self.observe(
+            UnitFailed(
+                worker=worker,
+                unit=verdict.assignment.unit.id,
+                attempt=verdict.assignment.attempt,
+                message=failure.message,
+                retry_in_seconds=verdict.retry_in_seconds,
+            )
+        )
+        if not failure.retryable and self.failure is None:
+            self.failure = failure
+
+    def _lost(self, pool: Pool, event: Lost) -> None:
+        if self.schedule.running(event.worker) is not None:
+            self._failed(
+                event.worker,
+                Failure(
+                    kind="PartialUnload",
+                    message=f"worker {event.worker} was lost: {event.detail.strip()}",
+                    hint="see the system log for what ended it (out of memory, a kill)",
+                    retryable=True,
+                ),
+            )
+        else:
+            losses = self._idle_losses.get(event.worker, 0) + 1
+            self._idle_losses[event.worker] = losses
+            if losses >= MAX_IDLE_LOSSES:
+                self._give_up_worker(pool, event)
+                return
+        if not self.schedule.over:
+            pool.start(event.worker)
+
+    def _give_up_worker(self, pool: Pool, event: Lost) -> None:
+        text = f"worker {event.worker} cannot be started: {event.detail.strip()}"
+        self.observe(Notice(text=text))
+        if not pool.pids():
+            self.schedule.stop()
+            self.failure = Failure(
+                kind="UnloaderError",
+                message=text,
+                hint="run again with --numa off, or --debug to see more",
+                retryable=False,
+            )
+
+    def _feed(self, pool: Pool, worker: int) -> None:
+        assignment = self.schedule.take(worker, time.monotonic())
+        if assignment is None:
+            return
+        pool.assign(worker, self.orders.task(assignment))
+        self._heard[worker] = time.monotonic()
+        self.observe(
+            UnitStarted(
+                worker=worker,
+                unit=assignment.unit.id,
+                partition=assignment.unit.partition,
+                attempt=assignment.attempt,
+                rows=assignment.unit.rows,
+            )
+        )
+
+    def _kill_stalled(self, pool: Pool) -> None:
+        limit = self.orders.stall_seconds
+        if not limit:
+            return
+        now = time.monotonic()
+        for worker in list(pool.pids()):
+            busy = self.schedule.running(worker)
+            if busy is not None and now - self._heard.get(worker, now) > limit:
+                text = f"worker {worker} made no progress with unit {busy.unit.id} for {limit:g} s"
+                self.observe(Notice(text=f"{text}: it is replaced"))
+                pool.kill(worker)
+
+    def _tell_once(self, note: str | None) -> None:
+        if note and note not in self._told:
+            self._told.add(note)
+            self.observe(Notice(text=note))

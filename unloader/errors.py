@@ -1,0 +1,147 @@
+"""The one tree of errors that a user meets, and how foreign errors enter it.
+
+    UnloaderError            1   a fault of this program
+    ├── UsageError           2   the command line contradicts itself
+    ├── ConfigError          3   configuration, missing driver, impossible seats
+    ├── SourceError          4   the database refused, failed or went away
+    ├── PlanFailed           5   the table cannot be cut as asked
+    ├── OutputFailed         6   the destination or the format refused
+    ├── PartialUnload        7   some work units failed; what is done is kept
+    ├── VerifyMismatch       8   output and source differ
+    └── Interrupted        130   stopped by a signal
+
+Across processes travels `unloader.model.Failure`, never an exception.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+
+class UnloaderError(Exception):
+    """An error with one line for the user: what failed, then what to do next."""
+
+    exit_code = 1
+    retryable = False
+    usual_hint = "run again with --debug and report it"
+    """What to do next where the raiser knows nothing better."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint or self.usual_hint
+
+    def __str__(self) -> str:
+        """Return the message, then `Next:` and the hint."""
+        text = self.message.rstrip(". ")
+        return f"{text}{'' if text.endswith(('!', '?')) else '.'} Next: {self.hint}"
+
+
+class UsageError(UnloaderError):
+    """Options that contradict each other or lack one another."""
+
+    exit_code = 2
+    usual_hint = "see the options with --help"
+
+
+class ConfigError(UnloaderError):
+    """A configuration value, a missing driver or an impossible placement."""
+
+    exit_code = 3
+    usual_hint = "correct the configuration"
+
+
+class SourceError(UnloaderError):
+    """The source refused, failed or went away."""
+
+    exit_code = 4
+    usual_hint = "see what the database's own log says"
+
+
+class TransientSourceError(SourceError):
+    """A source failure that another attempt may get past (lost connection, deadlock, restart)."""
+
+    retryable = True
+
+
+class PlanFailed(UnloaderError):
+    """The table cannot be planned as asked, or a plan file is not usable."""
+
+    exit_code = 5
+    usual_hint = "see the partitions with: unloader describe SOURCE --table T"
+
+
+class OutputFailed(UnloaderError):
+    """The destination refused, or a value does not fit the format."""
+
+    exit_code = 6
+    usual_hint = "check the destination, or choose another --to"
+
+
+class PartialUnload(UnloaderError):
+    """Some work units failed after all their attempts."""
+
+    exit_code = 7
+    usual_hint = "mend the cause and run again with --overwrite"
+
+
+class VerifyMismatch(UnloaderError):
+    """Output and manifest, or output and source, differ."""
+
+    exit_code = 8
+    usual_hint = "unload the table again"
+
+
+class Interrupted(UnloaderError):
+    """SIGINT or SIGTERM asked the run to stop."""
+
+    exit_code = 130
+    usual_hint = "run again with --overwrite"
+
+
+EXIT_CODES = {
+    cls.__name__: cls.exit_code
+    for cls in (
+        UnloaderError,
+        UsageError,
+        ConfigError,
+        SourceError,
+        PlanFailed,
+        OutputFailed,
+        PartialUnload,
+        VerifyMismatch,
+        Interrupted,
+    )
+}
+
+LEAF_ERRORS: dict[str, type[UnloaderError]] = {
+    "partition_planner.errors:PlanError": PlanFailed,
+    "numa.errors:TopologyError": ConfigError,
+    "numa.errors:PlacementError": ConfigError,
+    "numa.errors:PoolError": UnloaderError,
+    "writers.errors:FormatError": ConfigError,
+    "writers.errors:ValueNotRepresentable": OutputFailed,
+    "writers.errors:WriteError": OutputFailed,
+}
+"""Every error of the three leaves and what it becomes; named as text so that none is imported."""
+
+
+def translate(error: BaseException) -> UnloaderError | None:
+    """Return the user's error for a leaf's error, the most specific entry winning, else None.
+
+    The leaf's message already ends in its own `Next:` sentence, which becomes the hint.
+    """
+    if isinstance(error, UnloaderError):
+        return error
+    for cls in type(error).__mro__:
+        target = LEAF_ERRORS.get(f"{cls.__module__}:{cls.__qualname__}")
+        if target is not None:
+            message, _, hint = str(error).partition("Next:")
+            return target(message.strip(), hint.strip())
+    return None
+
+
+def error_class(name: str) -> type[UnloaderError]:
+    """Return the class of this module with that name; UnloaderError for an unknown one."""
+    found = getattr(import_module(__name__), name, UnloaderError)
+    return found if isinstance(found, type) and issubclass(found, UnloaderError) else UnloaderError

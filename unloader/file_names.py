@@ -1,0 +1,103 @@
+"""Final names of output files: the user's template, filled in safely."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from unloader.errors import ConfigError, UsageError
+
+FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
+DEFAULT_TEMPLATE = "{table}.{unit}{part}.{ext}"
+DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
+"""Used instead of the default where one file holds the whole table."""
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
+_MAX_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameValues:
+    """What the fields of a template stand for in one file."""
+
+    schema: str
+    table: str
+    partition: str
+    unit: str
+    part: int | None
+    """Number of the file within its unit, from 1; None where a unit has one file only."""
+    ext: str
+    date: str
+    """Day of the snapshot, YYYYMMDD."""
+
+
+def check_template(template: str, *, per_unit: bool, parts: bool) -> None:
+    """Check that a template has known fields only and tells all files of a run apart.
+
+    Raises:
+        UsageError: It does not; the message names the field.
+    """
+    used = _FIELD.findall(template)
+    for name in used:
+        if name not in FIELDS:
+            raise UsageError(
+                f"--file-name has an unknown field {{{name}}}",
+                "use " + " ".join(f"{{{field}}}" for field in FIELDS),
+            )
+    for name, needed in (("unit", per_unit), ("part", parts)):
+        if needed and name not in used:
+            raise UsageError(
+                f"--file-name {template} gives several files one name", f"add {{{name}}} to it"
+            )
+    if "/" in template or template.startswith((".", "_")):
+        raise UsageError(
+            f"--file-name {template} is not a plain file name",
+            "leave out slashes, and begin with neither a dot nor an underscore",
+        )
+
+
+def file_name(template: str, values: NameValues) -> str:
+    """Return the name of one file; characters that no file name can hold become `%XX`.
+
+    Raises:
+        ConfigError: The name is longer than file systems allow.
+    """
+    part = "" if values.part is None else f".{values.part:03d}"
+    filled = {
+        "schema": values.schema,
+        "table": values.table,
+        "partition": values.partition,
+        "unit": values.unit,
+        "part": part,
+        "ext": values.ext,
+        "date": values.date,
+    }
+    name = _FIELD.sub(lambda match: _safe(filled[match.group(1)]), template)
+    if len(name.encode()) > _MAX_BYTES:
+        raise ConfigError(
+            f"the file name {name[:60]}... is longer than {_MAX_BYTES} bytes",
+            "shorten it with --file-name",
+        )
+    return name
+
+
+def check_distinct(names: Iterable[str]) -> None:
+    """Check that no two files get one name, also where the file system ignores case.
+
+    Raises:
+        ConfigError: Two do.
+    """
+    seen: set[str] = set()
+    for name in names:
+        folded = name.casefold()
+        if folded in seen:
+            raise ConfigError(
+                f"two files would be named {name}", "add {unit} and {part} to --file-name"
+            )
+        seen.add(folded)
+
+
+def _safe(text: str) -> str:
+    return _UNSAFE.sub(lambda match: f"%{ord(match.group()):02X}", text)

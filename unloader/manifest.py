@@ -1,0 +1,226 @@
+"""The manifest: what a run read, from which state, into which files, and whether that was checked.
+
+`_manifest.json` in the destination is written last, so its presence means that the run is complete.
+Resuming and verifying trust the manifest and the journal and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numa.model import BindReport, Seat
+from partition_planner.model import Plan
+from unloader import __version__
+from unloader.errors import OutputFailed
+from unloader.model import (
+    Extract,
+    JobSpec,
+    OutputOptions,
+    ReadColumn,
+    UnitResult,
+)
+from writers.model import ParquetFormat, TextFormat, WrittenFile
+
+MANIFEST = "_manifest.json"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedUnit:
+    """A unit's result and who produced it."""
+
+    result: UnitResult
+    partition: str | None
+    seat: Seat
+    bound: BindReport | None
+    """What the seat's binding came to; None if the worker never said."""
+    finals: tuple[WrittenFile, ...]
+    """Its files under their final names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Everything a manifest tells apart from the units."""
+
+    run_id: str
+    job: JobSpec
+    extract: Extract
+    plan: Plan
+    server_version: str
+    seconds: float
+    cpu_seconds: float
+    """Of all processes of the run."""
+    source_rows: int | None
+    verify_result: str
+
+
+def build_manifest(
+    facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool
+) -> dict[str, Any]:
+    """Return the manifest as JSON-able values; units are in table order."""
+    files = [file for unit in units for file in unit.finals]
+    rows = sum(unit.result.rows for unit in units)
+    size = sum(file.bytes for file in files)
+    extract = facts.extract
+    return {
+        "format_version": FORMAT_VERSION,
+        "run_id": facts.run_id,
+        "unloader_version": __version__,
+        "status": "complete" if complete else "partial",
+        "source": {
+            "kind": extract.source.kind,
+            "location": extract.source.location,
+            "server_version": facts.server_version,
+        },
+        "table": None
+        if extract.query is not None
+        else {"schema": extract.table.schema, "name": extract.table.name},
+        "query": extract.query,
+        "snapshot": asdict(extract.snapshot) if extract.snapshot else None,
+        "columns": [_column(column) for column in extract.projection.columns],
+        "options": options_json(facts.job),
+        "plan": {"digest": facts.plan.digest, "units": len(facts.plan.units)},
+        "units": [_unit(unit) for unit in sorted(units, key=lambda unit: unit.result.unit)],
+        "totals": {
+            "rows": rows,
+            "bytes": size,
+            "files": len(files),
+            "seconds": round(facts.seconds, 3),
+            "cpu_seconds": round(facts.cpu_seconds, 3),
+            "rows_per_second": round(rows / facts.seconds) if facts.seconds else None,
+            "bytes_per_second": round(size / facts.seconds) if facts.seconds else None,
+            "peak_worker_rss_bytes": max((unit.result.peak_rss_bytes for unit in units), default=0),
+        },
+        "verified": {
+            "level": facts.job.verify,
+            "source_rows": facts.source_rows,
+            "result": facts.verify_result,
+        },
+    }
+
+
+def options_json(job: JobSpec) -> dict[str, Any]:
+    """Return the options that decided what was written, by the names of the command line."""
+    output: OutputOptions = job.output
+    spec = output.output
+    shared = {
+        "to": output.destination,
+        "columns": list(job.selection.columns),
+        "exclude": list(job.selection.exclude),
+        "where": job.selection.where,
+        "partition": list(job.selection.partitions),
+        "as_text": list(job.selection.as_text),
+        "format": format_name(spec.format),
+        "compression": asdict(spec.compression),
+        "file_size": spec.file_size_bytes,
+        "file_per": output.file_per,
+        "file_name": output.file_name,
+        "overwrite": output.overwrite,
+        "overlap_buffer": spec.buffer_bytes,
+        "overlap_buffers": spec.buffers,
+        "fetch_memory": job.fetch_bytes,
+        "parallelism": job.limits.parallelism,
+        "split": job.limits.split,
+        "unit_bytes": job.limits.unit_bytes,
+        "consistency": job.consistency,
+        "verify": job.verify,
+        "retries": job.retry.retries,
+        "retry_delay": job.retry.delay_seconds,
+        "stall_timeout": job.retry.stall_seconds,
+    }
+    return {**shared, **asdict(job.seats), "dialect": asdict(spec.format)}
+
+
+def format_name(output_format: TextFormat | ParquetFormat) -> str:
+    """Return the name of a format on the command line."""
+    return "csv" if isinstance(output_format, TextFormat) else "parquet"
+
+
+def journal_entry(unit: FinishedUnit) -> dict[str, Any]:
+    """Return the journal's line for a finished, still staged unit."""
+    return {
+        "unit": unit.result.unit,
+        "partition": unit.partition,
+        "rows": unit.result.rows,
+        "attempt": unit.result.attempt,
+        "staged": [file.to_json() for file in unit.result.files],
+    }
+
+
+def read_manifest(destination: Path) -> Mapping[str, Any]:
+    """Return the manifest of a finished run.
+
+    Raises:
+        OutputFailed: There is none, it is no manifest, or of a later format version.
+    """
+    path = destination / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputFailed(
+            f"{destination} holds no finished run: there is no {MANIFEST}",
+            "name the directory that was given with --to",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise OutputFailed(f"{path} cannot be read: {error}", "restore it, or run again") from error
+    version = document.get("format_version") if isinstance(document, dict) else None
+    if version != FORMAT_VERSION:
+        raise OutputFailed(
+            f"{path} has format version {version!r}, this program reads {FORMAT_VERSION}",
+            "use the version of unloader that wrote it",
+        )
+    return dict(document)
+
+
+def files_of(manifest: Mapping[str, Any]) -> dict[str, WrittenFile]:
+    """Return the files of a manifest by name, in table order.
+
+    A file that several units share (one file for the table) comes once.
+    """
+    return {
+        str(file["path"]): WrittenFile(
+            path=str(file["path"]),
+            rows=int(file["rows"]),
+            bytes=int(file["bytes"]),
+            checksum=str(file["checksum"]),
+        )
+        for unit in manifest["units"]
+        for file in unit["files"]
+    }
+
+
+def _column(column: ReadColumn) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "source_type": column.source_type,
+        "output_type": column.output_type,
+        "nullable": column.nullable,
+        "lossless": column.lossless,
+        "note": column.note,
+    }
+
+
+def _unit(unit: FinishedUnit) -> dict[str, Any]:
+    result, stages = unit.result, unit.result.stages
+    return {
+        "id": result.unit,
+        "partition": unit.partition,
+        "rows": result.rows,
+        "attempts": result.attempt,
+        "seat": {
+            "node": unit.seat.node,
+            "cpus": list(unit.seat.cpus),
+            "memory_policy": unit.bound.memory_policy if unit.bound else None,
+        },
+        "stages": {
+            "fetch_s": round(stages.fetch_s, 4),
+            "encode_s": round(stages.encode_s, 4),
+            "write_s": round(stages.write_s, 4),
+        },
+        "seconds": round(result.seconds, 4),
+        "files": [file.to_json() for file in unit.finals],
+    }

@@ -1,0 +1,268 @@
+"""The types that travel between command line, engine and workers.
+
+All are frozen, picklable and built of plain data: a worker process receives nothing else. No
+secret is stored in any of them; `SecretReference` says where one is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from partition_planner.model import Plan, PlanLimits, TableInfo, WorkUnit
+    from writers.model import OutputSpec, TextFormat, WrittenFile
+
+Consistency = Literal["snapshot", "none"]
+VerifyLevel = Literal["none", "count", "full"]
+FilePer = Literal["unit", "table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretReference:
+    """Where the password is found, so that parent and children each look there themselves."""
+
+    kind: Literal["none", "environment", "file"] = "none"
+    name: str = ""
+    """The environment variable or the absolute path of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpec:
+    """One database: its kind (a key of the source registry) and where it is."""
+
+    kind: str
+    location: str
+    """The URL as the user gave it; it never holds a password."""
+    secret: SecretReference = field(default_factory=SecretReference)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamePart:
+    """One part of a table or column name as the user wrote it."""
+
+    text: str
+    quoted: bool = False
+    """Quoted names match exactly; plain ones as the database folds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """`NAME` or `SCHEMA.NAME` as the user wrote it; a source resolves it."""
+
+    schema: NamePart | None
+    name: NamePart
+
+    def __str__(self) -> str:
+        """Return the name as typed, without its quotes."""
+        return f"{self.schema.text}.{self.name.text}" if self.schema else self.name.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSummary:
+    """One line of the list of tables."""
+
+    schema: str | None
+    name: str
+    kind: str
+    """table, partitioned table, view, ... as the source calls it."""
+    rows: int | None
+    bytes: int | None
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The one consistent point that every worker reads at."""
+
+    kind: Literal["scn", "exported-snapshot", "read-only-file", "write-reservation", "none"]
+    value: str
+    taken_at: str
+    """ISO 8601, UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadColumn:
+    """One column of the output: how it is read and what becomes of it."""
+
+    name: str
+    source_type: str
+    expression: str
+    """SQL of the select list, without the alias."""
+    output_type: str
+    """The Arrow type in Parquet, `text` where the database itself renders the value."""
+    nullable: bool | None
+    lossless: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """The columns of a run, fixed once by the parent for all workers."""
+
+    columns: tuple[ReadColumn, ...]
+    route: Literal["arrow", "encoded"]
+    """arrow: record batches; encoded: the source renders the very text asked for."""
+    schema: bytes
+    """The Arrow schema of the batches as an IPC message; empty on the encoded route."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a source must know of the output to choose how it reads."""
+
+    format: Literal["csv", "parquet"]
+    text: TextFormat | None
+    as_text: tuple[str, ...] = ()
+    """Glob patterns of columns to be written as exact text whatever their type."""
+    encoded_allowed: bool = True
+    """False where the run needs batches (files cut by size, for instance)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """What is read, apart from the cut into units; the same for every worker."""
+
+    source: SourceSpec
+    snapshot: Snapshot | None
+    table: TableInfo
+    query: str | None
+    where: str | None
+    projection: Projection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTask:
+    """One output of a unit: the files that its rows go to."""
+
+    spec: OutputSpec
+    stem: str
+    """Start of the staging names, unique to the attempt."""
+    header: bytes = b""
+    """What an encoded file begins with; on the batch route the writer makes its own."""
+    with_start: bool = True
+    """False for text files that will be joined behind one header."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitTask:
+    """One attempt at one work unit: everything a worker needs."""
+
+    unit: WorkUnit
+    attempt: int
+    """1 for the first."""
+    extract: Extract
+    outputs: tuple[OutputTask, ...]
+    fetch_bytes: int
+    """Memory of one array fetch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitProgress:
+    """What a worker tells while it works."""
+
+    unit: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Wall seconds of one unit's stages; they overlap, so their sum may exceed the whole."""
+
+    fetch_s: float
+    encode_s: float
+    write_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    """A finished unit: its staged files and what it took."""
+
+    unit: str
+    attempt: int
+    rows: int
+    files: tuple[WrittenFile, ...]
+    stages: Stages
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failed attempt, as data."""
+
+    kind: str
+    """Name of the class in `unloader.errors`."""
+    message: str
+    hint: str
+    retryable: bool
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the user wants out of the source."""
+
+    table: TableName | None = None
+    query: str | None = None
+    columns: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    where: str | None = None
+    partitions: tuple[str, ...] = ()
+    """Glob patterns; empty is all."""
+    as_text: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """Where and how the output is written."""
+
+    destination: str
+    output: OutputSpec
+    """Its directory is a placeholder until a run has made its staging directory."""
+    file_per: FilePer = "unit"
+    file_name: str = "{table}.{unit}{part}.{ext}"
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatOptions:
+    """How workers are placed on the machine."""
+
+    numa: Literal["auto", "off", "require"] = "auto"
+    nodes: tuple[int, ...] = ()
+    """Empty is all."""
+    placement: Literal["spread", "close"] = "spread"
+    bind: Literal["none", "node", "core"] = "node"
+    memory_policy: Literal["local", "preferred", "bind", "interleave"] = "preferred"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOptions:
+    """When an attempt is repeated, and when it counts as stalled."""
+
+    retries: int = 3
+    delay_seconds: float = 1.0
+    """Before the first repetition; doubled before each further one."""
+    stall_seconds: float = 300.0
+    """Without any progress; 0 is never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """One whole job as the user asked for it."""
+
+    source: SourceSpec
+    selection: Selection
+    output: OutputOptions
+    limits: PlanLimits
+    """Its parallelism is 0 for `auto`."""
+    seats: SeatOptions = field(default_factory=SeatOptions)
+    retry: RetryOptions = field(default_factory=RetryOptions)
+    consistency: Consistency = "snapshot"
+    fetch_bytes: int = 32 * 1024 * 1024
+    verify: VerifyLevel = "count"
+    plan: Plan | None = None
+    """A plan made earlier; None makes one from the table as it is."""

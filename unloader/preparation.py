@@ -1,0 +1,159 @@
+"""From a job to everything a run needs: the open source, its snapshot, columns, plan and seats.
+
+`plan` shows what this module prepares and `run` executes it, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from numa.model import Topology
+from partition_planner.model import Plan, PlanLimits, TableInfo
+from partition_planner.planner import plan as make_plan
+from unloader.errors import PlanFailed, UsageError
+from unloader.model import Extract, JobSpec, Projection, Selection, Target
+from unloader.names import choose_columns, matches_any
+from unloader.seating import Seating, machine, seat_workers
+from unloader.sources.base import Catalog
+from unloader.sources.registry import source_of
+from writers.model import TextFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job, ready to run; its catalog holds the snapshot while the context is open."""
+
+    catalog: Catalog
+    extract: Extract
+    plan: Plan
+    seating: Seating
+
+
+@contextmanager
+def prepared(job: JobSpec) -> Iterator[Prepared]:
+    """Open the source, take the snapshot, plan and seat.
+
+    The catalog is closed, and the snapshot released, at the end of the context.
+
+    Raises:
+        SourceError: The source refused.
+        PlanFailed: The table cannot be cut as asked, or a given plan does not fit it.
+        PlanError: As PlanFailed, from the planner itself.
+        UsageError: The selection names what is not there.
+    """
+    topology = machine()
+    catalog = source_of(job.source.kind).open_catalog(job.source)
+    try:
+        snapshot = catalog.snapshot(job.consistency)
+        table = chosen_table(catalog, job.selection)
+        projection = catalog.project(table, job.selection.query, target_of(job))
+        plan = _plan(job, table, topology)
+        extract = Extract(
+            source=job.source,
+            snapshot=snapshot,
+            table=_slim(table),
+            query=job.selection.query,
+            where=job.selection.where,
+            projection=projection,
+        )
+        catalog.check_where(extract)
+        workers = min(plan.limits.parallelism, len(plan.units))
+        seating = seat_workers(topology, workers, job.seats)
+        yield Prepared(catalog=catalog, extract=extract, plan=plan, seating=seating)
+    finally:
+        catalog.close()
+
+
+def chosen_table(catalog: Catalog, selection: Selection) -> TableInfo:
+    """Return the table cut down to the chosen columns, or the query as a table.
+
+    Raises:
+        UsageError: Neither or both of table and query, or an unknown column.
+        SourceError: The source refused.
+    """
+    if (selection.table is None) == (selection.query is None):
+        raise UsageError("a run reads one table or one query", "give --table or --query")
+    if selection.query is not None:
+        table = catalog.describe_query(selection.query)
+    else:
+        assert selection.table is not None
+        table = catalog.describe(selection.table)
+    names = [column.name for column in table.columns]
+    chosen = choose_columns(names, selection.columns, selection.exclude)
+    columns = tuple(table.columns[names.index(name)] for name in chosen)
+    return replace(table, columns=columns)
+
+
+def target_of(job: JobSpec) -> Target:
+    """Return what the source must know of the job's output."""
+    spec = job.output.output
+    text = spec.format if isinstance(spec.format, TextFormat) else None
+    return Target(
+        format="parquet" if text is None else "csv",
+        text=text,
+        as_text=job.selection.as_text,
+        encoded_allowed=spec.file_size_bytes == 0,
+    )
+
+
+def projection_of(catalog: Catalog, table: TableInfo, target: Target) -> Projection:
+    """Return how a described table would be read for a target; for display."""
+    return catalog.project(table, None, target)
+
+
+def _plan(job: JobSpec, table: TableInfo, topology: Topology) -> Plan:
+    if job.plan is not None:
+        _check_fits(job.plan, table)
+        return job.plan
+    limits = replace(job.limits, parallelism=job.limits.parallelism or topology.usable_cpus)
+    patterns = job.selection.partitions
+    if not patterns:
+        return make_plan(table, limits)
+    wanted = {part.name for part in table.partitions if matches_any(part.name, patterns)}
+    if not wanted:
+        raise PlanFailed(
+            f"no partition of {table.name} matches {', '.join(patterns)}",
+            "see their names with: unloader describe SOURCE --table",
+        )
+    if table.named_partitions:
+        kept = tuple(part for part in table.partitions if part.name in wanted)
+        return make_plan(replace(table, partitions=kept), limits)
+    return _kept_units(make_plan(table, limits), wanted, limits)
+
+
+def _kept_units(plan: Plan, wanted: set[str], limits: PlanLimits) -> Plan:
+    """Return the plan cut down to units of the wanted partitions.
+
+    Partitions that are row ranges must tile their table, so all are planned first.
+    """
+    units = tuple(unit for unit in plan.units if unit.partition in wanted)
+    if not units:
+        raise PlanFailed(
+            "this plan reads the table as a whole, not by partition", "use --split partition"
+        )
+    return Plan.of(table=plan.table, units=units, limits=limits)
+
+
+def _check_fits(plan: Plan, table: TableInfo) -> None:
+    """Check that a plan made earlier still describes the table.
+
+    Sizes may have changed, as units at the edges are open-ended; columns and partitions may not.
+    """
+    was, now = plan.table, table
+    known = {(part.name, part.relation) for part in now.partitions}
+    problem = None
+    if (was.schema, was.name) != (now.schema, now.name):
+        problem = f"it is for {was.schema}.{was.name}, not for {now.schema}.{now.name}"
+    elif was.columns != now.columns:
+        problem = "the columns have changed"
+    elif any((part.name, part.relation) not in known for part in was.partitions):
+        problem = "partitions have gone"
+    if problem:
+        raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
+
+
+def _slim(table: TableInfo) -> TableInfo:
+    # Workers read by selector; ten thousand partitions need not travel with each task.
+    return replace(table, partitions=())

@@ -1,0 +1,176 @@
+"""The destination directory of a run: who may use it, what is staged, how it is published.
+
+DEST/_manifest.json        written last; its presence means that the run is finished
+DEST/<data files>          complete and synced, all of them or none
+DEST/_run/lock             held by the running process
+DEST/_run/journal.jsonl    one line a finished work unit
+DEST/_run/staged/          files of finished and running units
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import OutputFailed
+from unloader.manifest import MANIFEST, files_of, read_manifest
+from writers.publish import publish, remove_staged, write_atomically
+
+RUN = "_run"
+STAGED = "staged"
+JOURNAL = "journal.jsonl"
+LOCK = "lock"
+
+
+class RunDirectory:
+    """One destination, taken by one run; use it as a context manager."""
+
+    def __init__(self, destination: Path, *, overwrite: bool) -> None:
+        """Take the destination, creating it where needed.
+
+        Raises:
+            OutputFailed: It cannot be created or written, another run is using it, or it is not
+                empty and `overwrite` is off.
+        """
+        self.path = destination
+        self.staged = destination / RUN / STAGED
+        self._overwrite = overwrite
+        self._created = self._create()
+        try:
+            self._lock = self._take_lock()
+            self._check_free()
+            shutil.rmtree(self.staged, ignore_errors=True)
+            (destination / RUN / JOURNAL).unlink(missing_ok=True)
+            self.staged.mkdir()
+        except OSError as error:
+            raise self._refused("prepare", error) from error
+
+    def record(self, entry: dict[str, Any]) -> None:
+        """Append one line to the journal and sync it.
+
+        Raises:
+            OutputFailed: The disk is full or failed.
+        """
+        line = json.dumps(entry, ensure_ascii=False) + "\n"
+        try:
+            with open(self.path / RUN / JOURNAL, "a", encoding="utf-8") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise self._refused("write the journal in", error) from error
+
+    def discard(self, stem: str) -> None:
+        """Remove whatever an attempt with this stem has staged."""
+        remove_staged(self.staged, stem + ".")
+
+    def publish(self, moves: Sequence[tuple[str, str]], manifest: dict[str, Any]) -> None:
+        """Give every staged file its final name, then write the manifest.
+
+        An earlier run's manifest goes first, then those of its files that have no successor: at
+        no moment does a manifest stand beside files that it does not describe.
+
+        Raises:
+            WriteError: The file system refused, or a file that is not ours is in the way.
+        """
+        replaced = self._retire({final for _, final in moves})
+        ours = [move for move in moves if move[1] in replaced]
+        publish(self.staged, [move for move in moves if move[1] not in replaced], self.path)
+        publish(self.staged, ours, self.path, overwrite=True)
+        text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+        write_atomically(self.path / MANIFEST, text.encode())
+        self._remove_run()
+
+    def abandon(self, manifest: dict[str, Any] | None) -> None:
+        """End a broken run: keep what is staged with a partial manifest, or leave no trace.
+
+        Args:
+            manifest: What is done so far; None if no unit is.
+        """
+        if manifest is None:
+            self._remove_run()
+            if self._created:
+                with suppress(OSError):
+                    self.path.rmdir()
+            return
+        text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+        write_atomically(self.path / RUN / MANIFEST, text.encode())
+
+    def close(self) -> None:
+        """Release the destination to others."""
+        os.close(self._lock)
+
+    def __enter__(self) -> RunDirectory:
+        """Return the directory itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.close()
+
+    def _create(self) -> bool:
+        try:
+            existed = self.path.is_dir()
+            (self.path / RUN).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._refused("create", error) from error
+        return not existed
+
+    def _take_lock(self) -> int:
+        descriptor = os.open(self.path / RUN / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise OutputFailed(
+                f"another run is writing to {self.path}",
+                "wait for it, or choose another --to",
+            ) from None
+        return descriptor
+
+    def _check_free(self) -> None:
+        if self._overwrite:
+            return
+        broken = (self.path / RUN / JOURNAL).exists()
+        others = sorted(entry.name for entry in self.path.iterdir() if entry.name != RUN)
+        if not others and not broken:
+            return
+        what = "a broken run" if broken and not others else f"{others[0]} and maybe more"
+        if (self.path / MANIFEST).exists():
+            what = "a finished run"
+        if not broken:
+            self._remove_run()
+        os.close(self._lock)
+        raise OutputFailed(
+            f"{self.path} is not empty: it holds {what}",
+            "choose an empty directory with --to, or replace an earlier run with --overwrite",
+        )
+
+    def _retire(self, finals: set[str]) -> set[str]:
+        """Remove the manifest and the outdated files of an earlier run; return its file names."""
+        if not (self.path / MANIFEST).exists():
+            return set()
+        earlier = {
+            str(file["path"])
+            for unit in read_manifest(self.path)["units"]
+            for file in unit["files"]
+        }
+        (self.path / MANIFEST).unlink()
+        for name in earlier - finals:
+            (self.path / name).unlink(missing_ok=True)
+        return earlier
+
+    def _remove_run(self) -> None:
+        shutil.rmtree(self.path / RUN, ignore_errors=True)
+
+    def _refused(self, verb: str, error: OSError) -> OutputFailed:
+        return OutputFailed(
+            f"cannot {verb} {self.path}: {error.strerror or error}",
+            "check the path, its permissions and the free space, or choose another --to",
+        )

@@ -1,0 +1,205 @@
+"""How people write sizes, counts, durations, escapes and job files.
+
+Every function takes text and returns plain values; what cannot be understood is a `ValueError`
+whose message is fit for the user. Only `read_job_file` touches the disk.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import ConfigError, UsageError
+
+SIZE_UNITS: Mapping[str, int] = {
+    "": 1,
+    "b": 1,
+    **{
+        f"{letter}{end}": 1024**power
+        for power, letter in enumerate("kmgt", 1)
+        for end in ("", "ib")
+    },
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+}
+"""Bytes of each unit, in lower case: KiB and K are 1024, kB is 1000."""
+
+COUNT_UNITS: Mapping[str, int] = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3}
+
+MILLISECONDS_UNITS: Mapping[str, int] = {
+    "": 1000,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+}
+
+RUN_TABLE = "run"
+"""The one table of a job file; its keys may as well stand at the top."""
+
+_NUMBER = re.compile(r"\s*([0-9][0-9_]*)(?:\.([0-9]+))?\s*([a-z]*)\s*", re.IGNORECASE)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\", "N": "\\N"}
+"""`\\N` stays as it is: it is how MySQL writes NULL and never anything else."""
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of `64MiB`, `4M`, `1.5GB` or `4096`.
+
+    KiB MiB GiB TiB and K M G T count in 1024, kB MB GB TB in 1000; case does not matter.
+
+    Raises:
+        ValueError: Not a size, or not a whole number of bytes.
+    """
+    return _whole(text, SIZE_UNITS, "a size", "bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
+
+
+def parse_count(text: str) -> int:
+    """Return the number that `200k`, `50M`, `1.5G` or `10_000_000` stands for (k is 1000).
+
+    Raises:
+        ValueError: Not a count, or not a whole one.
+    """
+    return _whole(text, COUNT_UNITS, "a number", "digits, or digits with k, M or G")
+
+
+def parse_seconds(text: str) -> float:
+    """Return the seconds of `300`, `0.5`, `500ms`, `90s`, `5m` or `2h`.
+
+    Raises:
+        ValueError: Not a duration.
+    """
+    how = "seconds, or a number with ms, s, m or h"
+    milliseconds, scale = _product(text, MILLISECONDS_UNITS, "a duration", how)
+    return milliseconds / scale / 1000
+
+
+def _whole(text: str, units: Mapping[str, int], what: str, how: str) -> int:
+    product, scale = _product(text, units, what, how)
+    if product % scale:
+        raise ValueError(f"{text!r} is not {what}: it is not a whole number")
+    return product // scale
+
+
+def _product(text: str, units: Mapping[str, int], what: str, how: str) -> tuple[int, int]:
+    """Return number times unit exactly, as a whole number and the power of ten to divide it by."""
+    match = _NUMBER.fullmatch(text)
+    factor = units.get(match[3].lower()) if match else None
+    if match is None or factor is None:
+        raise ValueError(f"{text!r} is not {what}; write {how}")
+    fraction = match[2] or ""
+    return int(match[1].replace("_", "") + fraction) * factor, 10 ** len(fraction)
+
+
+def unescape(text: str) -> str:
+    r"""Return the text with `\xHH`, `\t`, `\n`, `\r` and `\\` replaced by what they stand for.
+
+    Raises:
+        ValueError: Any other escape but `\N`, which stays as it is.
+    """
+
+    def character(match: re.Match[str]) -> str:
+        code = match[1]
+        if len(code) == 3:
+            return chr(int(code[1:], 16))
+        if code not in _ESCAPES:
+            raise ValueError(
+                rf"'\{code}' is not an escape; write \xHH, \t, \n, \r, or \\ for a backslash"
+            )
+        return _ESCAPES[code]
+
+    return _ESCAPE.sub(character, text)
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Return the items of `A,"b,c",D`, quotes kept; blanks around items go.
+
+    Raises:
+        ValueError: An item is empty or a quote stays open.
+    """
+    items = re.findall(r'\s*((?:"(?:[^"]|"")*"|[^,"])+)\s*(?:,|$)', text)
+    joined = re.sub(r'"(?:[^"]|"")*"', "", text)
+    if '"' in joined:
+        raise ValueError(f"{text!r} has a double quote that is not closed")
+    if len(items) != joined.count(",") + 1 or not all(item.strip() for item in items):
+        raise ValueError(f"{text!r} has an empty item")
+    return tuple(item.strip() for item in items)
+
+
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of `0,2-4` in ascending order.
+
+    Raises:
+        ValueError: Not a list of numbers and ranges.
+    """
+    found: set[int] = set()
+    for item in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", item)
+        if match is None or int(match[1]) > int(match[2] or match[1]):
+            raise ValueError(f"{text!r} is not a list of numbers; write for instance 0,2-3")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
+
+
+def read_job_file(path: Path, known: Collection[str]) -> dict[str, Any]:
+    """Return the keys of a TOML job file, with underscores, as TOML has the values.
+
+    Args:
+        path: The file; its keys stand at the top or in the table `[run]`.
+        known: The keys there are, with underscores.
+
+    Raises:
+        ConfigError: The file cannot be read or is not TOML, a key is unknown or given twice.
+        UsageError: The file holds a password.
+    """
+    document = _read_toml(path)
+    table = document.pop(RUN_TABLE, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: 'run' is not a table", "write its keys below a line [run]")
+    values: dict[str, Any] = {}
+    for written, value in (*document.items(), *table.items()):
+        key = written.replace("-", "_").lower()
+        if key == "password":
+            raise UsageError(
+                f"{path} holds a password, where backups and version control find it",
+                "use the key password-file, or set UNLOADER_PASSWORD",
+            )
+        if key not in known:
+            raise ConfigError(f"{path}: there is no key {written!r}", _closest(key, known))
+        if key in values:
+            raise ConfigError(
+                f"{path}: the key {written!r} is there twice", "remove one of the two"
+            )
+        values[key] = value
+    return values
+
+
+def _closest(key: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches
+
+    names = [name.replace("_", "-") for name in known]
+    near = get_close_matches(key.replace("_", "-"), names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else "use one of: " + ", ".join(sorted(names))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        with path.open("rb") as file:
+            document: dict[str, Any] = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(
+            f"the job file {path} cannot be read: {error.strerror}", "check the path"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the job file {path} is not TOML: {error}", "correct the file"
+        ) from error
+    return document

@@ -1,0 +1,1 @@
+"""Databases, one module each, chosen by name in `registry` and imported on use."""

@@ -1,0 +1,190 @@
+"""What a source is: two small protocols, one for the parent and one for the workers.
+
+The parent's `Catalog` says what is there, takes the snapshot, decides how each column is read and
+counts. A worker's `Reader` reads one work unit at a time. The two share nothing but plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from partition_planner.model import TableInfo, WorkUnit
+    from unloader.model import (
+        Consistency,
+        Extract,
+        Projection,
+        Snapshot,
+        SourceSpec,
+        TableName,
+        TableSummary,
+        Target,
+    )
+    from writers.model import TextFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """Facts about a kind of source; nobody asks which database it is."""
+
+    shared_snapshot: bool
+    """Several connections can read one and the same state of the data."""
+    snapshot_outlives_run: bool
+    """A later process can read at the snapshot of an earlier run."""
+    encoded_text: bool
+    """The source can render delimited text itself in some dialects."""
+    queries: bool
+    """An arbitrary query can be unloaded."""
+
+
+class Catalog(Protocol):
+    """The parent's view of one database; opened once, closed at the end of the run."""
+
+    capabilities: Capabilities
+    server_version: str
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        """Return the tables and views the user may read, by schema and name.
+
+        Raises:
+            SourceError: The database refused.
+        """
+
+    def describe(self, table: TableName) -> TableInfo:
+        """Return columns, leaf partitions and estimates of one table or view.
+
+        Names in the result are those of the database. Partitions are in table order.
+
+        Raises:
+            SourceError: No such table, an ambiguous name, or no right to read it.
+        """
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of a query as a table named `query` without partitions.
+
+        Raises:
+            SourceError: The query is not valid, or columns share a name.
+        """
+
+    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
+        """Return one sentence for each right that is missing and what it would bring."""
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Fix the state that all workers read, and hold it until `close`.
+
+        Called before `describe`, so that the description is of that state, too.
+
+        Raises:
+            SourceError: The database cannot give one; the hint names the way out.
+        """
+
+    def check_snapshot(self) -> None:
+        """Return if the snapshot is still held.
+
+        Raises:
+            SourceError: It is gone, so that no further worker can enter it.
+        """
+
+    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
+        """Decide for the columns of `table`, in their order, how each is read and written.
+
+        Args:
+            table: The table, its columns cut down to the chosen ones.
+            query: The query behind a table made by `describe_query`, else None.
+            target: What the output needs.
+
+        Raises:
+            SourceError: A column cannot be read exactly; names it and `--exclude`.
+        """
+
+    def check_where(self, extract: Extract) -> None:
+        """Check the user's condition, if there is one, before any worker sees it.
+
+        Raises:
+            SourceError: The database does not take it as one condition.
+        """
+
+    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
+        """Return the SELECT that reads the unit, word for word as a worker sends it."""
+
+    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
+        """Return the rows of these units at the snapshot, counted by the database.
+
+        Raises:
+            SourceError: The database refused or the snapshot is gone.
+        """
+
+    def close(self) -> None:
+        """Release the snapshot and the connection; never raises."""
+
+
+class Reader(Protocol):
+    """A worker's connection: reads units one after the other at the run's snapshot."""
+
+    def batches(
+        self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the unit, each batch with the schema of the projection.
+
+        Args:
+            extract: What is read.
+            unit: The rows that belong to this call.
+            fetch_bytes: About the memory one batch may take.
+
+        Raises:
+            SourceError: The database failed; `TransientSourceError` where a retry may help.
+            OutputFailed: A value cannot be held exactly by the type it is read as.
+        """
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+
+
+class TextReader(Reader, Protocol):
+    """A reader whose database can render delimited text itself."""
+
+    def encoded(self, extract: Extract, unit: WorkUnit, text: TextFormat) -> Iterator[bytes]:
+        """Yield the rows of the unit as finished text in the dialect, each piece whole records.
+
+        Only called where the projection's route is `encoded`. After the last piece
+        `encoded_rows` holds the database's own count of the rows it sent.
+
+        Raises:
+            SourceError: The database failed; `TransientSourceError` where a retry may help.
+        """
+
+    @property
+    def encoded_rows(self) -> int:
+        """Rows of the last exhausted `encoded` call, as the database counted them."""
+
+
+class Source(Protocol):
+    """A kind of source: how a URL is opened, in the parent and in a worker."""
+
+    scheme: str
+    summary: str
+    """One line for `unloader sources`."""
+    extra: str
+    """The extra that brings the driver, empty for a core one."""
+    driver: str
+    """The distribution whose version `unloader sources` shows."""
+
+    def open_catalog(self, spec: SourceSpec) -> Catalog:
+        """Connect in the parent.
+
+        Raises:
+            ConfigError: The driver is missing or the URL is malformed.
+            SourceError: The database refused.
+        """
+
+    def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> Reader:
+        """Connect in a worker and enter the snapshot.
+
+        Raises:
+            ConfigError: The driver is missing.
+            SourceError: The database refused, or the snapshot is gone.
+        """

@@ -1,0 +1,90 @@
+"""Where the rows of a DuckDB table lie, and which partitions its file says it has.
+
+DuckDB keeps no partitions of its own. A file whose tables are laid down partition by partition can
+say so in a table `unloader_partitions` (table_schema, table_name, partition_name, position,
+first_rowid, last_rowid; both rowids inclusive). The map only names ranges and is used only while it
+covers the table without gap or overlap: a stale map can cost names, never rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from partition_planner.model import PartitionInfo, RowExtent
+from unloader.errors import SourceError
+from unloader.sources.statement import qualified
+
+PARTITION_MAP = "unloader_partitions"
+
+Rows = Callable[..., list[tuple[Any, ...]]]
+
+logger = logging.getLogger(__name__)
+
+
+def extent_of(rows: Rows, schema: str, name: str) -> tuple[int, RowExtent]:
+    """Return the number of rows and the range of rowids; both read from the table itself."""
+    count, first, last = rows(
+        f"SELECT count(*), min(rowid), max(rowid) FROM {qualified(schema, name)}"
+    )[0]
+    if not count:
+        return 0, RowExtent(first=0, last=0)
+    return int(count), RowExtent(first=int(first), last=int(last) + 1)
+
+
+def partition_count(rows: Rows, schema: str, name: str) -> int:
+    """Return how many partitions the map names for a table, unchecked."""
+    return len(_map_of(rows, schema, name))
+
+
+def partitions_of(
+    rows: Rows, schema: str, name: str, extent: RowExtent
+) -> tuple[PartitionInfo, ...]:
+    """Return the mapped partitions in order, or none if the map does not fit the table."""
+    found = _map_of(rows, schema, name)
+    if not found:
+        return ()
+    expected = 0
+    for partition, first, last in found:
+        if first != expected or last < first - 1:
+            logger.warning(
+                "the partition map of %s.%s has a gap or an overlap at %s: ignored",
+                schema,
+                name,
+                partition,
+            )
+            return ()
+        expected = last + 1
+    if extent.addresses and (extent.first < 0 or extent.last > expected):
+        logger.warning(
+            "the partition map of %s.%s ends at rowid %s, the table at %s: ignored",
+            schema,
+            name,
+            expected - 1,
+            extent.last - 1,
+        )
+        return ()
+    return tuple(
+        PartitionInfo(
+            name=str(partition),
+            position=position,
+            rows=last + 1 - first,
+            extent=RowExtent(first=first, last=last + 1),
+        )
+        for position, (partition, first, last) in enumerate(found)
+    )
+
+
+def _map_of(rows: Rows, schema: str, name: str) -> list[tuple[str, int, int]]:
+    try:
+        return [
+            (str(partition), int(first), int(last))
+            for partition, first, last in rows(
+                f"SELECT partition_name, first_rowid, last_rowid FROM main.{PARTITION_MAP} "
+                "WHERE table_schema = ? AND table_name = ? ORDER BY position",
+                (schema, name),
+            )
+        ]
+    except SourceError:
+        return []  # the file has no such map, as most have not

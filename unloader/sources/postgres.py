@@ -1,0 +1,328 @@
+"""PostgreSQL: partitions and heap ranges over COPY, all workers in one exported snapshot.
+
+The parent holds a read-only transaction and exports its snapshot; each worker imports it. Reads go
+through COPY in CSV form, the server's own exact text: handed on as it is where the asked-for
+dialect is one that COPY writes (`encoded`), parsed into batches elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from partition_planner.model import ColumnInfo, NamedPartition, RowRange, TableInfo, WorkUnit
+from unloader.errors import SourceError, UnloaderError
+from unloader.model import (
+    Consistency,
+    Extract,
+    Projection,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    TableSummary,
+    Target,
+)
+from unloader.names import resolve
+from unloader.sources import postgres_dictionary as dictionary
+from unloader.sources.base import Capabilities
+from unloader.sources.postgres_session import PARENT_GATHER, CopyDialect, Session
+from unloader.sources.postgres_types import (
+    arrow_column,
+    arrow_schema,
+    encodable,
+    encoded_column,
+    is_number,
+)
+from unloader.sources.statement import (
+    check_condition,
+    condition,
+    derived_table,
+    literal,
+    qualified,
+    quoted,
+    select,
+    select_list,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from writers.model import TextFormat
+
+ENCODED_PIECE_BYTES = 1024 * 1024
+COUNT_BATCH = 100
+"""Relations counted by one statement."""
+
+
+class PostgresSource:
+    """PostgreSQL servers, by `postgresql://user@host:port/database`."""
+
+    scheme = "postgresql"
+    summary = "PostgreSQL: postgresql://user@host:5432/database"
+    extra = "postgres"
+    driver = "asyncpg"
+
+    def open_catalog(self, spec: SourceSpec) -> PostgresCatalog:
+        """Connect in the parent."""
+        return PostgresCatalog(Session(spec, gather=PARENT_GATHER), spec)
+
+    def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> PostgresReader:
+        """Connect in a worker and import the snapshot."""
+        session = Session(spec)
+        if snapshot is not None and snapshot.kind == "exported-snapshot":
+            try:
+                session.execute(
+                    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                    f"SET TRANSACTION SNAPSHOT {literal(snapshot.value)}"
+                )
+            except UnloaderError as error:
+                session.close()
+                raise SourceError(
+                    f"snapshot {snapshot.value} cannot be imported: {error.message}",
+                    "run again: the snapshot ended with the connection that held it",
+                ) from error
+        return PostgresReader(session)
+
+
+class PostgresCatalog:
+    """The parent's session; it holds the snapshot until it is closed."""
+
+    capabilities = Capabilities(
+        shared_snapshot=True, snapshot_outlives_run=False, encoded_text=True, queries=True
+    )
+
+    def __init__(self, session: Session, spec: SourceSpec) -> None:
+        """Take over a connected session."""
+        self._session = session
+        parts = urlsplit(spec.location)
+        self._where = parts.path.lstrip("/") or "the database"
+        self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        """Return the relations the user may read, without the partitions of others."""
+        found = [row for row in dictionary.relations(self._session) if not row["is_partition"]]
+        sizes = dictionary.sizes(self._session, [row["oid"] for row in found])
+        return tuple(
+            TableSummary(
+                schema=row["schema"],
+                name=row["name"],
+                kind=row["kind"],
+                rows=sizes[row["oid"]]["rows"] if row["oid"] in sizes else None,
+                bytes=sizes[row["oid"]]["bytes"] if row["oid"] in sizes else None,
+                partitions=sizes[row["oid"]]["leaves"] if row["kind"] == "partitioned table" else 0,
+            )
+            for row in found
+        )
+
+    def describe(self, table: TableName) -> TableInfo:
+        """Return columns, leaf partitions and heap blocks; any relation, partitions included."""
+        oid, schema, name = self._resolve(table)
+        columns = dictionary.columns(self._session, oid)
+        leaves = dictionary.leaves(self._session, oid)
+        known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
+        known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
+        single = len(leaves) == 1 and leaves[0].relation == (schema, name)
+        whole = single or not all(leaf.readable for leaf in leaves)
+        return TableInfo(
+            schema=schema,
+            name=name,
+            columns=columns,
+            partitions=() if whole else dictionary.partitions(leaves, name),
+            rows=sum(known_rows) if known_rows else None,
+            bytes=sum(known_bytes) if known_bytes else None,
+            extent=leaves[0].extent if single else None,
+            named_partitions=True,
+            row_ranges=any(leaf.extent is not None for leaf in leaves) and (single or not whole),
+        )
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of the query, as the server names them."""
+        # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+        self._session.column_names(query)
+        found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
+        names = [name for name, _ in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
+        return TableInfo(
+            schema=None,
+            name="query",
+            columns=tuple(self._query_column(name, oid) for name, oid in found),
+            named_partitions=False,
+            row_ranges=False,
+        )
+
+    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
+        """Return a sentence a partition that the user may not read by itself."""
+        if table.schema is None:
+            return ()
+        relation = qualified(table.schema, table.name)
+        oid = self._session.value("SELECT $1::text::regclass::oid", relation)
+        leaves = dictionary.leaves(self._session, oid)
+        return tuple(
+            f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
+            for leaf in leaves
+            if not leaf.readable
+        )
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Open a read-only transaction and export its snapshot; held until `close`."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        if consistency == "none":
+            return Snapshot(kind="none", value="", taken_at=now)
+        self._session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        value = self._session.value("SELECT pg_export_snapshot()")
+        return Snapshot(kind="exported-snapshot", value=value, taken_at=now)
+
+    def check_snapshot(self) -> None:
+        """Check that the connection which holds the snapshot is alive."""
+        try:
+            self._session.value("SELECT 1")
+        except UnloaderError as error:
+            raise SourceError(
+                f"the connection that holds the snapshot is lost: {error.message}",
+                "run again when the server is back: a snapshot cannot be taken up again",
+            ) from error
+
+    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
+        """Choose COPY's own text where it is the dialect asked for, typed batches elsewhere."""
+        text = target.text
+        if target.encoded_allowed and text is not None and encodable(text):
+            columns = tuple(encoded_column(column, text, target) for column in table.columns)
+            return Projection(columns=columns, route="encoded", schema=b"")
+        columns = tuple(arrow_column(column, target) for column in table.columns)
+        schema = arrow_schema(tuple(zip(table.columns, columns, strict=True)))
+        return Projection(columns=columns, route="arrow", schema=schema.serialize().to_pybytes())
+
+    def check_where(self, extract: Extract) -> None:
+        """Let PostgreSQL plan the user's condition."""
+        if extract.where is not None:
+            relation = (
+                derived_table(extract.query)
+                if extract.query is not None
+                else qualified(extract.table.schema, extract.table.name)
+            )
+            check_condition(
+                lambda sql: self._session.rows(f"EXPLAIN {sql}"), relation, extract.where
+            )
+
+    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
+        """Return the SELECT that workers wrap into `COPY (...) TO STDOUT (FORMAT csv)`."""
+        return unit_statement(select_list(extract.projection.columns), extract, unit)
+
+    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
+        """Return the rows of the units; pieces of one relation are counted as the whole of it."""
+        relations = tuple(dict.fromkeys(_relation(extract, unit) for unit in units))
+        conditions = [condition(extract.where)] if extract.where else []
+        counts = [select("count(*) AS rows", relation, conditions) for relation in relations]
+        total = 0
+        for start in range(0, len(counts), COUNT_BATCH):
+            batch = " UNION ALL ".join(counts[start : start + COUNT_BATCH])
+            total += int(self._session.value(f"SELECT sum(rows)::bigint FROM ({batch}) AS counts"))
+        return total
+
+    def close(self) -> None:
+        """End the transaction and with it the snapshot."""
+        self._session.close()
+
+    def _resolve(self, table: TableName) -> tuple[int, str, str]:
+        rows = dictionary.relations(self._session)
+        path = self._session.value("SELECT current_schemas(false)::text[]")
+        listed = [
+            TableSummary(
+                schema=row["schema"],
+                name=row["name"],
+                kind=row["kind"],
+                rows=None,
+                bytes=None,
+                partitions=0,
+            )
+            for row in rows
+        ]
+        found = resolve(table, listed, default_schemas=tuple(path or ()), where=self._where)
+        row = rows[listed.index(found)]
+        return row["oid"], row["schema"], row["name"]
+
+    def _query_column(self, name: str, oid: int) -> ColumnInfo:
+        # A query's description has no precision for numerics: they stay exact text.
+        base = self._session.value(
+            "SELECT format_type(coalesce(nullif(typbasetype, 0), oid), NULL) "
+            "FROM pg_type WHERE oid = $1",
+            oid,
+        )
+        native = self._session.value("SELECT format_type($1::oid, NULL)", oid)
+        attributes = (("base_type", base),) if base != native else ()
+        return ColumnInfo(name=name, native_type=native, nullable=None, attributes=attributes)
+
+
+class PostgresReader:
+    """A worker's session inside the run's snapshot."""
+
+    def __init__(self, session: Session) -> None:
+        """Take over a connected session."""
+        self._session = session
+
+    def batches(
+        self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the unit's rows, each batch parsed from about `fetch_bytes` of COPY text."""
+        from unloader.sources.postgres_parse import CopyParser
+        from writers.schema import read_schema
+
+        parser = CopyParser(read_schema(extract.projection.schema))
+        sql = unit_statement(select_list(extract.projection.columns), extract, unit)
+        for piece in self._session.copy(sql, CopyDialect(), fetch_bytes):
+            yield parser.parse(piece)
+
+    def encoded(self, extract: Extract, unit: WorkUnit, text: TextFormat) -> Iterator[bytes]:
+        """Yield the unit's rows as COPY writes them in the dialect `text`."""
+        forced: tuple[str, ...] | bool = text.enclose == "all"
+        if text.enclose == "strings":
+            forced = tuple(
+                column.name
+                for column in extract.table.columns
+                if not is_number(column) and column.native_type != "boolean"
+            )
+        dialect = CopyDialect(
+            delimiter=text.delimiter, quote=text.enclosure, null=text.null, force_quote=forced
+        )
+        sql = unit_statement(select_list(extract.projection.columns), extract, unit)
+        yield from self._session.copy(sql, dialect, ENCODED_PIECE_BYTES)
+
+    @property
+    def encoded_rows(self) -> int:
+        """Rows of the last `encoded`, from the server's `COPY n`."""
+        return self._session.rows_copied
+
+    def close(self) -> None:
+        """Close the session."""
+        with suppress(UnloaderError):
+            self._session.close()
+
+
+def unit_statement(columns: str, extract: Extract, unit: WorkUnit) -> str:
+    """Return a SELECT of `columns` over the rows of one unit."""
+    conditions: list[str] = []
+    if isinstance(unit.selector, RowRange):
+        if unit.selector.first is not None:
+            conditions.append(f"ctid >= '({unit.selector.first},0)'::tid")
+        if unit.selector.last is not None:
+            conditions.append(f"ctid < '({unit.selector.last},0)'::tid")
+    if extract.where:
+        conditions.append(condition(extract.where))
+    return select(columns, _relation(extract, unit), conditions)
+
+
+def _relation(extract: Extract, unit: WorkUnit) -> str:
+    """Return what the unit reads from; a partition answers to the name of its table."""
+    if extract.query is not None:
+        return derived_table(extract.query)
+    table = extract.table
+    if isinstance(unit.selector, (NamedPartition, RowRange)) and unit.selector.relation:
+        return f"ONLY {qualified(*unit.selector.relation)} AS {quoted(table.name)}"
+    if isinstance(unit.selector, RowRange):
+        return f"ONLY {qualified(table.schema, table.name)}"
+    return qualified(table.schema, table.name)

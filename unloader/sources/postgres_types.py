@@ -1,0 +1,191 @@
+"""PostgreSQL types: how each is read so that no value changes.
+
+Every value leaves the server through COPY in CSV form, so what a type's own output function prints
+is the exact text of it. For batches that text is parsed into an Arrow type only where the type
+holds every ordinary value of it; a value that it cannot hold (`infinity`, a year before 1, `NaN`
+in a numeric) fails to parse and is refused by name, never bent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from partition_planner.model import ColumnInfo
+from unloader.model import ReadColumn, Target
+from unloader.names import matches_any
+from unloader.sources.statement import quoted
+from writers.model import BinaryForm, TextFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_TYPMOD = re.compile(r"\(\d+\)")
+_INTEGERS = {"smallint": "int16", "integer": "int32", "bigint": "int64", "oid": "uint32"}
+_FLOATS = {"real": "float", "double precision": "double"}
+_NUMBERS = {*_INTEGERS, *_FLOATS, "numeric", "money"}
+_MAX_DECIMAL = 38
+"""Digits of decimal128, the widest that DuckDB, Spark and BigQuery read from Parquet."""
+
+
+def base_type(column: ColumnInfo) -> str:
+    """Return the type behind any domains, as `format_type` prints it."""
+    return dict(column.attributes).get("base_type", column.native_type)
+
+
+def is_number(column: ColumnInfo) -> bool:
+    """Return whether values of the column are numbers, whatever they are carried as."""
+    return base_type(column).partition("(")[0] in _NUMBERS
+
+
+def encodable(text: TextFormat | None) -> bool:
+    """Return whether COPY can write this dialect to the byte."""
+    return (
+        text is not None
+        and text.encoding.lower() in ("utf-8", "utf8")
+        and text.escape == "double"
+        and text.enclose != "none"
+        and len(text.enclosure.encode()) == 1
+        and len(text.delimiter.encode()) == 1
+        and text.eol == "\n"
+        and not text.trailing_delimiter
+        and text.record_length_digits == 0
+        and text.date_format is None
+        and text.timestamp_format is None
+        and text.timestamp_tz_format is None
+        and text.decimal_separator == "."
+        and not set(text.null) & {"\r", "\n", text.delimiter, text.enclosure}
+    )
+
+
+def encoded_column(column: ColumnInfo, text: TextFormat, target: Target) -> ReadColumn:
+    """Return how COPY renders a column in exactly the form our own encoder would give it."""
+    expression, note = _text_expression(column, text.binary)
+    if matches_any(column.name, target.as_text):
+        note = "exact text, as asked for"
+    return _column(column, expression, "text", note)
+
+
+def _text_expression(column: ColumnInfo, binary: BinaryForm) -> tuple[str, str]:
+    """Return SQL for the text of a column in our form, and a note where it is not the server's."""
+    name, base = quoted(column.name), base_type(column)
+    if base == "boolean":
+        return f"{name}::text", ""  # true and false; COPY itself prints t and f
+    if base == "money":
+        return f"{name}::numeric", "amount without the currency of the locale"
+    if base == "bytea":
+        return _binary_text(name, binary), ""
+    if _is_zoned(base):
+        # The session is in UTC, so the only + is that of the offset.
+        return f"replace({name}::text, '+00', '+00:00')", "instant in UTC"
+    return name, ""
+
+
+def arrow_column(column: ColumnInfo, target: Target) -> ReadColumn:
+    """Return how a column is read into batches; `output_type` is the name of its Arrow type."""
+    name, base = quoted(column.name), base_type(column)
+    if matches_any(column.name, target.as_text):
+        expression, _ = _text_expression(column, "prefixed-hex")
+        return _column(column, expression, "string", "exact text, as asked for")
+    if base in _INTEGERS:
+        return _column(column, name, _INTEGERS[base], "")
+    if base in _FLOATS:
+        return _column(column, name, _FLOATS[base], "")
+    if base == "boolean":
+        return _column(column, name, "bool", "")
+    if base.startswith("numeric"):
+        return _numeric(column, name, base)
+    if base == "money":
+        note = "amount without the currency of the locale, exact text"
+        return _column(column, f"{name}::numeric", "string", note)
+    if base == "bytea":
+        return _bytea(column, name, target)
+    return _temporal_or_text(column, name, base)
+
+
+def _numeric(column: ColumnInfo, name: str, base: str) -> ReadColumn:
+    match = _NUMERIC.fullmatch(base)
+    if match is None:
+        return _column(column, name, "string", "numeric without precision: exact text")
+    precision, scale = int(match.group(1)), int(match.group(2))
+    if precision > _MAX_DECIMAL or scale > precision or scale < 0:
+        return _column(column, name, "string", "does not fit decimal(38): exact text")
+    return _column(column, name, f"decimal128({precision}, {scale})", "")
+
+
+def _bytea(column: ColumnInfo, name: str, target: Target) -> ReadColumn:
+    if target.text is not None:
+        return _column(column, _binary_text(name, target.text.binary), "string", "")
+    return _column(column, f"encode({name}, 'hex')", "binary", "")
+
+
+def _temporal_or_text(column: ColumnInfo, name: str, base: str) -> ReadColumn:
+    plain = _TYPMOD.sub("", base)
+    if plain == "date":
+        return _column(column, name, "date32[day]", "")
+    if plain == "timestamp without time zone":
+        return _column(column, name, "timestamp[us]", "")
+    if plain == "timestamp with time zone":
+        note = "instant in UTC"
+        return _column(column, f"replace({name}::text, '+00', 'Z')", "timestamp[us, tz=UTC]", note)
+    if plain == "time without time zone":
+        # Arrow's time ends before midnight, PostgreSQL's at 24:00:00.
+        return _column(column, name, "string", "exact text")
+    native = plain in ("text", "character varying", "character", "name", "xml", "bpchar", '"char"')
+    return _column(column, name, "string", "" if native else "exact text")
+
+
+def _is_zoned(base: str) -> bool:
+    return _TYPMOD.sub("", base) == "timestamp with time zone"
+
+
+def _binary_text(name: str, binary: BinaryForm) -> str:
+    if binary == "hex":
+        return f"encode({name}, 'hex')"
+    if binary == "base64":
+        return rf"replace(encode({name}, 'base64'), E'\n', '')"
+    return name
+
+
+def _column(column: ColumnInfo, expression: str, output_type: str, note: str) -> ReadColumn:
+    return ReadColumn(
+        name=column.name,
+        source_type=column.native_type,
+        expression=expression,
+        output_type=output_type,
+        nullable=column.nullable,
+        lossless=True,
+        note=note,
+    )
+
+
+def arrow_schema(columns: tuple[tuple[ColumnInfo, ReadColumn], ...]) -> pa.Schema:
+    """Return the schema of the batches; numbers carried as text are marked for the encoder."""
+    import pyarrow as pa
+
+    named = {
+        "bool": pa.bool_(),
+        "int16": pa.int16(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "uint32": pa.uint32(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "date32[day]": pa.date32(),
+        "timestamp[us]": pa.timestamp("us"),
+        "timestamp[us, tz=UTC]": pa.timestamp("us", "UTC"),
+        "string": pa.string(),
+        "binary": pa.binary(),
+    }
+    fields = []
+    for info, column in columns:
+        kind = named.get(column.output_type)
+        if kind is None:
+            precision, scale = re.findall(r"\d+", column.output_type.partition("(")[2])
+            kind = pa.decimal128(int(precision), int(scale))
+        metadata = {"source_type": info.native_type}
+        if column.output_type == "string" and is_number(info):
+            metadata["text_class"] = "number"
+        fields.append(pa.field(column.name, kind, metadata=metadata))
+    return pa.schema(fields)

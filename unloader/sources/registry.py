@@ -1,0 +1,54 @@
+"""Which sources there are, by URL scheme; a driver is imported when its source is first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from unloader.errors import ConfigError
+from unloader.sources.base import Source
+
+SOURCES = {
+    "duckdb": "unloader.sources.duckdb:DuckDBSource",
+    "postgresql": "unloader.sources.postgres:PostgresSource",
+    "sqlite": "unloader.sources.sqlite:SQLiteSource",
+}
+"""Scheme to module and class of the sources that come with the package."""
+
+ALIASES = {"postgres": "postgresql"}
+
+ENTRY_POINT_GROUP = "unloader.sources"
+"""Outside packages add sources here; the entry point's name is the scheme."""
+
+
+def schemes() -> tuple[str, ...]:
+    """Return every known scheme, our own first, then installed ones by name."""
+    installed = sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))
+    return (*SOURCES, *(name for name in installed if name not in SOURCES))
+
+
+def source_of(scheme: str) -> Source:
+    """Return the source for a URL scheme.
+
+    Raises:
+        ConfigError: No such scheme; the hint lists the known ones.
+    """
+    scheme = ALIASES.get(scheme, scheme)
+    target = SOURCES.get(scheme)
+    if target is None:
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            if point.name == scheme:
+                return cast(Source, point.load()())
+        known = ", ".join(schemes())
+        raise ConfigError(f"no source is known for {scheme}://", f"use one of: {known}")
+    module, _, name = target.partition(":")
+    return cast(Source, getattr(import_module(module), name)())
+
+
+def missing_driver(error: ImportError, extra: str) -> ConfigError:
+    """Return the error for a driver that is not installed, with the command that brings it."""
+    return ConfigError(
+        f"the driver module {error.name!r} is not installed",
+        f"pip install 'unloader[{extra}]'",
+    )

@@ -1,0 +1,204 @@
+"""How the values of a SQLite column are read without changing any.
+
+SQLite types values, not columns: a column declared INTEGER may hold text. The declared type gives
+the reading of a column by SQLite's rules of affinity (https://www.sqlite.org/datatype3.html). The
+driver would convert any other value without a word, so the statement lets none reach it: a value
+of another storage class stops the unit, unless the column is read as exact text, which holds all.
+
+Exact text leaves the database in two columns, for SQLite has no exact text for a real: the texts,
+and the reals, which Arrow then prints as the shortest digits that read back equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from partition_planner.model import ColumnInfo
+from unloader.errors import OutputFailed
+from unloader.model import Extract, ReadColumn
+from unloader.names import matches_any
+from unloader.sources.statement import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Reading = Literal["integer", "real", "text", "blob", "exact"]
+
+READING = "reading"
+"""Attribute of a column: its `Reading`, where `--as-text` does not say otherwise."""
+CHECKED = "checked"
+"""Attribute of a column: SQLite itself keeps values of other storage classes out."""
+ROWID = "rowid"
+"""Attribute of each column of a table: the name under which its rowid can be asked for."""
+
+OVERFLOW = "integer overflow"
+"""What SQLite says where `_STOP` is evaluated."""
+_STOP = "abs(-9223372036854775808)"
+_EXACT = "/* exact text, reals apart */ "
+_ARROW = {"integer": "int64", "real": "double", "text": "string", "blob": "binary"}
+_FIRST = {"int64": "0", "double": "0.0", "string": "''", "binary": "x''"}
+
+
+def reading_of(declared: str) -> Reading:
+    """Return how a column of a table is read, from its declared type."""
+    name = declared.upper()
+    if "INT" in name or name in ("BOOLEAN", "BOOL"):
+        return "integer"
+    if any(part in name for part in ("CHAR", "CLOB", "TEXT")):
+        return "text"
+    if "BLOB" in name:
+        return "blob"
+    if any(part in name for part in ("REAL", "FLOA", "DOUB")):
+        return "real"
+    return "exact"
+
+
+def attribute(column: ColumnInfo, key: str) -> str | None:
+    """Return one of the attributes above, None where the column has it not."""
+    return dict(column.attributes).get(key)
+
+
+def read_column(column: ColumnInfo, relation: str, as_text: Sequence[str]) -> ReadColumn:
+    """Return how one column is read.
+
+    Args:
+        column: As the catalog describes it.
+        relation: Name of the table in the statement.
+        as_text: Globs of the columns to be written as exact text.
+    """
+    asked = matches_any(column.name, as_text)
+    reading = "exact" if asked else attribute(column, READING) or "exact"
+    value = value_of(column.name, relation)
+    if reading == "exact":
+        expression = _exact(value, blobs=asked)
+        declared = f"the declared type {column.native_type}" if column.native_type else "no type"
+        note = f"exact text: {'asked for' if asked else f'{declared} admits values of any kind'}"
+    else:
+        checked = attribute(column, CHECKED) is not None
+        expression = value if checked else _guarded(value, reading)
+        note = ""
+    return ReadColumn(
+        name=column.name,
+        source_type=column.native_type,
+        expression=expression,
+        output_type=_ARROW.get(reading, "string"),
+        nullable=column.nullable,
+        lossless=True,
+        note=note,
+    )
+
+
+def value_of(name: str, relation: str) -> str:
+    """Return the qualified name of a column; SQLite takes an unknown bare `"name"` for a string."""
+    return f"{quoted(relation)}.{quoted(name)}"
+
+
+def _guarded(value: str, storage: str) -> str:
+    return (
+        f"CASE typeof({value}) WHEN '{storage}' THEN {value} WHEN 'null' THEN NULL ELSE {_STOP} END"
+    )
+
+
+def _exact(value: str, *, blobs: bool) -> str:
+    blob = rf"'\x' || lower(hex({value}))" if blobs else _STOP
+    return (
+        f"{_EXACT}CASE typeof({value}) WHEN 'text' THEN {value} "
+        f"WHEN 'integer' THEN CAST({value} AS TEXT) WHEN 'blob' THEN {blob} END, "
+        f"CASE typeof({value}) WHEN 'real' THEN {value} END"
+    )
+
+
+def first_row(columns: Sequence[ReadColumn]) -> str:
+    """Return the select list of a row of constants that fixes the types of the result.
+
+    The driver infers a column's type from the first rows, and would get an empty or all-NULL
+    column wrong.
+    """
+    return ", ".join(
+        f"{_FIRST[column.output_type]}{', 0.0' if _is_pair(column) else ''}" for column in columns
+    )
+
+
+def refused_class(column: ReadColumn, value: str) -> str | None:
+    """Return the SQL condition under which a value stops the unit; None where none can."""
+    if _is_pair(column):
+        return f"typeof({value}) = 'blob'" if _STOP in column.expression else None
+    if column.expression == value:
+        return None
+    storage = next(key for key, kind in _ARROW.items() if kind == column.output_type)
+    return f"typeof({value}) NOT IN ('{storage}', 'null')"
+
+
+def foreign_value(extract: Extract, name: str, storage: str, rowid: str | None) -> OutputFailed:
+    """Return the error for a value whose storage class is not that of its column."""
+    (column,) = (column for column in extract.projection.columns if column.name == name)
+    declared = f" declared {column.source_type}" if column.source_type else ""
+    place = f" in the row with rowid {rowid}" if rowid is not None else ""
+    return OutputFailed(
+        f"column {name} of {extract.table.label},{declared} read as {column.output_type}, "
+        f"holds a value of storage class {storage}{place}",
+        f"write the column as exact text with --as-text {name}, or leave it out with --exclude "
+        f"{name}",
+    )
+
+
+def arrow_schema(columns: Sequence[ReadColumn]) -> pa.Schema:
+    """Return the schema of the run's batches."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field(
+                column.name,
+                pa.type_for_alias(column.output_type),
+                metadata={"source_type": column.source_type},
+            )
+            for column in columns
+        ]
+    )
+
+
+def conform(
+    batch: pa.RecordBatch, columns: Sequence[ReadColumn], schema: pa.Schema
+) -> pa.RecordBatch:
+    """Return a batch of the driver under the run's schema, exact texts put together.
+
+    Raises:
+        OutputFailed: A text is not valid UTF-8.
+    """
+    import pyarrow as pa
+
+    arrays = list(_merged(iter(batch.columns), columns))
+    for array, column in zip(arrays, columns, strict=True):
+        if column.output_type == "string":
+            try:
+                array.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise _not_utf8(column) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _merged(found: Iterator[pa.Array], columns: Sequence[ReadColumn]) -> Iterator[pa.Array]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for column in columns:
+        array = next(found)
+        if _is_pair(column):
+            reals = next(found)
+            if reals.null_count < len(reals):
+                array = pc.coalesce(array, reals.cast(pa.string()))
+        yield array
+
+
+def _is_pair(column: ReadColumn) -> bool:
+    return column.expression.startswith(_EXACT)
+
+
+def _not_utf8(column: ReadColumn) -> OutputFailed:
+    return OutputFailed(
+        f"column {column.name} holds a text that is not valid UTF-8",
+        f"leave the column out with --exclude {column.name}, or unload its bytes with --query "
+        f"and CAST({quoted(column.name)} AS BLOB)",
+    )

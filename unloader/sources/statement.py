@@ -1,0 +1,71 @@
+"""Pieces of SQL that every source here writes alike: identifiers, select lists, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from unloader.errors import SourceError
+from unloader.model import ReadColumn
+
+
+def quoted(name: str) -> str:
+    """Return an identifier in double quotes, as the SQL standard escapes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a character literal, as the SQL standard escapes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def qualified(schema: str | None, name: str) -> str:
+    """Return `"schema"."name"`, or the name alone."""
+    return f"{quoted(schema)}.{quoted(name)}" if schema else quoted(name)
+
+
+def derived_table(query: str) -> str:
+    """Return a query as a table expression; the newline ends a trailing `--` comment."""
+    return f"({query.strip().rstrip(';')}\n) AS query"
+
+
+def condition(where: str) -> str:
+    """Return the user's condition in parentheses; the newline ends a trailing `--` comment."""
+    return f"({where}\n)"
+
+
+def select_list(columns: Sequence[ReadColumn]) -> str:
+    """Return `expression AS "name"` for each column; a plain column stands alone."""
+    return ", ".join(
+        column.expression
+        if column.expression == quoted(column.name)
+        else f"{column.expression} AS {quoted(column.name)}"
+        for column in columns
+    )
+
+
+def select(columns: str, relation: str, conditions: Sequence[str]) -> str:
+    """Return a SELECT of these columns where all conditions hold."""
+    text = f"SELECT {columns} FROM {relation}"
+    return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
+
+
+def check_condition(explain: Callable[[str], object], relation: str, where: str) -> None:
+    """Let the database parse the user's condition, bare and in its parentheses.
+
+    Bare as well, for `a) OR (b` would take the parentheses apart and read rows of other units.
+
+    Args:
+        explain: Has one statement parsed and planned without running it.
+        relation: What the condition filters.
+        where: The condition.
+
+    Raises:
+        SourceError: It is no condition; the message has the database's own words.
+    """
+    for wanted in (f"{where}\n", condition(where)):
+        try:
+            explain(select("1", relation, [wanted]))
+        except SourceError as error:
+            message = f"--where {where} is not accepted: {error.message}"
+            hint = error.hint or "give --where one condition over the table's columns"
+            raise type(error)(message, hint) from error

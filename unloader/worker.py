@@ -1,0 +1,205 @@
+"""The worker's side: one work unit at a time from the source into staged files.
+
+Runs in a process of its own, bound to its seat before this module is imported. It keeps its
+connection from unit to unit, prints nothing and answers with plain data.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from unloader.errors import UnloaderError, translate
+from unloader.model import (
+    Failure,
+    Snapshot,
+    SourceSpec,
+    Stages,
+    UnitProgress,
+    UnitResult,
+    UnitTask,
+)
+from unloader.pipeline import ITEMS_IN_FLIGHT, Pump
+from unloader.sources.base import Reader, TextReader
+from unloader.sources.registry import source_of
+from writers.base import EncodedWriter, Writer
+from writers.model import TextFormat, WrittenFile
+
+Report = Callable[[UnitProgress], None]
+
+REPORT_SECONDS = 0.2
+
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+@dataclass(slots=True)
+class _Connection:
+    """The reader this process keeps, and what it was opened for."""
+
+    reader: Reader | None = None
+    key: tuple[SourceSpec, Snapshot | None] | None = None
+
+    def reader_for(self, source: SourceSpec, snapshot: Snapshot | None) -> Reader:
+        if self.reader is None or self.key != (source, snapshot):
+            self.drop()
+            self.reader = source_of(source.kind).open_reader(source, snapshot)
+            self.key = (source, snapshot)
+        return self.reader
+
+    def drop(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+        self.reader = None
+
+
+_connection = _Connection()
+
+
+def run_unit(task: UnitTask, report: Report) -> UnitResult | Failure:
+    """Unload one unit into staged files; every error comes back as a Failure.
+
+    After a failure nothing of the attempt is left in the staging directory, and the connection is
+    dropped: whatever state it was in, the next attempt begins with a new one.
+    """
+    try:
+        return _unload(task, report)
+    except Exception as error:
+        _connection.drop()
+        return failure_of(error)
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return an exception as data, under the class of `unloader.errors` it belongs to."""
+    known = translate(error)
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    if known is None:
+        return Failure(
+            kind="UnloaderError",
+            message=f"internal error in a worker: {type(error).__name__}: {error}",
+            hint="run again with --debug and report it",
+            retryable=False,
+            traceback=text,
+        )
+    return Failure(
+        kind=type(known).__name__,
+        message=known.message,
+        hint=known.hint,
+        retryable=known.retryable,
+        traceback=text,
+    )
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Counts what went through and reports it now and then."""
+
+    unit: str
+    report: Report
+    rows: int = 0
+    _reported: float = field(default_factory=time.monotonic)
+
+    def add(self, rows: int, written: int) -> None:
+        self.rows += rows
+        now = time.monotonic()
+        if now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            self.report(UnitProgress(unit=self.unit, rows=self.rows, bytes=written))
+
+
+def _unload(task: UnitTask, report: Report) -> UnitResult:
+    started, cpu = time.perf_counter(), time.process_time()
+    extract = task.extract
+    reader = _connection.reader_for(extract.source, extract.snapshot)
+    progress = _Progress(task.unit.id, report)
+    if extract.projection.route == "encoded":
+        rows, files, stages = _copy_encoded(task, cast(TextReader, reader), progress)
+    else:
+        rows, files, stages = _copy_batches(task, reader, progress)
+    return UnitResult(
+        unit=task.unit.id,
+        attempt=task.attempt,
+        rows=rows,
+        files=files,
+        stages=stages,
+        seconds=time.perf_counter() - started,
+        cpu_seconds=time.process_time() - cpu,
+        peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+    )
+
+
+def _copy_batches(
+    task: UnitTask, reader: Reader, progress: _Progress
+) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    from writers.registry import open_writer
+    from writers.schema import read_schema
+
+    schema = read_schema(task.extract.projection.schema)
+    writers: list[Writer] = []
+
+    def fetch() -> Iterator[Any]:
+        share = max(1, task.fetch_bytes // ITEMS_IN_FLIGHT)
+        return reader.batches(task.extract, task.unit, fetch_bytes=share)
+
+    def consume(batch: Any) -> None:
+        for writer in writers:
+            writer.write(batch)
+        progress.add(batch.num_rows, sum(writer.bytes_written for writer in writers))
+
+    pump = Pump(fetch)
+    try:
+        for output in task.outputs:
+            writers.append(
+                open_writer(output.spec, schema, output.stem, with_start=output.with_start)
+            )
+        pump.run(consume)
+        files = tuple(file for writer in list(writers) for file in writer.close())
+    except BaseException:
+        _abort(writers)
+        raise
+    return progress.rows, files, _stages(pump.fetch_seconds, writers)
+
+
+def _copy_encoded(
+    task: UnitTask, reader: TextReader, progress: _Progress
+) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    from writers.registry import open_encoded_writer
+
+    (output,) = task.outputs
+    text = cast(TextFormat, output.spec.format)
+    writer: EncodedWriter = open_encoded_writer(output.spec, output.stem, output.header)
+
+    def consume(piece: bytes) -> None:
+        writer.write(piece)
+        # Ends of line inside values count too: good enough for a display, not for the result.
+        progress.add(piece.count(b"\n"), writer.bytes_written)
+
+    pump = Pump(lambda: reader.encoded(task.extract, task.unit, text))
+    try:
+        pump.run(consume)
+        rows = reader.encoded_rows
+        files = writer.close(rows)
+    except BaseException:
+        _abort([writer])
+        raise
+    return rows, files, _stages(pump.fetch_seconds, [writer])
+
+
+def _abort(writers: list[Any]) -> None:
+    for writer in writers:
+        try:
+            writer.abort()
+        except UnloaderError:  # the first error is the one to tell
+            continue
+
+
+def _stages(fetch_seconds: float, writers: list[Any]) -> Stages:
+    return Stages(
+        fetch_s=fetch_seconds,
+        encode_s=sum(writer.stages.encode_s for writer in writers),
+        write_s=sum(writer.stages.write_s for writer in writers),
+    )
