@@ -73,6 +73,8 @@ def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Arr
     kind = values.type
     mask = mask_of(kind, format)
     if pa.types.is_timestamp(kind):
+        if format.fractions == "keep":
+            _refuse_cut_fraction(values, mask, place)
         if kind.tz is not None:
             local, offsets = _local(values, place)
             return mask_texts(local, mask, place, Zone(name=kind.tz, offsets=offsets))
@@ -86,6 +88,18 @@ def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Arr
             "write it with a --date-format that has HH24:MI:SS",
         )
     return mask_texts(values, mask, place)
+
+
+def _refuse_cut_fraction(values: pa.Array, mask: Mask, place: Place) -> None:
+    cut = UNIT_DIGITS[values.type.unit] - mask.fraction_digits
+    if cut <= 0:
+        return
+    left_out = floor_divide(values.view(pa.int64()), 10**cut)[1]
+    place.refuse_where(
+        pc.not_equal(left_out, 0),
+        "the fraction of a second has more digits than its mask",
+        "add FF to --timestamp-format and --timestamp-tz-format, or leave it out with --exclude",
+    )
 
 
 def _check_time(values: pa.Array, place: Place) -> None:

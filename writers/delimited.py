@@ -18,7 +18,7 @@ from writers.model import TextFormat
 from writers.output_encoding import OutputEncoding
 from writers.refusals import Place
 from writers.string_arrays import STRING_LIMIT, value_bytes
-from writers.text_values import alphabet_of, check_field, content_of, text_of
+from writers.text_values import alphabet_of, check_field, content_of_field, text_of
 
 
 class PlainEncoder:
@@ -105,7 +105,7 @@ class PlainEncoder:
         format = self._format
         texts = text_of(column, field, format, first_row=first_row)
         always = format.enclose == "all" or (
-            format.enclose == "strings" and content_of(field.type) == "text"
+            format.enclose == "strings" and content_of_field(field) == "text"
         )
         place = Place(column=field.name, first_row=first_row)
         alphabet = alphabet_of(field.type, format)

@@ -22,7 +22,10 @@ DIALECTS: dict[str, TextFormat] = {
     "excel": TextFormat(eol="\r\n", encoding="utf-8-sig"),
     # LOAD DATA ... FIELDS TERMINATED BY ',' ENCLOSED BY '"' ESCAPED BY '\\'
     # LINES TERMINATED BY '\n'
-    "mysql": TextFormat(enclose="strings", escape="backslash", null=r"\N", header=False),
+    # BOOLEAN is a name of TINYINT there, so a boolean is a number.
+    "mysql": TextFormat(
+        enclose="strings", escape="backslash", null=r"\N", header=False, boolean="1/0"
+    ),
     # COPY ... FROM ... WITH (FORMAT csv)
     "postgres": TextFormat(header=False),
     # SQL*Loader, infile "var 10", FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '~~'
@@ -36,6 +39,8 @@ DIALECTS: dict[str, TextFormat] = {
         date_format="YYYYMMDDHH24MISS",
         timestamp_format="YYYYMMDDHH24MISS",
         timestamp_tz_format="YYYYMMDDHH24MISSTZH:TZM",
+        # The masks are the dialect's choice, not the user's: they may not cost a digit.
+        fractions="keep",
     ),
 }
 

@@ -106,6 +106,12 @@ class Mask:
         """Whether a year before 1 can be told from one after."""
         return any(e.kind in ERAS or e.kind == "ISO-ERA" for e in self.elements)
 
+    @property
+    def fraction_digits(self) -> int:
+        """Digits of a second's fraction that it can show; 9 where it shows all there are."""
+        shown = [e for e in self.elements if GROUPS.get(e.kind) == "fraction"]
+        return max((9 if e.digits is None else e.digits for e in shown), default=0)
+
     def alphabet(self) -> frozenset[str] | None:
         """Return every character its texts can have; None when that depends on the column."""
         letters: set[str] = set(string.digits)

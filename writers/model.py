@@ -11,6 +11,7 @@ from typing import Any, Literal
 Enclose = Literal["minimal", "strings", "all", "none"]
 Escape = Literal["double", "backslash", "none"]
 BinaryForm = Literal["prefixed-hex", "hex", "base64"]
+BooleanForm = Literal["true/false", "t/f", "1/0"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,11 @@ class TextFormat:
     """An Oracle mask, or None for ISO 8601 with a blank (`2024-01-31 23:59:59[.ffffff]`)."""
     timestamp_tz_format: str | None = None
     """An Oracle mask, or None for the same with the offset behind it (`...+00:00`)."""
+    fractions: Literal["mask", "keep"] = "mask"
+    """Of a fraction of a second that a mask leaves out: mask cuts it, as the mask's author asked;
+    keep refuses the value."""
     decimal_separator: str = "."
+    boolean: BooleanForm = "true/false"
     binary: BinaryForm = "prefixed-hex"
     r"""prefixed-hex is `\x6869`, the form PostgreSQL reads back."""
 

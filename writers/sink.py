@@ -26,6 +26,7 @@ import xxhash
 from writers.compression import open_compressor
 from writers.errors import FormatError
 from writers.os_errors import write_error
+from writers.writeback import STEP_BYTES, start_writeback
 
 if TYPE_CHECKING:
     from writers.compression import BytesLike
@@ -82,7 +83,7 @@ class Sink:
         self._in_flight = 0
         self._finishing = self._aborting = self._ended = False
         self._failure: BaseException | None = None
-        self._accepted = self._written = 0
+        self._accepted = self._written = self._told = 0
         self._compress_seconds = self._write_seconds = 0.0
         self._change = threading.Condition()
         try:
@@ -271,6 +272,9 @@ class Sink:
                 raise OSError(errno.EIO, "nothing was written")
             self._written += count
             view = view[count:]
+        if self._is_file and self._written - self._told >= STEP_BYTES:
+            start_writeback(self._fd, self._told, self._written - self._told)
+            self._told = self._written
         self._write_seconds += perf_counter() - started
 
     def _sync(self) -> None:

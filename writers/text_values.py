@@ -39,7 +39,7 @@ def text_of(
 ) -> pa.Array:
     r"""Return the text of each value, null for null.
 
-    Text stays as it is; booleans are true and false; floats are PostgreSQL's shortest round-trip
+    Text stays as it is; booleans have the format's words; floats are PostgreSQL's shortest round-trip
     form; decimals have all digits of their scale and no exponent; dates and times follow the
     format's masks; durations and intervals are ISO 8601; nested values compact JSON with ISO
     dates and `.` for decimals. Dictionaries are decoded, extension types written as their storage
@@ -58,7 +58,10 @@ def text_of(
         ValueNotRepresentable: A value does not fit its mask.
         FormatError: The type has no text.
     """
-    return _text(array, format, Place(column=field.name, first_row=first_row))
+    texts = _text(array, format, Place(column=field.name, first_row=first_row))
+    if _is_number_text(field) and format.decimal_separator != ".":
+        return pc.replace_substring(texts, ".", format.decimal_separator)
+    return texts
 
 
 def check_field(field: pa.Field, format: TextFormat) -> None:
@@ -89,8 +92,21 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def content_of_field(field: pa.Field) -> Content:
+    """Return which kind of content `enclose="strings"` takes a column for.
+
+    Numbers that no Arrow type holds exactly are carried as strings; their fields say so with
+    `text_class` = `number` in the metadata.
+    """
+    return "number" if _is_number_text(field) else content_of(field.type)
+
+
+def _is_number_text(field: pa.Field) -> bool:
+    return bool(field.metadata) and field.metadata.get(b"text_class") == b"number"
+
+
 def content_of(kind: pa.DataType) -> Content:
-    """Return which kind of content `enclose="strings"` takes a column of this type for."""
+    """Return which kind of content values of a type are."""
     kind = plain_type(kind)
     if pa.types.is_boolean(kind):
         return "boolean"
@@ -103,7 +119,7 @@ def alphabet_of(kind: pa.DataType, format: TextFormat) -> frozenset[str] | None:
     """Return characters that every text of a type is made of, or None when it can hold any."""
     kind = plain_type(kind)
     if pa.types.is_boolean(kind):
-        return frozenset("truefalse")
+        return frozenset(format.boolean)
     if content_of(kind) == "number":
         return _NUMBER_LETTERS | {format.decimal_separator}
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
@@ -156,7 +172,9 @@ def _text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
         return pa.nulls(len(array), pa.string())
     if _is_text(kind):
         return compact(without_views(array) if types.is_string_view(kind) else array)
-    if types.is_integer(kind) or types.is_boolean(kind):
+    if types.is_boolean(kind):
+        return pc.if_else(array, *format.boolean.split("/"))
+    if types.is_integer(kind):
         return pc.cast(array, pa.string())
     if types.is_decimal(kind) or types.is_floating(kind):
         texts = decimal_texts(array) if types.is_decimal(kind) else float_texts(array)

@@ -402,3 +402,36 @@ def test_batches_past_the_reach_of_32_bit_offsets(monkeypatch):
     for module in ("string_arrays", "binary_texts", "delimited", "text_values"):
         monkeypatch.setattr(f"writers.{module}.STRING_LIMIT", 64)
     assert [records(batch, form) for form in forms] == expected
+
+
+def test_a_dialects_mask_may_not_cost_a_fraction():
+    """sqlldr-var refuses a fraction its mask leaves out; a mask of the user's own decides."""
+    whole, parts = datetime(2024, 1, 31, 23, 59, 59), datetime(2024, 1, 31, 23, 59, 59, 500)
+    kind = pa.timestamp("us")
+    assert b"~~20240131235959~~" in encoded([whole], dialect("sqlldr-var"), kind)
+    message = refusal([whole, parts], dialect("sqlldr-var"), kind)
+    assert "column c, row 2" in message
+    assert "--timestamp-format" in message
+    longer = replace(dialect("sqlldr-var"), timestamp_format="YYYYMMDDHH24MISSFF6")
+    assert b"~~20240131235959000500~~" in encoded([parts], longer, kind)
+    shorter = replace(dialect("sqlldr-var"), timestamp_format="YYYYMMDDHH24MISSFF3")
+    assert "row 1" in refusal([parts], shorter, kind)
+    own = TextFormat(timestamp_format="HH24:MI:SS", header=False)
+    assert encoded([parts], own, kind) == b"23:59:59\n"
+
+
+@pytest.mark.parametrize(("form", "text"), [("true/false", b"true"), ("t/f", b"t"), ("1/0", b"1")])
+def test_boolean_words(form, text):
+    """Booleans have the words asked for, NULL stays NULL, and JSON keeps its own words."""
+    options = TextFormat(boolean=form, header=False)
+    other = form.partition("/")[2].encode()
+    assert encoded([True, None, False], options, pa.bool_()) == text + b"\n\n" + other + b"\n"
+    assert encoded([[True]], options, pa.list_(pa.bool_())) == b"[true]\n"
+
+
+def test_numbers_carried_as_text_are_numbers():
+    """A field marked as a number is not enclosed as a string and gets the decimal separator."""
+    schema = pa.schema([pa.field("n", pa.string(), metadata={"text_class": "number"})])
+    batch = pa.record_batch([pa.array(["0.10", "1e-130", None])], schema=schema)
+    strings = TextFormat(enclose="strings", header=False, decimal_separator=",", delimiter=";")
+    assert records(batch, strings) == b"0,10\n1e-130\n\n"

@@ -143,6 +143,12 @@ text_format = Bundle(
         help="Character between the integer and the fraction of a number.",
     ),
     _text(
+        "--boolean-format",
+        type=click.Choice(["true/false", "t/f", "1/0"]),
+        show_default=BY_DIALECT,
+        help="The words for true and for false.",
+    ),
+    _text(
         "--binary-format",
         type=click.Choice(["prefixed-hex", "hex", "base64"]),
         show_default=BY_DIALECT,

@@ -36,6 +36,7 @@ _TEXT_FIELDS = {
     "timestamp_tz_format": "timestamp_tz_format",
     "decimal_separator": "decimal_separator",
     "binary_format": "binary",
+    "boolean_format": "boolean",
 }
 """Option to field of TextFormat."""
 
@@ -152,4 +153,6 @@ def _text(values: Mapping[str, Any]) -> TextFormat:
         for option, field in _TEXT_FIELDS.items()
         if values[option] is not None
     }
+    if {"timestamp_format", "timestamp_tz_format"} & chosen.keys():
+        chosen["fractions"] = "mask"  # a mask of the user's own decides what is left out
     return replace(dialect(values["dialect"]), **chosen)

@@ -28,6 +28,7 @@ TEXT_OPTIONS = (
     "timestamp_format",
     "timestamp_tz_format",
     "decimal_separator",
+    "boolean_format",
     "binary_format",
 )
 PARQUET_OPTIONS = ("row_group_rows", "parquet_version", "dictionary", "statistics")

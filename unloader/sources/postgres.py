@@ -32,6 +32,7 @@ from unloader.sources.postgres_session import PARENT_GATHER, CopyDialect, Sessio
 from unloader.sources.postgres_types import (
     arrow_column,
     arrow_schema,
+    base_type,
     encodable,
     encoded_column,
     is_number,
@@ -284,7 +285,7 @@ class PostgresReader:
             forced = tuple(
                 column.name
                 for column in extract.table.columns
-                if not is_number(column) and column.native_type != "boolean"
+                if not is_number(column) and base_type(column) != "boolean"
             )
         dialect = CopyDialect(
             delimiter=text.delimiter, quote=text.enclosure, null=text.null, force_quote=forced

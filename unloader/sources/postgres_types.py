@@ -15,7 +15,7 @@ from partition_planner.model import ColumnInfo
 from unloader.model import ReadColumn, Target
 from unloader.names import matches_any
 from unloader.sources.statement import quoted
-from writers.model import BinaryForm, TextFormat
+from writers.model import BinaryForm, BooleanForm, TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,8 @@ _TYPMOD = re.compile(r"\(\d+\)")
 _INTEGERS = {"smallint": "int16", "integer": "int32", "bigint": "int64", "oid": "uint32"}
 _FLOATS = {"real": "float", "double precision": "double"}
 _NUMBERS = {*_INTEGERS, *_FLOATS, "numeric", "money"}
+_BOOLEAN_CASTS = {"true/false": "::text", "t/f": "", "1/0": "::integer"}
+"""COPY itself prints t and f."""
 _MAX_DECIMAL = 38
 """Digits of decimal128, the widest that DuckDB, Spark and BigQuery read from Parquet."""
 
@@ -61,17 +63,19 @@ def encodable(text: TextFormat | None) -> bool:
 
 def encoded_column(column: ColumnInfo, text: TextFormat, target: Target) -> ReadColumn:
     """Return how COPY renders a column in exactly the form our own encoder would give it."""
-    expression, note = _text_expression(column, text.binary)
+    expression, note = _text_expression(column, text.binary, text.boolean)
     if matches_any(column.name, target.as_text):
         note = "exact text, as asked for"
     return _column(column, expression, "text", note)
 
 
-def _text_expression(column: ColumnInfo, binary: BinaryForm) -> tuple[str, str]:
+def _text_expression(
+    column: ColumnInfo, binary: BinaryForm, boolean: BooleanForm
+) -> tuple[str, str]:
     """Return SQL for the text of a column in our form, and a note where it is not the server's."""
     name, base = quoted(column.name), base_type(column)
     if base == "boolean":
-        return f"{name}::text", ""  # true and false; COPY itself prints t and f
+        return name + _BOOLEAN_CASTS[boolean], ""
     if base == "money":
         return f"{name}::numeric", "amount without the currency of the locale"
     if base == "bytea":
@@ -86,7 +90,7 @@ def arrow_column(column: ColumnInfo, target: Target) -> ReadColumn:
     """Return how a column is read into batches; `output_type` is the name of its Arrow type."""
     name, base = quoted(column.name), base_type(column)
     if matches_any(column.name, target.as_text):
-        expression, _ = _text_expression(column, "prefixed-hex")
+        expression, _ = _text_expression(column, "prefixed-hex", "true/false")
         return _column(column, expression, "string", "exact text, as asked for")
     if base in _INTEGERS:
         return _column(column, name, _INTEGERS[base], "")
