@@ -33,7 +33,7 @@ FLOORS = (
     {"unloader.demo"},
     {"unloader.api"},
     {"unloader.checking"},
-    {"unloader.unloading"},
+    {"unloader.unloading", "unloader.crew"},
     {"unloader.preparation", "unloader.engine", "unloader.run_directory", "unloader.worker"},
     {"unloader.schedule", "unloader.manifest", "unloader.pipeline", "unloader.seating"},
     {"unloader.sources"},

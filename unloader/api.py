@@ -161,12 +161,13 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
+    from unloader.crew import crew
     from unloader.unloading import run
 
-    with _translated():
+    with _translated(), crew(job) as pool:
         observe(PhaseStarted(phase="planning"))
         with prepared(job) as ready:
-            return run(job, ready, observe=observe, stop=stop)
+            return run(job, ready, pool, observe=observe, stop=stop)
 
 
 def verify(

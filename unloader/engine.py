@@ -7,10 +7,10 @@ It knows no database and no format; what a task holds and what becomes of a resu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from numa.model import BindReport, Finished, Lost, Message, Raised, Ready, Seat
+from numa.model import BindReport, Event, Finished, Lost, Message, Raised, Ready, Seat
 from numa.pool import Pool
 from unloader.errors import Interrupted
 from unloader.events import (
@@ -25,8 +25,6 @@ from unloader.events import (
 from unloader.model import Failure, UnitProgress, UnitResult, UnitTask
 from unloader.schedule import Assignment, Schedule
 
-ENTRY = "unloader.worker:run_unit"
-
 TICK_SECONDS = 0.2
 
 MAX_IDLE_LOSSES = 3
@@ -38,7 +36,7 @@ class Orders:
     """What the engine is told apart from the schedule."""
 
     seats: tuple[Seat, ...]
-    memory_policy: str
+    """Numbered from 0."""
     stall_seconds: float
     """Without a word from a busy worker; 0 is never."""
     task: Callable[[Assignment], UnitTask]
@@ -66,29 +64,40 @@ class Engine:
     _heard: dict[int, float] = field(default_factory=dict)
     _idle_losses: dict[int, int] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
+    _preloading: set[int] = field(default_factory=set)
 
-    def run(self) -> None:
+    def run(self, pool: Pool) -> None:
         """Run until every unit is done, given up, or the schedule is stopped by a failure.
+
+        Args:
+            pool: An open pool with our seats, and maybe more. Workers that run already are
+                preloading; those without a seat of ours are ended.
 
         Raises:
             Interrupted: `stop` returned True; running attempts are ended and discarded.
             PoolError: A process cannot be started.
         """
-        seats: Sequence[Seat] = self.orders.seats
-        with Pool(seats, ENTRY, memory_policy=self.orders.memory_policy) as pool:
-            try:
-                for seat in seats:
-                    pool.start(seat.worker)
-                    self._feed(pool, seat.worker)
-                while not self.schedule.over and self.failure is None:
-                    self._step(pool)
-            finally:
-                # A busy worker may not finish a file after we have cleaned up behind it.
-                for worker in list(pool.pids()):
-                    assignment = self.schedule.running(worker)
-                    if assignment is not None:
-                        pool.kill(worker)
-                        self.orders.discard(assignment)
+        try:
+            self._man(pool)
+            while not self.schedule.over and self.failure is None:
+                self._step(pool)
+        finally:
+            # A busy worker may not finish a file after we have cleaned up behind it.
+            for worker in list(pool.pids()):
+                assignment = self.schedule.running(worker)
+                if assignment is not None:
+                    pool.kill(worker)
+                    self.orders.discard(assignment)
+
+    def _man(self, pool: Pool) -> None:
+        ours = {seat.worker for seat in self.orders.seats}
+        self._preloading = set(pool.pids()) & ours
+        for worker in set(pool.pids()) - ours:
+            pool.kill(worker)
+        for worker in sorted(ours - self._preloading):
+            pool.start(worker)
+        for worker in sorted(ours - self._preloading):
+            self._feed(pool, worker)
 
     def _step(self, pool: Pool) -> None:
         for event in pool.wait(TICK_SECONDS):
@@ -100,11 +109,13 @@ class Engine:
             return  # what still runs is ended: the run cannot become whole any more
         self._kill_stalled(pool)
         for worker in list(pool.pids()):
-            if self.schedule.running(worker) is None:
+            if self.schedule.running(worker) is None and worker not in self._preloading:
                 self._feed(pool, worker)
         self.observe(Tick())
 
-    def _handle(self, pool: Pool, event: object) -> None:
+    def _handle(self, pool: Pool, event: Event) -> None:
+        if event.worker >= len(self.orders.seats):
+            return  # one that was started too many
         if isinstance(event, Ready):
             self.bound[event.worker] = event.bound
             self._heard[event.worker] = time.monotonic()
@@ -121,7 +132,7 @@ class Engine:
                 )
             )
         elif isinstance(event, Finished):
-            self._finished(event)
+            self._finished(pool, event)
         elif isinstance(event, Raised):
             message = f"internal error in worker {event.worker}: {event.kind}: {event.message}"
             self._failed(
@@ -137,14 +148,17 @@ class Engine:
         elif isinstance(event, Lost):
             self._lost(pool, event)
 
-    def _finished(self, event: Finished) -> None:
+    def _finished(self, pool: Pool, event: Finished) -> None:
         if isinstance(event.result, Failure):
             self._failed(event.worker, event.result)
+            return
+        if event.result is None:
+            self._preloading.discard(event.worker)
+            self._feed(pool, event.worker)
             return
         assert isinstance(event.result, UnitResult)
         result = event.result
         self.schedule.finished(event.worker)
-        self.orders.done(event.worker, result)
         self.observe(
             UnitFinished(
                 worker=event.worker,
@@ -154,6 +168,9 @@ class Engine:
                 seconds=result.seconds,
             )
         )
+        # The worker goes on while its result is put on record.
+        self._feed(pool, event.worker)
+        self.orders.done(event.worker, result)
 
     def _failed(self, worker: int, failure: Failure) -> None:
         if failure.retryable:
@@ -184,6 +201,7 @@ class Engine:
                 ),
             )
         else:
+            self._preloading.discard(event.worker)
             losses = self._idle_losses.get(event.worker, 0) + 1
             self._idle_losses[event.worker] = losses
             if losses >= MAX_IDLE_LOSSES:

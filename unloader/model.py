@@ -158,6 +158,13 @@ class UnitTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preload:
+    """Asks a worker to load what it will need; its answer is None."""
+
+    source_kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitProgress:
     """What a worker tells while it works."""
 

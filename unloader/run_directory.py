@@ -52,7 +52,10 @@ class RunDirectory:
             raise self._refused("prepare", error) from error
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append one line to the journal and sync it.
+        """Append one line to the journal.
+
+        It is not synced: the journal is for a run that was killed, and the system's cache outlives
+        the process. Syncing it after each unit would make all workers' dirty pages wait.
 
         Raises:
             OutputFailed: The disk is full or failed.
@@ -61,8 +64,6 @@ class RunDirectory:
         try:
             with open(self.path / RUN / JOURNAL, "a", encoding="utf-8") as file:
                 file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
         except OSError as error:
             raise self._refused("write the journal in", error) from error
 
@@ -156,11 +157,8 @@ class RunDirectory:
         """Remove the manifest and the outdated files of an earlier run; return its file names."""
         if not (self.path / MANIFEST).exists():
             return set()
-        earlier = {
-            str(file["path"])
-            for unit in read_manifest(self.path)["units"]
-            for file in unit["files"]
-        }
+        # Only plain names: a manifest that was tampered with may not reach out of the directory.
+        earlier = {name for name in files_of(read_manifest(self.path)) if "/" not in name}
         (self.path / MANIFEST).unlink()
         for name in earlier - finals:
             (self.path / name).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from numa.pool import Pool
 from partition_planner.model import WorkUnit
 from unloader.engine import Engine, Orders
 from unloader.errors import (
@@ -42,9 +43,21 @@ logger = logging.getLogger(__name__)
 
 
 def run(
-    job: JobSpec, prepared: Prepared, *, observe: Observer, stop: Callable[[], bool]
+    job: JobSpec,
+    prepared: Prepared,
+    pool: Pool,
+    *,
+    observe: Observer,
+    stop: Callable[[], bool],
 ) -> dict[str, Any]:
     """Unload what is prepared into the job's destination; return the manifest.
+
+    Args:
+        job: What the user asked for.
+        prepared: The job with its open source.
+        pool: An open pool from `unloader.crew`.
+        observe: Told what happens.
+        stop: Asked several times a second.
 
     Raises:
         OutputFailed: The destination refused, or a value does not fit the format.
@@ -56,7 +69,7 @@ def run(
     with RunDirectory(Path(job.output.destination), overwrite=job.output.overwrite) as directory:
         current = _Run(job=job, prepared=prepared, directory=directory, observe=observe)
         try:
-            return current.execute(stop)
+            return current.execute(pool, stop)
         except BaseException as error:
             with suppress(UnloaderError, OSError):
                 current.abandon()
@@ -79,14 +92,13 @@ class _Run:
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
     _started: float = field(default_factory=time.perf_counter)
     _cpu: float = field(default_factory=lambda: _cpu_seconds())
-    _header: bytes = b""
+    _header: bytes | None = None
     _units: dict[str, WorkUnit] = field(default_factory=dict)
 
-    def execute(self, stop: Callable[[], bool]) -> dict[str, Any]:
+    def execute(self, pool: Pool, stop: Callable[[], bool]) -> dict[str, Any]:
         plan = self.prepared.plan
         self.run_id = _new_run_id()
         self._units = {unit.id: unit for unit in plan.units}
-        self._header = self._encoded_header()
         check_distinct(self._final_name(unit, self._part(0)) for unit in self._named_units())
         self.observe(
             RunStarted(
@@ -101,7 +113,7 @@ class _Run:
         if self.prepared.seating.notice:
             self.observe(Notice(text=self.prepared.seating.notice))
         self.observe(PhaseStarted(phase="unloading"))
-        self._unload(stop)
+        self._unload(pool, stop)
         self._verify()
         self.observe(PhaseStarted(phase="publishing"))
         return self._publish()
@@ -111,13 +123,12 @@ class _Run:
         partial = self._manifest(tuple(self._finished.values()), complete=False)
         self.directory.abandon(partial if self._finished else None)
 
-    def _unload(self, stop: Callable[[], bool]) -> None:
+    def _unload(self, pool: Pool, stop: Callable[[], bool]) -> None:
         seating = self.prepared.seating
         engine = Engine(
             schedule=Schedule(units=self.prepared.plan.units, retry=self.job.retry),
             orders=Orders(
                 seats=seating.seats,
-                memory_policy=seating.memory_policy,
                 stall_seconds=self.job.retry.stall_seconds,
                 task=self._task,
                 done=lambda worker, result: self._done(engine, worker, result),
@@ -127,7 +138,7 @@ class _Run:
             observe=self.observe,
             stop=stop,
         )
-        engine.run()
+        engine.run(pool)
         if engine.failure is not None:
             raise _raised(engine.failure)
         given_up = engine.schedule.given_up
@@ -144,7 +155,7 @@ class _Run:
                 OutputTask(
                     spec=spec,
                     stem=_stem(assignment),
-                    header=self._header,
+                    header=self._encoded_header(),
                     with_start=self.job.output.file_per == "unit",
                 ),
             ),
@@ -293,9 +304,15 @@ class _Run:
         )
 
     def _encoded_header(self) -> bytes:
-        if self.prepared.extract.projection.route != "encoded":
-            return b""
-        return self._table_header() if self.job.output.file_per == "unit" else b""
+        """Return what an encoded file begins with; made when first needed.
+
+        That is while the workers start, who take as long as the import of the encoder.
+        """
+        if self._header is None:
+            encoded = self.prepared.extract.projection.route == "encoded"
+            per_unit = self.job.output.file_per == "unit"
+            self._header = self._table_header() if encoded and per_unit else b""
+        return self._header
 
     def _table_header(self) -> bytes:
         text = self.job.output.output.format

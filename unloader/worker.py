@@ -6,17 +6,20 @@ connection from unit to unit, prints nothing and answers with plain data.
 
 from __future__ import annotations
 
+import atexit
 import resource
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from unloader.errors import UnloaderError, translate
 from unloader.model import (
     Failure,
+    Preload,
     Snapshot,
     SourceSpec,
     Stages,
@@ -58,6 +61,19 @@ class _Connection:
 
 
 _connection = _Connection()
+
+# Told to leave, a worker says goodbye to its database instead of hanging up.
+atexit.register(_connection.drop)
+
+
+def work(task: UnitTask | Preload, report: Report) -> UnitResult | Failure | None:
+    """Do what the parent sent: unload a unit, or get ready for the first one."""
+    if isinstance(task, UnitTask):
+        return run_unit(task, report)
+    # What cannot be loaded is an error where it is needed, with the unit's name to it.
+    with suppress(Exception):
+        source_of(task.source_kind).load()
+    return None
 
 
 def run_unit(task: UnitTask, report: Report) -> UnitResult | Failure:
@@ -109,6 +125,24 @@ class _Progress:
         if now - self._reported >= REPORT_SECONDS:
             self._reported = now
             self.report(UnitProgress(unit=self.unit, rows=self.rows, bytes=written))
+
+
+@dataclass(slots=True)
+class _RowEstimate:
+    """About how many records a piece of text holds, for the display; results are counted.
+
+    Ends of line are counted in the first piece only: counting them all costs as much CPU as
+    handing the text on.
+    """
+
+    bytes_per_row: float = 0.0
+
+    def __call__(self, piece: tuple[bytes, ...]) -> int:
+        size = sum(len(chunk) for chunk in piece)
+        if not self.bytes_per_row:
+            lines = sum(chunk.count(b"\n") for chunk in piece)
+            self.bytes_per_row = size / max(1, lines)
+        return round(size / self.bytes_per_row)
 
 
 def _unload(task: UnitTask, report: Report) -> UnitResult:
@@ -170,13 +204,14 @@ def _copy_encoded(
     from writers.registry import open_encoded_writer
 
     (output,) = task.outputs
+    rows_in = _RowEstimate()
     text = cast(TextFormat, output.spec.format)
     writer: EncodedWriter = open_encoded_writer(output.spec, output.stem, output.header)
 
-    def consume(piece: bytes) -> None:
-        writer.write(piece)
-        # Ends of line inside values count too: good enough for a display, not for the result.
-        progress.add(piece.count(b"\n"), writer.bytes_written)
+    def consume(piece: tuple[bytes, ...]) -> None:
+        for chunk in piece:
+            writer.write(chunk)
+        progress.add(rows_in(piece), writer.bytes_written)
 
     pump = Pump(lambda: reader.encoded(task.extract, task.unit, text))
     try:

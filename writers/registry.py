@@ -10,7 +10,6 @@ imported before it is asked for.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 from writers.compression import CODECS, LEVELS, check_codec
@@ -30,10 +29,16 @@ FORMATS = {
 ENTRY_POINTS = "unloader.formats"
 
 
+def _installed() -> dict[str, Any]:
+    # Imported on use: it takes longer than all the rest of this module.
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
 def formats() -> tuple[str, ...]:
     """Return the names of all formats, ours first, then those of other packages."""
-    outside = {point.name for point in entry_points(group=ENTRY_POINTS)} - FORMATS.keys()
-    return (*FORMATS, *sorted(outside))
+    return (*FORMATS, *sorted(_installed().keys() - FORMATS.keys()))
 
 
 def open_writer(
@@ -131,5 +136,4 @@ def _load(name: str) -> Any:
     if name in FORMATS:
         module, _, attribute = FORMATS[name].partition(":")
         return getattr(import_module(module), attribute)
-    (point,) = entry_points(group=ENTRY_POINTS, name=name)
-    return point.load()
+    return _installed()[name].load()

@@ -49,6 +49,10 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
     Raises:
         FormatError: The format is impossible, or a name cannot be written in it.
     """
+    from writers.encoded_header import is_simple, simple_header
+
+    if is_simple(text_format):
+        return simple_header(names, text_format)
     import pyarrow as pa
 
     return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)

@@ -147,8 +147,12 @@ class Reader(Protocol):
 class TextReader(Reader, Protocol):
     """A reader whose database can render delimited text itself."""
 
-    def encoded(self, extract: Extract, unit: WorkUnit, text: TextFormat) -> Iterator[bytes]:
-        """Yield the rows of the unit as finished text in the dialect, each piece whole records.
+    def encoded(
+        self, extract: Extract, unit: WorkUnit, text: TextFormat
+    ) -> Iterator[tuple[bytes, ...]]:
+        """Yield the rows of the unit as finished text in the dialect.
+
+        Each item is some chunks in order, each chunk whole records.
 
         Only called where the projection's route is `encoded`. After the last piece
         `encoded_rows` holds the database's own count of the rows it sent.
@@ -172,6 +176,13 @@ class Source(Protocol):
     """The extra that brings the driver, empty for a core one."""
     driver: str
     """The distribution whose version `unloader sources` shows."""
+
+    def load(self) -> None:
+        """Import the driver and whatever else a reader needs, ahead of its first use.
+
+        Raises:
+            ImportError: The driver is not installed.
+        """
 
     def open_catalog(self, spec: SourceSpec) -> Catalog:
         """Connect in the parent.

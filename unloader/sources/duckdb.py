@@ -55,6 +55,10 @@ class DuckDBSource:
     extra = "duckdb"
     driver = "duckdb"
 
+    def load(self) -> None:
+        """Import DuckDB."""
+        import duckdb  # noqa: F401
+
     def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
         """Open the file in the parent."""
         return DuckDBCatalog(_connect(spec, {}), _path_of(spec))

@@ -66,6 +66,10 @@ class PostgresSource:
     extra = "postgres"
     driver = "asyncpg"
 
+    def load(self) -> None:
+        """Import asyncpg."""
+        import asyncpg  # noqa: F401
+
     def open_catalog(self, spec: SourceSpec) -> PostgresCatalog:
         """Connect in the parent."""
         return PostgresCatalog(Session(spec, gather=PARENT_GATHER), spec)
@@ -276,9 +280,11 @@ class PostgresReader:
         parser = CopyParser(read_schema(extract.projection.schema))
         sql = unit_statement(select_list(extract.projection.columns), extract, unit)
         for piece in self._session.copy(sql, CopyDialect(), fetch_bytes):
-            yield parser.parse(piece)
+            yield parser.parse(b"".join(piece))
 
-    def encoded(self, extract: Extract, unit: WorkUnit, text: TextFormat) -> Iterator[bytes]:
+    def encoded(
+        self, extract: Extract, unit: WorkUnit, text: TextFormat
+    ) -> Iterator[tuple[bytes, ...]]:
         """Yield the unit's rows as COPY writes them in the dialect `text`."""
         forced: tuple[str, ...] | bool = text.enclose == "all"
         if text.enclose == "strings":

@@ -112,10 +112,10 @@ class Session:
         statement = self._run(self._connection.prepare(sql))
         return [(item.name, item.type.oid) for item in statement.get_attributes()]
 
-    def copy(self, sql: str, dialect: CopyDialect, piece_bytes: int) -> Iterator[bytes]:
-        """Yield the result of a query as CSV text, in pieces of whole records.
+    def copy(self, sql: str, dialect: CopyDialect, piece_bytes: int) -> Iterator[tuple[bytes, ...]]:
+        """Yield the result of a query as CSV text, in pieces of one or more chunks.
 
-        PostgreSQL sends one record a message and asyncpg hands out whole messages, so a piece never
+        PostgreSQL sends one record a message and asyncpg hands out whole messages, so a chunk never
         ends inside a record. The socket is read only while the caller waits for a piece.
         """
         gathered = _Gathered(piece_bytes)
@@ -232,9 +232,9 @@ class _Gathered:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         full.cancel()
 
-    def take(self) -> bytes:
+    def take(self) -> tuple[bytes, ...]:
         """Return what has come so far and forget it."""
-        piece = b"".join(self._parts)
+        piece = tuple(self._parts)
         self._parts.clear()
         self._size = 0
         self._full.clear()

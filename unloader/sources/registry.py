@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from unloader.errors import ConfigError
 from unloader.sources.base import Source
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 SOURCES = {
     "duckdb": "unloader.sources.duckdb:DuckDBSource",
@@ -22,10 +24,16 @@ ENTRY_POINT_GROUP = "unloader.sources"
 """Outside packages add sources here; the entry point's name is the scheme."""
 
 
+def _installed() -> tuple[EntryPoint, ...]:
+    # Imported on use: it takes longer than all the rest of this module.
+    from importlib.metadata import entry_points
+
+    return tuple(sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name))
+
+
 def schemes() -> tuple[str, ...]:
     """Return every known scheme, our own first, then installed ones by name."""
-    installed = sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))
-    return (*SOURCES, *(name for name in installed if name not in SOURCES))
+    return (*SOURCES, *(point.name for point in _installed() if point.name not in SOURCES))
 
 
 def source_of(scheme: str) -> Source:
@@ -37,7 +45,7 @@ def source_of(scheme: str) -> Source:
     scheme = ALIASES.get(scheme, scheme)
     target = SOURCES.get(scheme)
     if target is None:
-        for point in entry_points(group=ENTRY_POINT_GROUP):
+        for point in _installed():
             if point.name == scheme:
                 return cast(Source, point.load()())
         known = ", ".join(schemes())

@@ -42,6 +42,10 @@ class SQLiteSource:
     extra = "sqlite"
     driver = "adbc-driver-sqlite"
 
+    def load(self) -> None:
+        """Import ADBC's driver."""
+        import adbc_driver_sqlite.dbapi  # noqa: F401
+
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the file in the parent, which does without the workers' driver."""
         for module in ("adbc_driver_manager", "adbc_driver_sqlite"):

@@ -105,7 +105,7 @@ def _serve(pipe: Connection, source: Source, spec: SourceSpec, snapshot: Snapsho
 
 def _handle(reader: TextReader, method: str, extract: Extract, unit: WorkUnit, how: Any) -> object:
     if method == "encoded":
-        pieces = list(reader.encoded(extract, unit, how))
+        pieces = [chunk for piece in reader.encoded(extract, unit, how) for chunk in piece]
         return pieces, reader.encoded_rows
     batches = reader.batches(extract, unit, fetch_bytes=how)
     if method == "batches":
