@@ -61,6 +61,9 @@ def check_template(template: str, *, per_unit: bool, parts: bool) -> None:
 def file_name(template: str, values: NameValues) -> str:
     """Return the name of one file; characters that no file name can hold become `%XX`.
 
+    So does a dot or an underscore in front: such names are the run's own, and readers of whole
+    directories pass them over.
+
     Raises:
         ConfigError: The name is longer than file systems allow.
     """
@@ -75,6 +78,8 @@ def file_name(template: str, values: NameValues) -> str:
         "date": values.date,
     }
     name = _FIELD.sub(lambda match: _safe(filled[match.group(1)]), template)
+    if name.startswith((".", "_")):
+        name = f"%{ord(name[0]):02X}{name[1:]}"
     if len(name.encode()) > _MAX_BYTES:
         raise ConfigError(
             f"the file name {name[:60]}... is longer than {_MAX_BYTES} bytes",

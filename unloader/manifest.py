@@ -28,6 +28,11 @@ from writers.model import ParquetFormat, TextFormat, WrittenFile
 MANIFEST = "_manifest.json"
 FORMAT_VERSION = 1
 
+_NEEDED = ("run_id", "table", "query", "snapshot", "options", "units", "totals")
+"""What replacing and verifying a run rely on."""
+
+_RESTORE = "restore it, or unload again to another directory"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedUnit:
@@ -155,7 +160,7 @@ def read_manifest(destination: Path) -> Mapping[str, Any]:
     """Return the manifest of a finished run.
 
     Raises:
-        OutputFailed: There is none, it is no manifest, or of a later format version.
+        OutputFailed: There is none, it is no whole manifest, or of a later format version.
     """
     path = destination / MANIFEST
     try:
@@ -166,13 +171,20 @@ def read_manifest(destination: Path) -> Mapping[str, Any]:
             "name the directory that was given with --to",
         ) from None
     except (OSError, ValueError) as error:
-        raise OutputFailed(f"{path} cannot be read: {error}", "restore it, or run again") from error
+        raise OutputFailed(f"{path} cannot be read: {error}", _RESTORE) from error
     version = document.get("format_version") if isinstance(document, dict) else None
     if version != FORMAT_VERSION:
         raise OutputFailed(
             f"{path} has format version {version!r}, this program reads {FORMAT_VERSION}",
             "use the version of unloader that wrote it",
         )
+    try:
+        files_of(document)
+        missing = [key for key in _NEEDED if key not in document]
+    except (KeyError, TypeError, ValueError) as error:
+        raise OutputFailed(f"{path} is damaged: {error!r}", _RESTORE) from error
+    if missing:
+        raise OutputFailed(f"{path} is damaged: it has no {missing[0]!r}", _RESTORE)
     return dict(document)
 
 

@@ -193,7 +193,9 @@ class UnitResult:
     stages: Stages
     seconds: float
     cpu_seconds: float
+    """Of the worker's process since its last result, its start-up being part of the first."""
     peak_rss_bytes: int
+    """Of the worker's process so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

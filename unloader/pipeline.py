@@ -17,9 +17,6 @@ T = TypeVar("T")
 DEPTH = 2
 """Items waiting between the stages. One would do for overlap; the second evens out hiccups."""
 
-ITEMS_IN_FLIGHT = DEPTH + 2
-"""Items alive at once: those waiting, the one being fetched and the one being consumed."""
-
 _POLL_SECONDS = 0.1
 
 

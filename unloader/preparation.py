@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ class Prepared:
     extract: Extract
     plan: Plan
     seating: Seating
+    started: float
+    """When the preparation began, by `time.perf_counter`."""
 
 
 @contextmanager
@@ -43,6 +46,7 @@ def prepared(job: JobSpec) -> Iterator[Prepared]:
         PlanError: As PlanFailed, from the planner itself.
         UsageError: The selection names what is not there.
     """
+    started = time.perf_counter()
     topology = machine()
     catalog = source_of(job.source.kind).open_catalog(job.source)
     try:
@@ -61,7 +65,9 @@ def prepared(job: JobSpec) -> Iterator[Prepared]:
         catalog.check_where(extract)
         workers = min(plan.limits.parallelism, len(plan.units))
         seating = seat_workers(topology, workers, job.seats)
-        yield Prepared(catalog=catalog, extract=extract, plan=plan, seating=seating)
+        yield Prepared(
+            catalog=catalog, extract=extract, plan=plan, seating=seating, started=started
+        )
     finally:
         catalog.close()
 

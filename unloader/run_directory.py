@@ -20,7 +20,7 @@ from typing import Any
 
 from unloader.errors import OutputFailed
 from unloader.manifest import MANIFEST, files_of, read_manifest
-from writers.publish import publish, remove_staged, write_atomically
+from writers.publish import check_moves, publish, remove_staged, write_atomically
 
 RUN = "_run"
 STAGED = "staged"
@@ -35,8 +35,8 @@ class RunDirectory:
         """Take the destination, creating it where needed.
 
         Raises:
-            OutputFailed: It cannot be created or written, another run is using it, or it is not
-                empty and `overwrite` is off.
+            OutputFailed: It cannot be created or written, another run is using it, it is not
+                empty and `overwrite` is off, or the manifest of the run to replace is damaged.
         """
         self.path = destination
         self.staged = destination / RUN / STAGED
@@ -44,12 +44,19 @@ class RunDirectory:
         self._created = self._create()
         try:
             self._lock = self._take_lock()
+        except OSError as error:
+            raise self._refused("prepare", error) from error
+        try:
             self._check_free()
             shutil.rmtree(self.staged, ignore_errors=True)
             (destination / RUN / JOURNAL).unlink(missing_ok=True)
             self.staged.mkdir()
         except OSError as error:
+            self.close()
             raise self._refused("prepare", error) from error
+        except BaseException:
+            self.close()
+            raise
 
     def record(self, entry: dict[str, Any]) -> None:
         """Append one line to the journal.
@@ -78,12 +85,19 @@ class RunDirectory:
         no moment does a manifest stand beside files that it does not describe.
 
         Raises:
-            WriteError: The file system refused, or a file that is not ours is in the way.
+            WriteError: A file that is not ours is in the way, and an earlier run is still as it
+                was; or the file system refused.
+            OutputFailed: Files of the earlier run cannot be removed.
         """
-        replaced = self._retire({final for _, final in moves})
-        ours = [move for move in moves if move[1] in replaced]
-        publish(self.staged, [move for move in moves if move[1] not in replaced], self.path)
-        publish(self.staged, ours, self.path, overwrite=True)
+        earlier = self._earlier_files()
+        check_moves(self.staged, moves, self.path, earlier)
+        try:
+            (self.path / MANIFEST).unlink(missing_ok=True)
+            for name in earlier - {final for _, final in moves}:
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._refused("replace the run in", error) from error
+        publish(self.staged, moves, self.path, overwrite=True)
         text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
         write_atomically(self.path / MANIFEST, text.encode())
         self._remove_run()
@@ -96,9 +110,9 @@ class RunDirectory:
         """
         if manifest is None:
             self._remove_run()
-            if self._created:
-                with suppress(OSError):
-                    self.path.rmdir()
+            with suppress(OSError):
+                for made in self._created:
+                    made.rmdir()
             return
         text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
         write_atomically(self.path / RUN / MANIFEST, text.encode())
@@ -115,13 +129,14 @@ class RunDirectory:
         """Close it."""
         self.close()
 
-    def _create(self) -> bool:
+    def _create(self) -> tuple[Path, ...]:
+        """Create the directory; return what was not there before, innermost first."""
         try:
-            existed = self.path.is_dir()
+            missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
             (self.path / RUN).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._refused("create", error) from error
-        return not existed
+        return tuple(missing)
 
     def _take_lock(self) -> int:
         descriptor = os.open(self.path / RUN / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -137,6 +152,8 @@ class RunDirectory:
 
     def _check_free(self) -> None:
         if self._overwrite:
+            # What cannot be replaced in the end had better be known before the work.
+            self._earlier_files()
             return
         broken = (self.path / RUN / JOURNAL).exists()
         others = sorted(entry.name for entry in self.path.iterdir() if entry.name != RUN)
@@ -147,22 +164,21 @@ class RunDirectory:
             what = "a finished run"
         if not broken:
             self._remove_run()
-        os.close(self._lock)
         raise OutputFailed(
             f"{self.path} is not empty: it holds {what}",
             "choose an empty directory with --to, or replace an earlier run with --overwrite",
         )
 
-    def _retire(self, finals: set[str]) -> set[str]:
-        """Remove the manifest and the outdated files of an earlier run; return its file names."""
+    def _earlier_files(self) -> set[str]:
+        """Return the names of the files of the finished run here; none if there is none."""
         if not (self.path / MANIFEST).exists():
             return set()
-        # Only plain names: a manifest that was tampered with may not reach out of the directory.
-        earlier = {name for name in files_of(read_manifest(self.path)) if "/" not in name}
-        (self.path / MANIFEST).unlink()
-        for name in earlier - finals:
-            (self.path / name).unlink(missing_ok=True)
-        return earlier
+        # Only files of this directory: a manifest that was tampered with may not reach out of it.
+        return {
+            name
+            for name in files_of(read_manifest(self.path))
+            if name == os.path.basename(name) != "" and (self.path / name).is_file()
+        }
 
     def _remove_run(self) -> None:
         shutil.rmtree(self.path / RUN, ignore_errors=True)

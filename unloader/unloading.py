@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -90,8 +89,6 @@ class _Run:
     source_rows: int | None = None
     verify_result: str = "not verified"
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
-    _started: float = field(default_factory=time.perf_counter)
-    _cpu: float = field(default_factory=lambda: _cpu_seconds())
     _header: bytes | None = None
     _units: dict[str, WorkUnit] = field(default_factory=dict)
 
@@ -273,8 +270,9 @@ class _Run:
             extract=self.prepared.extract,
             plan=self.prepared.plan,
             server_version=self.prepared.catalog.server_version,
-            seconds=time.perf_counter() - self._started,
-            cpu_seconds=_cpu_seconds() - self._cpu,
+            seconds=time.perf_counter() - self.prepared.started,
+            cpu_seconds=time.process_time()
+            + sum(unit.result.cpu_seconds for unit in self._finished.values()),
             source_rows=self.source_rows,
             verify_result=self.verify_result,
         )
@@ -364,15 +362,6 @@ def _stem(assignment: Assignment) -> str:
 def _new_run_id() -> str:
     now = datetime.now(timezone.utc)
     return f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
-
-
-def _cpu_seconds() -> float:
-    """Return user and system seconds of this process and its ended children."""
-    total = 0.0
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        usage = resource.getrusage(who)
-        total += usage.ru_utime + usage.ru_stime
-    return total
 
 
 def _total(values: Any) -> int | None:

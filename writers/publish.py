@@ -16,7 +16,7 @@ from writers.os_errors import write_error
 from writers.staging import PART_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 
 def publish(
@@ -41,7 +41,8 @@ def publish(
         WriteError: A final name is taken or asked for twice, a staged file is missing, or the
             file system refused.
     """
-    _check_moves(staging, moves, directory, overwrite=overwrite)
+    replaceable = {final for _, final in moves} if overwrite else set()
+    check_moves(staging, moves, directory, replaceable)
     touched = {staging, directory}
     for staged, final in moves:
         source, target = staging / staged, directory / final
@@ -52,6 +53,44 @@ def publish(
         touched |= {source.parent, target.parent}
     for folder in sorted(touched):
         _sync_directory(folder)
+
+
+def check_moves(
+    staging: Path,
+    moves: Sequence[tuple[str, str]],
+    directory: Path,
+    replaceable: Collection[str],
+) -> None:
+    """Check that `publish` could make all these moves; change nothing.
+
+    Args:
+        staging: As for `publish`.
+        moves: As for `publish`.
+        directory: As for `publish`.
+        replaceable: Final names that may be taken already.
+
+    Raises:
+        WriteError: Another final name is taken, one is asked for twice, or a staged file is
+            missing.
+    """
+    finals: set[str] = set()
+    for staged, final in moves:
+        if final in finals:
+            raise WriteError(
+                f"two staged files would both become {directory / final}. "
+                f"Next: choose file names that differ for each work unit."
+            )
+        finals.add(final)
+        if not (staging / staged).is_file():
+            raise WriteError(
+                f"the staged file {staging / staged} is missing, so {directory / final} cannot "
+                f"be published. Next: find out what removed it, then write it again."
+            )
+        if final not in replaceable and os.path.lexists(directory / final):
+            raise WriteError(
+                f"{directory / final} exists already and nothing was published. "
+                f"Next: move it away, write to another directory, or ask for it to be replaced."
+            )
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -97,29 +136,6 @@ def _staged(staging: Path, prefix: str) -> Iterator[Path]:
     for name in names:
         if name.startswith(prefix) and name.endswith(PART_SUFFIX):
             yield staging / name
-
-
-def _check_moves(
-    staging: Path, moves: Sequence[tuple[str, str]], directory: Path, *, overwrite: bool
-) -> None:
-    finals: set[str] = set()
-    for staged, final in moves:
-        if final in finals:
-            raise WriteError(
-                f"two staged files would both become {directory / final}. "
-                f"Next: choose file names that differ for each work unit."
-            )
-        finals.add(final)
-        if not (staging / staged).is_file():
-            raise WriteError(
-                f"the staged file {staging / staged} is missing, so {directory / final} cannot "
-                f"be published. Next: find out what removed it, then write it again."
-            )
-        if not overwrite and os.path.lexists(directory / final):
-            raise WriteError(
-                f"{directory / final} exists already and nothing was published. "
-                f"Next: move it away, write to another directory, or ask for it to be replaced."
-            )
 
 
 def _sync_directory(directory: Path) -> None:

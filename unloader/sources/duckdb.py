@@ -42,7 +42,7 @@ from unloader.sources.statement import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READER_MEMORY_BYTES = 64 * 1024 * 1024
+READER_MEMORY_BYTES = 32 * 1024 * 1024
 """Cap of DuckDB's own buffers in a worker that scans a table. Without it every block read stays
 cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only."""
 

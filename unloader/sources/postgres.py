@@ -7,7 +7,7 @@ dialect is one that COPY writes (`encoded`), parsed into batches elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -76,20 +76,24 @@ class PostgresSource:
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> PostgresReader:
         """Connect in a worker and import the snapshot."""
-        session = Session(spec)
-        if snapshot is not None and snapshot.kind == "exported-snapshot":
-            try:
-                session.execute(
-                    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-                    f"SET TRANSACTION SNAPSHOT {literal(snapshot.value)}"
-                )
-            except UnloaderError as error:
-                session.close()
-                raise SourceError(
-                    f"snapshot {snapshot.value} cannot be imported: {error.message}",
-                    "run again: the snapshot ended with the connection that held it",
-                ) from error
-        return PostgresReader(session)
+        return PostgresReader(lambda: _in_snapshot(spec, snapshot))
+
+
+def _in_snapshot(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
+    session = Session(spec)
+    if snapshot is not None and snapshot.kind == "exported-snapshot":
+        try:
+            session.execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                f"SET TRANSACTION SNAPSHOT {literal(snapshot.value)}"
+            )
+        except UnloaderError as error:
+            session.close()
+            raise SourceError(
+                f"snapshot {snapshot.value} cannot be imported: {error.message}",
+                "run again: the snapshot ended with the connection that held it",
+            ) from error
+    return session
 
 
 class PostgresCatalog:
@@ -130,17 +134,18 @@ class PostgresCatalog:
         known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
         known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
         single = len(leaves) == 1 and leaves[0].relation == (schema, name)
-        whole = single or not all(leaf.readable for leaf in leaves)
+        # Rights on some columns only do not reach to ctid, nor rights on a table to its partitions.
+        readable = all(leaf.readable for leaf in leaves)
         return TableInfo(
             schema=schema,
             name=name,
             columns=columns,
-            partitions=() if whole else dictionary.partitions(leaves, name),
+            partitions=dictionary.partitions(leaves, name) if readable and not single else (),
             rows=sum(known_rows) if known_rows else None,
             bytes=sum(known_bytes) if known_bytes else None,
-            extent=leaves[0].extent if single else None,
+            extent=leaves[0].extent if readable and single else None,
             named_partitions=True,
-            row_ranges=any(leaf.extent is not None for leaf in leaves) and (single or not whole),
+            row_ranges=readable and any(leaf.extent is not None for leaf in leaves),
         )
 
     def describe_query(self, query: str) -> TableInfo:
@@ -266,9 +271,10 @@ class PostgresCatalog:
 class PostgresReader:
     """A worker's session inside the run's snapshot."""
 
-    def __init__(self, session: Session) -> None:
-        """Take over a connected session."""
-        self._session = session
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        """Connect, and again after a COPY that was broken off, which costs its connection."""
+        self._connect = connect
+        self._session = connect()
 
     def batches(
         self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
@@ -279,7 +285,7 @@ class PostgresReader:
 
         parser = CopyParser(read_schema(extract.projection.schema))
         sql = unit_statement(select_list(extract.projection.columns), extract, unit)
-        for piece in self._session.copy(sql, CopyDialect(), fetch_bytes):
+        for piece in self._connected().copy(sql, CopyDialect(), fetch_bytes):
             yield parser.parse(b"".join(piece))
 
     def encoded(
@@ -297,7 +303,7 @@ class PostgresReader:
             delimiter=text.delimiter, quote=text.enclosure, null=text.null, force_quote=forced
         )
         sql = unit_statement(select_list(extract.projection.columns), extract, unit)
-        yield from self._session.copy(sql, dialect, ENCODED_PIECE_BYTES)
+        yield from self._connected().copy(sql, dialect, ENCODED_PIECE_BYTES)
 
     @property
     def encoded_rows(self) -> int:
@@ -308,6 +314,12 @@ class PostgresReader:
         """Close the session."""
         with suppress(UnloaderError):
             self._session.close()
+
+    def _connected(self) -> Session:
+        if not self._session.alive:
+            self._session.close()
+            self._session = self._connect()
+        return self._session
 
 
 def unit_statement(columns: str, extract: Extract, unit: WorkUnit) -> str:

@@ -85,6 +85,11 @@ class Session:
             raise
 
     @property
+    def alive(self) -> bool:
+        """Whether the connection stands; a `copy` that was broken off ends it."""
+        return not self._connection.is_closed()
+
+    @property
     def version(self) -> tuple[int, int]:
         """Major and minor version of the server."""
         found = self._connection.get_server_version()

@@ -1,0 +1,433 @@
+"""The contract of a source, kept by PostgreSQL."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from partition_planner.model import PlanLimits
+from partition_planner.planner import plan
+from unloader import api
+from unloader.errors import SourceError
+from unloader.locations import PASSWORD_VARIABLE
+from unloader.model import (
+    JobSpec,
+    OutputOptions,
+    RetryOptions,
+    SecretReference,
+    Selection,
+    SourceSpec,
+)
+from unloader.names import parse_table
+from unloader.sources.postgres import PostgresSource
+from unloader.sources.testing import check_source
+from writers.model import Compression, OutputSpec, TextFormat
+
+TYPES = {
+    "k": "bigint",
+    "flag": "boolean",
+    "small": "smallint",
+    "whole": "integer",
+    "object": "oid",
+    "single": "real",
+    "twice": "double precision",
+    "amount": "numeric(12,2)",
+    "wide": "numeric(38,10)",
+    "widest": "numeric(60,2)",
+    "negative": "numeric(5,-2)",
+    "small_scale": "numeric(3,5)",
+    "free": "numeric",
+    "cash": "money",
+    "words": "text",
+    "short": "varchar(9)",
+    "padded": "char(4)",
+    "bytes": "bytea",
+    "day": "date",
+    "clock": "time(3)",
+    "zoned_clock": "timetz",
+    "moment": "timestamp",
+    "seconds": "timestamp(0)",
+    "zoned": "timestamptz",
+    "zoned_ms": "timestamptz(3)",
+    "span": "interval",
+    "id": "uuid",
+    "colour": "colour",
+    "price": "price",
+    "seen": "seen",
+    "list": "integer[]",
+    "record": "pair",
+    "document": "jsonb",
+    "bits": "varbit",
+    "address": "inet",
+}
+
+LITERALS = [
+    (
+        "9223372036854775807", "true", "-32768", "2147483647", "4294967295", "1.5", "5e-324",
+        "-9999999999.99", "9999999999999999999999999999.9999999999", "1e57", "12300", "0.00123",
+        "1e-20", "-1.5", "E'ü😀\\n\",;\\\\'", "'\\.'", "'ab'", "'\\x00ff'", "'0001-01-01'",
+        "'23:59:59.999'", "'12:00:00+05:30'", "'9999-12-31 23:59:59.999999'",
+        "'1969-12-31 23:59:59'", "'2024-03-31 02:30:00 Europe/Berlin'", "'1900-01-01 00:00:00.5+00'",
+        "'1 year -2 days 03:00'", "'00000000-0000-0000-0000-000000000001'", "'o,k'", "1.10",
+        "'2024-01-01 00:00:00+14'", "'{1,NULL}'", "'(1,\"x,y\")'", "'{\"a\": 1.10}'", "B'0101'",
+        "'::1'",
+    ),
+    ("2", *["NULL"] * 34),
+    (
+        "-9223372036854775808", "false", "32767", "-2147483648", "0", "'-inf'", "'inf'", "0",
+        "-0.0000000001", "-0.01", "-99900", "-0.00999", "1234567890123456789012345678901234567890",
+        "0", "''", "''", "''", "''", "'9999-12-31'", "'24:00'", "'00:00:00-12'",
+        "'0001-01-01 00:00:00'", "'2000-02-29 12:00:00'", "'1969-12-31 23:59:59.5+00'",
+        "'3844-11-27 03:57:31.001+00'", "'-00:00:00.000001'",
+        "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "'red'", "-0.10", "'0001-01-01 00:00:00+00'",
+        "'{}'", "'(,)'", "'null'", "B''", "'10.0.0.1/8'",
+    ),
+]  # fmt: skip
+
+UTC = timezone.utc
+EXPECTED = [
+    (
+        2**63 - 1, True, -32768, 2**31 - 1, 2**32 - 1, 1.5, 5e-324, Decimal("-9999999999.99"),
+        Decimal("9999999999999999999999999999.9999999999"), "1" + "0" * 57 + ".00", "12300",
+        "0.00123", "0.00000000000000000001", "-1.50", 'ü😀\n",;\\', "\\.", "ab  ", b"\x00\xff",
+        date(1, 1, 1), "23:59:59.999", "12:00:00+05:30", datetime(9999, 12, 31, 23, 59, 59, 999999),
+        datetime(1969, 12, 31, 23, 59, 59), datetime(2024, 3, 31, 1, 30, tzinfo=UTC),
+        datetime(1900, 1, 1, 0, 0, 0, 500000, UTC), "1 year -2 days +03:00:00",
+        "00000000-0000-0000-0000-000000000001", "o,k", Decimal("1.10"),
+        datetime(2023, 12, 31, 10, tzinfo=UTC), "{1,NULL}", '(1,"x,y")', '{"a": 1.10}', "0101",
+        "::1",
+    ),
+    (2, *[None] * 34),
+    (
+        -(2**63), False, 32767, -(2**31), 0, -math.inf, math.inf, Decimal(0),
+        Decimal("-0.0000000001"), "-0.01", "-99900", "-0.00999",
+        "1234567890123456789012345678901234567890", "0.00", "", "", "    ", b"", date(9999, 12, 31),
+        "24:00:00", "00:00:00-12", datetime(1, 1, 1), datetime(2000, 2, 29, 12),
+        datetime(1969, 12, 31, 23, 59, 59, 500000, UTC),
+        datetime(3844, 11, 27, 3, 57, 31, 1000, UTC), "-00:00:00.000001",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff", "red", Decimal("-0.10"),
+        datetime(1, 1, 1, tzinfo=UTC), "{}", "(,)", "null", "", "10.0.0.1/8",
+    ),
+]  # fmt: skip
+
+MAKE_TYPES = """
+CREATE TYPE colour AS ENUM ('red', 'o,k');
+CREATE TYPE pair AS (a integer, b text);
+CREATE DOMAIN price_base AS numeric(10, 2);
+CREATE DOMAIN price AS price_base CHECK (value < 1000);
+CREATE DOMAIN seen AS timestamptz;
+"""
+
+
+def spec_of(url: str) -> SourceSpec:
+    """Return the spec of a database."""
+    return SourceSpec(kind="postgresql", location=url)
+
+
+def check(url: str, table: str, expected: list[tuple[object, ...]], **more: Any) -> None:
+    """Check the contract on one table."""
+    check_source(PostgresSource(), spec_of(url), parse_table(table), expected, **more)
+
+
+@pytest.fixture(scope="module")
+def url(postgres: Any) -> str:
+    """A database with the tables of this module."""
+    found: str = postgres.database("contract")
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in TYPES.items())
+    rows = ", ".join(f"({', '.join(row)})" for row in LITERALS)
+    postgres.run(
+        f"{MAKE_TYPES} CREATE TABLE types ({columns}); INSERT INTO types VALUES {rows};"
+        "CREATE TABLE vacant (a integer, b text);",
+        url=found,
+    )
+    return found
+
+
+COUNT = 6000
+ROWS: list[tuple[object, ...]] = [
+    (key, None if key % 7 == 0 else f"row {key}", date(2020 + key % 4, 1, 1))
+    for key in range(COUNT)
+]
+COLUMNS = "k integer, v text, d date"
+FILL = (
+    "SELECT g, CASE WHEN g % 7 > 0 THEN 'row ' || g END, make_date(2020 + g % 4, 1, 1) "
+    f"FROM generate_series(0, {COUNT - 1}) g"
+)
+
+
+def test_contract_of_many_types(postgres: Any, url: str) -> None:
+    """A table with a column of almost every type, NULLs and edges in each, keeps the contract."""
+
+    def nobody_is_connected() -> None:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'unloader'"
+        assert postgres.run(query) == "0"
+
+    more = {"empty": parse_table("vacant"), "after_close": nobody_is_connected}
+    check(url, "types", EXPECTED, **more)
+
+
+def test_contract_of_a_table_cut_by_blocks(postgres: Any, url: str) -> None:
+    """A table without partitions is read in ranges of blocks, mixed case and quotes in its name."""
+    postgres.run(
+        'CREATE SCHEMA "Odd ""Schema"; '
+        'CREATE TABLE "Odd ""Schema"."From, Table" ("k" integer, "a ""b""" text, "From" date);'
+        f'INSERT INTO "Odd ""Schema"."From, Table" {FILL};'
+        'DELETE FROM "Odd ""Schema"."From, Table" WHERE "k" % 10 = 3;',
+        url=url,
+    )
+    table = '"Odd ""Schema"."From, Table"'
+    check(url, table, [row for row in ROWS if int(str(row[0])) % 10 != 3])
+
+
+PARTITIONINGS = {
+    "hash": (
+        "PARTITION BY HASH (k)",
+        "CREATE TABLE {t}_0 PARTITION OF {t} FOR VALUES WITH (MODULUS 3, REMAINDER 0);"
+        "CREATE TABLE {t}_1 PARTITION OF {t} FOR VALUES WITH (MODULUS 3, REMAINDER 1);"
+        "CREATE TABLE {t}_2 PARTITION OF {t} FOR VALUES WITH (MODULUS 3, REMAINDER 2);",
+        3,
+    ),
+    "range with a default": (
+        "PARTITION BY RANGE (k)",
+        "CREATE TABLE {t}_low PARTITION OF {t} FOR VALUES FROM (0) TO (2000);"
+        "CREATE TABLE {t}_none PARTITION OF {t} FOR VALUES FROM (-9) TO (-5);"
+        "CREATE TABLE {t}_mid PARTITION OF {t} FOR VALUES FROM (2000) TO (2001);"
+        "CREATE TABLE {t}_rest PARTITION OF {t} DEFAULT;",
+        4,
+    ),
+    "list with sub-partitions": (
+        "PARTITION BY LIST (d)",
+        "CREATE TABLE {t}_a PARTITION OF {t} FOR VALUES IN ('2020-01-01', '2021-01-01')"
+        " PARTITION BY HASH (k);"
+        "CREATE TABLE {t}_a0 PARTITION OF {t}_a FOR VALUES WITH (MODULUS 2, REMAINDER 0);"
+        "CREATE TABLE {t}_a1 PARTITION OF {t}_a FOR VALUES WITH (MODULUS 2, REMAINDER 1);"
+        "CREATE TABLE {t}_b PARTITION OF {t} FOR VALUES IN ('2022-01-01');"
+        "CREATE TABLE {t}_c PARTITION OF {t} FOR VALUES IN ('2023-01-01');",
+        4,
+    ),
+    "a partition attached with its own layout": (
+        "PARTITION BY RANGE (k)",
+        "CREATE TABLE {t}_low PARTITION OF {t} FOR VALUES FROM (0) TO (3000);"
+        "CREATE TABLE {t}_high (gone text, d date, lost integer, v text, k integer);"
+        "ALTER TABLE {t}_high DROP COLUMN gone, DROP COLUMN lost;"
+        "ALTER TABLE {t} ATTACH PARTITION {t}_high FOR VALUES FROM (3000) TO (9000);",
+        2,
+    ),
+    "partitions in another schema under one name": (
+        "PARTITION BY RANGE (k)",
+        "CREATE SCHEMA {t}_one; CREATE SCHEMA {t}_two;"
+        "CREATE TABLE {t}_one.part PARTITION OF {t} FOR VALUES FROM (0) TO (3000);"
+        "CREATE TABLE {t}_two.part PARTITION OF {t} FOR VALUES FROM (3000) TO (9000);",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("how", PARTITIONINGS)
+def test_contract_of_a_partitioned_table(postgres: Any, url: str, how: str) -> None:
+    """Every kind of partitioning keeps the contract, and each leaf is a partition of the plan."""
+    by, leaves, count = PARTITIONINGS[how]
+    name = f"p{list(PARTITIONINGS).index(how)}"
+    postgres.run(
+        f"CREATE TABLE {name} ({COLUMNS}) {by}; {leaves.format(t=name)} "
+        f"INSERT INTO {name} {FILL}; ANALYZE {name};",
+        url=url,
+    )
+    with closing(PostgresSource().open_catalog(spec_of(url))) as catalog:
+        table = catalog.describe(parse_table(name))
+        assert len({part.name for part in table.partitions}) == count
+        assert catalog.missing_privileges(table) == ()
+    check(url, name, ROWS)
+
+
+def test_contract_of_plain_inheritance(postgres: Any, url: str) -> None:
+    """A parent with rows of its own and children with more columns gives each row once."""
+    postgres.run(
+        f"CREATE TABLE parent ({COLUMNS}); CREATE TABLE child (more text) INHERITS (parent);"
+        "CREATE TABLE other (extra text) INHERITS (parent);"
+        "CREATE TABLE grandchild () INHERITS (child, other);"
+        f"INSERT INTO parent SELECT * FROM ({FILL}) f (k, v, d) WHERE k % 3 = 0;"
+        f"INSERT INTO child SELECT *, 'x' FROM ({FILL}) f (k, v, d) WHERE k % 3 = 1;"
+        f"INSERT INTO grandchild SELECT * FROM ({FILL}) f (k, v, d) WHERE k % 3 = 2;",
+        url=url,
+    )
+    check(url, "parent", ROWS)
+
+
+def test_contract_of_views(postgres: Any, url: str) -> None:
+    """A view and a materialized view keep the contract; the latter is read by blocks."""
+    postgres.run(
+        f"CREATE VIEW seen_all (k, v, d) AS {FILL};"
+        f"CREATE MATERIALIZED VIEW kept (k, v, d) AS {FILL};",
+        url=url,
+    )
+    check(url, "seen_all", ROWS)
+    check(url, "kept", ROWS)
+
+
+def test_contract_of_generated_columns(postgres: Any, url: str) -> None:
+    """Stored and identity columns are read like others."""
+    postgres.run(
+        "CREATE TABLE made (id bigint GENERATED ALWAYS AS IDENTITY, n integer,"
+        " twice integer GENERATED ALWAYS AS (n * 2) STORED);"
+        "INSERT INTO made (n) SELECT g FROM generate_series(1, 40) g",
+        url=url,
+    )
+    check(url, "made", [(n, n, 2 * n) for n in range(1, 41)])
+
+
+def test_contract_of_one_column(postgres: Any, url: str) -> None:
+    """NULL, the empty string, an empty line and the end mark of COPY stay apart in one column."""
+    postgres.run(
+        "CREATE TABLE one (v text); INSERT INTO one VALUES (NULL), (''), (E'\\n'), ('\\.'), (' ')",
+        url=url,
+    )
+    check(url, "one", [(None,), ("",), ("\n",), ("\\.",), (" ",)])
+
+
+def job_of(url: str, table: str, to: Path, **selection: Any) -> JobSpec:
+    """Return a job that writes CSV without a header."""
+    spec = OutputSpec(directory="", format=TextFormat(header=False), compression=Compression())
+    return JobSpec(
+        source=spec_of(url),
+        selection=Selection(table=parse_table(table), **selection),
+        output=OutputOptions(destination=str(to), output=spec),
+        limits=PlanLimits(parallelism=1),
+        retry=RetryOptions(retries=0),
+    )
+
+
+def records(to: Path) -> list[list[str]]:
+    """Return the records of all files, in order of the files."""
+    found = []
+    for path in sorted(to.glob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            found += list(csv.reader(file))
+    return found
+
+
+def test_a_leaf_is_unloaded_by_its_own_name(postgres: Any, url: str, tmp_path: Path) -> None:
+    """A partition, named like a table, gives its own rows and no others."""
+    postgres.run(
+        f"CREATE TABLE leafy ({COLUMNS}) PARTITION BY RANGE (k);"
+        "CREATE TABLE leafy_a PARTITION OF leafy FOR VALUES FROM (0) TO (10);"
+        "CREATE TABLE leafy_b PARTITION OF leafy DEFAULT;"
+        f"INSERT INTO leafy {FILL}",
+        url=url,
+    )
+    manifest = api.unload(job_of(url, "leafy_a", tmp_path / "a"))
+    assert sorted(int(row[0]) for row in records(tmp_path / "a")) == list(range(10))
+    assert manifest["verified"]["source_rows"] == 10
+    assert manifest["table"]["name"] == "leafy_a"
+
+
+@pytest.fixture
+def reader(postgres: Any, url: str) -> Iterator[str]:
+    """The URL of a role that has no right to anything yet."""
+    postgres.run("CREATE ROLE reader LOGIN", url=url)
+    assert "postgres@" in url
+    yield url.replace("postgres@", "reader@")
+    postgres.run("DROP OWNED BY reader; DROP ROLE reader", url=url)
+
+
+def test_a_reader_of_the_parent_alone_gets_one_unit(
+    postgres: Any, url: str, reader: str, tmp_path: Path
+) -> None:
+    """Who may not read the partitions gets the whole table as one unit, and is told why."""
+    postgres.run(
+        f"CREATE TABLE closed ({COLUMNS}) PARTITION BY HASH (k);"
+        "CREATE TABLE closed_0 PARTITION OF closed FOR VALUES WITH (MODULUS 2, REMAINDER 0);"
+        "CREATE TABLE closed_1 PARTITION OF closed FOR VALUES WITH (MODULUS 2, REMAINDER 1);"
+        f"INSERT INTO closed {FILL}; GRANT SELECT ON closed TO reader",
+        url=url,
+    )
+    with closing(PostgresSource().open_catalog(spec_of(reader))) as catalog:
+        table = catalog.describe(parse_table("closed"))
+        assert len(plan(table, PlanLimits(parallelism=4)).units) == 1
+        missing = catalog.missing_privileges(table)
+    assert len(missing) == 2
+    assert 'SELECT on "public"."closed_0" is missing' in missing[0]
+    check(reader, "closed", ROWS)
+    manifest = api.unload(job_of(reader, "closed", tmp_path / "out"))
+    assert manifest["totals"]["rows"] == COUNT
+
+
+def test_a_reader_of_some_columns_gets_them(
+    postgres: Any, url: str, reader: str, tmp_path: Path
+) -> None:
+    """With rights on columns those can be unloaded, as one unit: a cut by blocks needs more."""
+    postgres.run(
+        f"CREATE TABLE columns ({COLUMNS}); INSERT INTO columns {FILL};"
+        "GRANT SELECT (k, v) ON columns TO reader",
+        url=url,
+    )
+    job = job_of(reader, "columns", tmp_path / "out", columns=("v", "k"))
+    limits = PlanLimits(parallelism=2, unit_bytes=32 * 1024)
+    manifest = api.unload(replace(job, limits=limits))
+    assert manifest["totals"]["rows"] == COUNT
+    with pytest.raises(SourceError, match="permission denied"):
+        api.unload(job_of(reader, "columns", tmp_path / "all"))
+    assert not (tmp_path / "all").exists()
+
+
+def test_an_unreadable_table_is_not_there(postgres: Any, url: str, reader: str) -> None:
+    """Without any right the error names the table and the lack of a right."""
+    postgres.run("CREATE TABLE hidden (k integer)", url=url)
+    with (
+        closing(PostgresSource().open_catalog(spec_of(reader))) as catalog,
+        pytest.raises(SourceError, match="no table hidden.* or no right to read it"),
+    ):
+        catalog.describe(parse_table("hidden"))
+
+
+@pytest.mark.parametrize("verify", ["none", "count"])
+def test_a_policy_that_hides_rows_is_an_error(
+    postgres: Any, url: str, reader: str, tmp_path: Path, verify: Any
+) -> None:
+    """Row level security never makes an output smaller without a word, counted or not."""
+    table = f"guarded_{verify}"
+    postgres.run(
+        f"CREATE TABLE {table} ({COLUMNS}); INSERT INTO {table} {FILL};"
+        f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
+        f"CREATE POLICY few ON {table} USING (k < 10); GRANT SELECT ON {table} TO reader",
+        url=url,
+    )
+    job = replace(job_of(reader, table, tmp_path / "out"), verify=verify)
+    with pytest.raises(SourceError, match=r"row-level security.*BYPASSRLS"):
+        api.unload(job)
+    assert not (tmp_path / "out").exists()
+    assert api.unload(job_of(url, table, tmp_path / "all"))["totals"]["rows"] == COUNT
+
+
+def test_a_wrong_password_is_a_source_error(
+    postgres: Any, url: str, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused without the password's text; with the right one from the environment let in."""
+    rules = Path(postgres.run("SHOW hba_file"))
+    before = rules.read_text()
+    postgres.run("SET password_encryption = 'scram-sha-256'; ALTER ROLE reader PASSWORD 'right 1'")
+    secret = SecretReference(kind="environment", name=PASSWORD_VARIABLE)
+    spec = replace(spec_of(reader), secret=secret)
+    try:
+        rules.write_text(f"local all reader scram-sha-256\n{before}")
+        postgres.run("SELECT pg_reload_conf(), pg_sleep(0.5)")
+        monkeypatch.setenv(PASSWORD_VARIABLE, "wrong 2")
+        with pytest.raises(SourceError, match=PASSWORD_VARIABLE) as caught:
+            PostgresSource().open_catalog(spec)
+        assert "wrong 2" not in str(caught.value)
+        assert not caught.value.retryable
+        monkeypatch.setenv(PASSWORD_VARIABLE, "right 1")
+        PostgresSource().open_catalog(spec).close()
+    finally:
+        rules.write_text(before)
+        postgres.run("SELECT pg_reload_conf()")
+

@@ -1,0 +1,162 @@
+"""The tree of errors a user meets, and the way of every other error into it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+
+from unloader import errors
+from unloader.errors import (
+    EXIT_CODES,
+    LEAF_ERRORS,
+    ConfigError,
+    Interrupted,
+    OutputFailed,
+    PlanFailed,
+    SourceError,
+    TransientSourceError,
+    UnloaderError,
+    error_class,
+    translate,
+)
+from writers.errors import FormatError, ValueNotRepresentable, WriteError
+
+ROOT = Path(__file__).parents[2]
+LEAVES = ("numa", "partition_planner", "writers")
+
+
+def tree() -> list[type[UnloaderError]]:
+    """Return every class of the module."""
+    return [
+        found
+        for _, found in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(found, UnloaderError)
+    ]
+
+
+def leaf_errors() -> list[type[Exception]]:
+    """Return every exception that a module of a leaf defines, in public or not."""
+    found = set()
+    for leaf in LEAVES:
+        package = import_module(leaf)
+        for module in walk_packages(package.__path__, f"{leaf}."):
+            for _, each in inspect.getmembers(import_module(module.name), inspect.isclass):
+                if issubclass(each, Exception) and each.__module__.split(".")[0] == leaf:
+                    found.add(each)
+    return sorted(found, key=lambda each: each.__qualname__)
+
+
+def has_entry(cls: type) -> bool:
+    """Return whether the class or one of its bases is in the map."""
+    return any(f"{base.__module__}:{base.__qualname__}" in LEAF_ERRORS for base in cls.__mro__)
+
+
+def is_base_only(cls: type) -> bool:
+    """Return whether a class only groups others, each of which has an entry."""
+    return bool(cls.__subclasses__()) and all(has_entry(each) for each in cls.__subclasses__())
+
+
+@pytest.mark.parametrize("cls", leaf_errors(), ids=lambda cls: cls.__qualname__)
+def test_every_error_of_a_leaf_has_a_way_into_the_tree(cls: type[Exception]) -> None:
+    """No error of a leaf reaches the user as a fault of the program for want of an entry."""
+    assert has_entry(cls) or is_base_only(cls)
+
+
+@pytest.mark.parametrize("name", LEAF_ERRORS)
+def test_every_entry_names_an_error_that_is_there(name: str) -> None:
+    """The map holds text, so a renamed class would be missed by nobody but the user."""
+    module, _, attribute = name.partition(":")
+    assert issubclass(getattr(import_module(module), attribute), Exception)
+
+
+def test_the_leaves_have_errors() -> None:
+    """The walk above finds what it is meant to find."""
+    assert {"WriteError", "FormatError", "PlanError", "PoolError"} <= {
+        each.__qualname__ for each in leaf_errors()
+    }
+
+
+@pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__qualname__)
+@pytest.mark.parametrize("message", ["it broke", "it broke.", "why?", "no!", "cut short..."])
+def test_the_text_always_ends_in_what_to_do(cls: type[UnloaderError], message: str) -> None:
+    """Each error is one sentence of what failed and one of what to do, hint given or not."""
+    for hint in ("", "pull the lever"):
+        text = str(cls(message, hint))
+        assert text.startswith(message.rstrip(". "))
+        assert text.count("Next: ") == 1
+        assert text.endswith(hint or cls.usual_hint)
+        assert cls.usual_hint
+        assert ". . " not in text
+        assert ".. " not in text
+
+
+def test_exit_codes_are_those_of_the_readme() -> None:
+    """The table in the README and the classes agree, success apart."""
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    documented = {int(code): meaning.strip() for code, meaning in rows}
+    assert documented.pop(0) == "done"
+    assert set(documented) == set(EXIT_CODES.values())
+    words = {"SourceError": "source", "PlanFailed": "plan", "Interrupted": "SIGINT"}
+    for name, word in words.items():
+        assert word in documented[EXIT_CODES[name]]
+
+
+def test_exit_codes_are_those_of_the_tree_in_the_docstring() -> None:
+    """Each class the docstring draws has the code it says, and no class with a code is missing."""
+    drawn = dict(re.findall(r"(\w+) +(\d+)   ", errors.__doc__ or ""))
+    assert {name: int(code) for name, code in drawn.items()} == EXIT_CODES
+    assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
+
+
+def test_a_transient_source_error_is_a_source_error_worth_a_retry() -> None:
+    """It ends a run with the same status, and is the only kind that is tried again."""
+    assert TransientSourceError.exit_code == SourceError.exit_code
+    assert [cls for cls in tree() if cls.retryable] == [TransientSourceError]
+
+
+@pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__qualname__)
+def test_a_class_is_found_by_its_name(cls: type[UnloaderError]) -> None:
+    """What crosses a process as a name comes back as the same class."""
+    assert error_class(cls.__name__) is cls
+
+
+@pytest.mark.parametrize("name", ["NoSuchError", "annotations", "import_module", "LEAF_ERRORS", ""])
+def test_an_unknown_name_is_a_fault_of_the_program(name: str) -> None:
+    """Neither a name that is not there nor one that is no error passes for a user's error."""
+    assert error_class(name) is UnloaderError
+
+
+def test_a_leaf_error_keeps_its_own_next_sentence() -> None:
+    """The hint of a leaf's message becomes the hint; nothing is said twice."""
+    error = translate(WriteError("cannot write x: it is full. Next: make room."))
+    assert isinstance(error, OutputFailed)
+    assert error.message == "cannot write x: it is full."
+    assert error.hint == "make room."
+    assert str(error) == "cannot write x: it is full. Next: make room."
+
+
+@pytest.mark.parametrize(
+    ("error", "target"),
+    [
+        (FormatError("x"), ConfigError),
+        (ValueNotRepresentable("x"), OutputFailed),
+        (type("Narrower", (FormatError,), {})("x"), ConfigError),
+    ],
+)
+def test_the_most_specific_entry_wins(error: Exception, target: type[UnloaderError]) -> None:
+    """A format that cannot be is configuration, although it is a write error by its base."""
+    assert type(translate(error)) is target
+
+
+def test_errors_of_the_tree_pass_and_foreign_ones_are_not_guessed() -> None:
+    """What is known comes back as it is; what is not known is None."""
+    known = PlanFailed("no partitions")
+    assert translate(known) is known
+    assert translate(Interrupted("stopped")).exit_code == 130  # type: ignore[union-attr]
+    assert translate(ValueError("x")) is None
+    assert translate(KeyboardInterrupt()) is None

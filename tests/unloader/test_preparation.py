@@ -1,0 +1,292 @@
+"""From a job to plan, columns and seats, on real DuckDB files."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from partition_planner.errors import PlanError
+from partition_planner.model import NamedPartition, PlanLimits
+from unloader.errors import PlanFailed, SourceError, UsageError
+from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
+from unloader.names import parse_table
+from unloader.preparation import prepared, target_of
+from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+
+ROWS = 40_000
+MAP = (
+    "CREATE TABLE unloader_partitions AS SELECT 'main' AS table_schema, 't' AS table_name, "
+    "'p' || range AS partition_name, range AS position, range * 10000 AS first_rowid, "
+    "range * 10000 + 9999 AS last_rowid FROM range(4)"
+)
+
+
+def write(path: Path, *statements: str) -> None:
+    """Run statements on a DuckDB file."""
+    with closing(duckdb.connect(str(path))) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with a table of four mapped partitions, and one without any."""
+    file = tmp_path / "t.db"
+    table = f'SELECT range AS id, range * 2 AS "Twice", \'x\' AS word FROM range({ROWS})'
+    write(file, f"CREATE TABLE t AS {table}", f"CREATE TABLE plain AS {table}", MAP)
+    return file
+
+
+def job_of(path: Path, table: str | None = "t", **changes: Any) -> JobSpec:
+    """Return a job on a DuckDB file; `changes` are fields of its selection."""
+    return JobSpec(
+        source=SourceSpec(kind="duckdb", location=f"duckdb://{path}"),
+        selection=Selection(table=parse_table(table) if table else None, **changes),
+        output=OutputOptions(
+            destination="/nowhere",
+            output=OutputSpec(directory="", format=TextFormat(), compression=Compression()),
+        ),
+        limits=PlanLimits(parallelism=2),
+    )
+
+
+def names_of(job: JobSpec) -> tuple[list[str], list[str]]:
+    """Return the columns and the partitions, in unit order, of what a job comes to."""
+    with prepared(job) as ready:
+        columns = [column.name for column in ready.extract.projection.columns]
+        units = sorted(ready.plan.units, key=lambda unit: unit.id)
+        return columns, [unit.partition or "" for unit in units]
+
+
+def test_everything_by_default(path: Path) -> None:
+    """All columns in table order, all partitions, and no more seats than units or workers."""
+    assert names_of(job_of(path)) == (["id", "Twice", "word"], ["p0", "p1", "p2", "p3"])
+    with prepared(job_of(path)) as ready:
+        assert len(ready.seating.seats) == 2
+        assert ready.extract.table.partitions == ()
+        assert len(ready.plan.table.partitions) == 4
+        assert ready.extract.snapshot is not None
+    many = replace(job_of(path), limits=PlanLimits(parallelism=64, split="partition"))
+    with prepared(many) as ready:
+        assert len(ready.seating.seats) == 4
+
+
+def test_auto_parallelism_is_what_the_machine_has(path: Path) -> None:
+    """A parallelism of 0 becomes the usable CPUs, so that the plan says what is run."""
+    with prepared(replace(job_of(path), limits=PlanLimits(parallelism=0))) as ready:
+        assert ready.plan.limits.parallelism >= 1
+
+
+def test_columns_come_in_the_order_asked_for(path: Path) -> None:
+    """--columns decides the order, --exclude keeps that of the table; case matters to nobody."""
+    assert names_of(job_of(path, columns=("WORD", "id")))[0] == ["word", "id"]
+    assert names_of(job_of(path, exclude=("twice",)))[0] == ["id", "word"]
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [{"columns": ("nope",)}, {"exclude": ("id", "Twice", "word")}, {"columns": ("id", "ID")}],
+)
+def test_columns_that_cannot_be(path: Path, selection: dict[str, Any]) -> None:
+    """Unknown columns, none at all, or one twice are usage errors."""
+    with pytest.raises(UsageError), prepared(job_of(path, **selection)):
+        pass
+
+
+def test_table_and_query_exclude_each_other(path: Path) -> None:
+    """Exactly one of the two must be given."""
+    for job in (job_of(path, None), job_of(path, query="SELECT 1")):
+        with pytest.raises(UsageError, match="--table or --query"), prepared(job):
+            pass
+
+
+def test_a_query_is_one_unit_with_its_own_columns(path: Path) -> None:
+    """Columns can be chosen from a query as from a table."""
+    job = job_of(path, None, query="SELECT id + 1 AS next, word FROM t;", columns=("next",))
+    assert names_of(job) == (["next"], [""])
+
+
+@pytest.mark.parametrize(
+    ("patterns", "kept"),
+    [(("p1",), ["p1"]), (("P[0-2]", "p3"), ["p0", "p1", "p2", "p3"]), (("*2", "p0"), ["p0", "p2"])],
+)
+def test_partitions_by_glob(path: Path, patterns: tuple[str, ...], kept: list[str]) -> None:
+    """Patterns choose partitions that are ranges of the table, whatever their case."""
+    job = job_of(path, partitions=patterns)
+    assert names_of(replace(job, limits=PlanLimits(parallelism=2, split="partition")))[1] == kept
+
+
+def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
+    """A partition in the middle is counted by its own bounds, not to the end of the table."""
+    job = replace(
+        job_of(path, partitions=("p1", "p2")), limits=PlanLimits(parallelism=2, split="partition")
+    )
+    with prepared(job) as ready:
+        assert ready.catalog.count(ready.extract, ready.plan.units) == 20_000
+
+
+def test_no_partition_of_that_name(path: Path) -> None:
+    """Patterns that match nothing are a plan error, also where there are no partitions."""
+    for table in ("t", "plain"):
+        with (
+            pytest.raises(PlanFailed, match="matches q"),
+            prepared(job_of(path, table, partitions=("q*",))),
+        ):
+            pass
+
+
+def test_chosen_partitions_need_units_by_partition(path: Path) -> None:
+    """A plan that reads the table as a whole cannot leave partitions out: it is refused."""
+    job = replace(
+        job_of(path, partitions=("p1",)), limits=PlanLimits(parallelism=2, split="none")
+    )
+    with pytest.raises(PlanFailed, match="--split partition"), prepared(job):
+        pass
+
+
+@pytest.fixture
+def partitioned(postgres: Any) -> str:
+    """A PostgreSQL table of three partitions that the server selects by name."""
+    url: str = postgres.database("preparation")
+    postgres.run(
+        "CREATE TABLE t (k integer) PARTITION BY LIST (k);"
+        "CREATE TABLE t_one PARTITION OF t FOR VALUES IN (1);"
+        "CREATE TABLE t_two PARTITION OF t FOR VALUES IN (2);"
+        'CREATE TABLE "T_Three" PARTITION OF t FOR VALUES IN (3);'
+        "INSERT INTO t SELECT 1 + g % 3 FROM generate_series(1, 90) g; ANALYZE t",
+        url=url,
+    )
+    return url
+
+
+def on(job: JobSpec, url: str) -> JobSpec:
+    """Return the job on a PostgreSQL database."""
+    return replace(job, source=SourceSpec(kind="postgresql", location=url))
+
+
+def test_named_partitions_by_glob(partitioned: str) -> None:
+    """Where the database selects by name, each chosen partition is read by its name."""
+    job = on(job_of(Path(), partitions=("t_t*",)), partitioned)
+    with prepared(job) as ready:
+        assert {unit.partition for unit in ready.plan.units} == {"t_two", "T_Three"}
+        assert all(isinstance(unit.selector, NamedPartition) for unit in ready.plan.units)
+        assert ready.catalog.count(ready.extract, ready.plan.units) == 60
+
+
+def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
+    """Its units and limits are those of the run, although rows have come since."""
+    with prepared(job_of(path)) as ready:
+        plan = ready.plan
+    write(path, "INSERT INTO t VALUES (-1, -1, 'new')")
+    with prepared(replace(job_of(path), plan=plan, limits=PlanLimits(parallelism=9))) as ready:
+        assert ready.plan == plan
+        assert ready.catalog.count(ready.extract, ready.plan.units) == ROWS + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE t DROP COLUMN word",
+        "ALTER TABLE t ADD COLUMN more INTEGER",
+        "ALTER TABLE t ALTER word TYPE BLOB",
+        "UPDATE unloader_partitions SET partition_name = 'renamed' WHERE position = 2",
+    ],
+)
+def test_a_plan_that_no_longer_fits_is_refused(path: Path, change: str) -> None:
+    """Columns or partitions that have changed since make the plan a plan error."""
+    with prepared(job_of(path)) as ready:
+        plan = ready.plan
+    write(path, change)
+    with (
+        pytest.raises(PlanFailed, match="no longer fits.*make a new plan"),
+        prepared(replace(job_of(path), plan=plan)),
+    ):
+        pass
+
+
+def test_a_plan_of_another_table_is_refused(path: Path) -> None:
+    """A plan names its table; it serves for no other."""
+    with prepared(job_of(path, "plain")) as ready:
+        plan = ready.plan
+    with (
+        pytest.raises(PlanFailed, match=r"it is for main\.plain, not for main\.t"),
+        prepared(replace(job_of(path), plan=plan)),
+    ):
+        pass
+
+
+def test_a_partition_added_since_is_not_passed_over(postgres: Any, partitioned: str) -> None:
+    """Rows of a partition that the plan does not know would be missing without a word."""
+    job = on(job_of(Path()), partitioned)
+    with prepared(job) as ready:
+        plan = ready.plan
+    chosen = replace(job, selection=replace(job.selection, partitions=("t_one",)))
+    with prepared(chosen) as ready:
+        some = ready.plan
+    postgres.run(
+        "CREATE TABLE t_four PARTITION OF t FOR VALUES IN (4); INSERT INTO t VALUES (4)",
+        url=partitioned,
+    )
+    with (
+        pytest.raises(PlanFailed, match="partitions have come"),
+        prepared(replace(job, plan=plan)),
+    ):
+        pass
+    with prepared(replace(chosen, plan=some)) as ready:
+        assert ready.catalog.count(ready.extract, ready.plan.units) == 30
+
+
+def test_a_partition_gone_since_is_told(postgres: Any, partitioned: str) -> None:
+    """A plan with a partition that is no more is refused before a worker looks for it."""
+    with prepared(on(job_of(Path()), partitioned)) as ready:
+        plan = ready.plan
+    postgres.run("ALTER TABLE t DETACH PARTITION t_two", url=partitioned)
+    with (
+        pytest.raises(PlanFailed, match="partitions have gone"),
+        prepared(replace(on(job_of(Path()), partitioned), plan=plan)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("where", ["nope = 1", "id = 1) OR (id = 2"])
+def test_a_condition_is_checked_before_any_worker(path: Path, where: str) -> None:
+    """What the database does not take as one condition is refused here."""
+    with pytest.raises(SourceError, match="--where"), prepared(job_of(path, where=where)):
+        pass
+
+
+def test_a_split_that_cannot_be_is_a_plan_error(path: Path) -> None:
+    """The planner's own refusal comes through."""
+    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=2, split="partition"))
+    with pytest.raises(PlanError), prepared(job):
+        pass
+
+
+def test_the_file_is_let_go_at_the_end(path: Path) -> None:
+    """After the context, in error or not, the file can be written again."""
+
+    def fail() -> None:
+        with prepared(job_of(path)):
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    write(path, "DROP TABLE t")
+
+
+def test_the_source_hears_what_the_output_needs(path: Path) -> None:
+    """Files cut by size need batches; text has its dialect, Parquet none."""
+    job = job_of(path, as_text=("w*",))
+    target = target_of(job)
+    assert (target.format, target.as_text, target.encoded_allowed) == ("csv", ("w*",), True)
+    assert target.text == TextFormat()
+    spec = OutputSpec(
+        directory="", format=ParquetFormat(), compression=Compression(), file_size_bytes=1
+    )
+    target = target_of(replace(job, output=replace(job.output, output=spec)))
+    assert (target.format, target.text, target.encoded_allowed) == ("parquet", None, False)
