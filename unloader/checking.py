@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from partition_planner.model import PlanLimits
-from partition_planner.planner import plan as make_plan
-from unloader.errors import UnloaderError, VerifyMismatch, translate
+from unloader.errors import VerifyMismatch, translate
 from unloader.events import Notice, Observer, PhaseStarted
 from unloader.manifest import files_of, read_manifest
 from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName, Target
-from unloader.preparation import chosen_table
+from unloader.preparation import chosen_table, plan_partitions
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
 from unloader.unloading import check_file
@@ -112,8 +111,6 @@ def _count_rows(catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpe
     options = manifest["options"]
     selection = Selection(table=_table_name(manifest), query=manifest["query"])
     table = chosen_table(catalog, selection)
-    if options["partition"]:
-        raise UnloaderError("a run of chosen partitions cannot be counted again yet")
     projection = catalog.project(
         table, selection.query, Target(format="csv", text=TextFormat(), as_text=("*",))
     )
@@ -125,8 +122,9 @@ def _count_rows(catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpe
         where=options["where"],
         projection=projection,
     )
-    whole = make_plan(table, PlanLimits(parallelism=1, split="none"))
-    return catalog.count(extract, whole.units)
+    patterns = tuple(options["partition"])
+    limits = PlanLimits(parallelism=1, split="partition" if patterns else "none")
+    return catalog.count(extract, plan_partitions(table, patterns, limits).units)
 
 
 def _table_name(manifest: Mapping[str, Any]) -> TableName | None:

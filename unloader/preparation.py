@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from numa.model import Topology
-from partition_planner.model import Plan, PlanLimits, TableInfo
+from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import Extract, JobSpec, Projection, Selection, Target
@@ -111,10 +111,19 @@ def projection_of(catalog: Catalog, table: TableInfo, target: Target) -> Project
 
 def _plan(job: JobSpec, table: TableInfo, topology: Topology) -> Plan:
     if job.plan is not None:
-        _check_fits(job.plan, table)
+        _check_fits(job.plan, table, job.selection.partitions)
         return job.plan
     limits = replace(job.limits, parallelism=job.limits.parallelism or topology.usable_cpus)
-    patterns = job.selection.partitions
+    return plan_partitions(table, job.selection.partitions, limits)
+
+
+def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLimits) -> Plan:
+    """Return the plan of a table, or of its partitions that match a pattern.
+
+    Raises:
+        PlanFailed: No partition matches, or the plan does not go by partition.
+        PlanError: From the planner itself.
+    """
     if not patterns:
         return make_plan(table, limits)
     wanted = {part.name for part in table.partitions if matches_any(part.name, patterns)}
@@ -142,20 +151,26 @@ def _kept_units(plan: Plan, wanted: set[str], limits: PlanLimits) -> Plan:
     return Plan.of(table=plan.table, units=units, limits=limits)
 
 
-def _check_fits(plan: Plan, table: TableInfo) -> None:
+def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
     """Check that a plan made earlier still describes the table.
 
-    Sizes may have changed, as units at the edges are open-ended; columns and partitions may not.
+    Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
+    a partition that no unit knows would be missing from output and count alike.
     """
     was, now = plan.table, table
-    known = {(part.name, part.relation) for part in now.partitions}
+    before = {(part.name, part.relation) for part in was.partitions}
+    after = {(part.name, part.relation) for part in now.partitions}
+    wanted = {part for part in after if not patterns or matches_any(part[0], patterns)}
+    in_parts = any(not isinstance(unit.selector, WholeTable) for unit in plan.units)
     problem = None
     if (was.schema, was.name) != (now.schema, now.name):
-        problem = f"it is for {was.schema}.{was.name}, not for {now.schema}.{now.name}"
+        problem = f"it is for {was.label}, not for {now.label}"
     elif was.columns != now.columns:
         problem = "the columns have changed"
-    elif any((part.name, part.relation) not in known for part in was.partitions):
-        problem = "partitions have gone"
+    elif before - after:
+        problem = f"partitions have gone, such as {min(before - after)[0]}"
+    elif in_parts and wanted - before:
+        problem = f"partitions have come, such as {min(wanted - before)[0]}"
     if problem:
         raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
 
