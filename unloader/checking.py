@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from partition_planner.model import PlanLimits
-from unloader.errors import VerifyMismatch, translate
+from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.events import Notice, Observer, PhaseStarted
-from unloader.manifest import files_of, read_manifest
+from unloader.manifest import MANIFEST, files_of, read_manifest
 from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName, Target
 from unloader.preparation import chosen_table, plan_partitions
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
 from unloader.unloading import check_file
-from writers.errors import WriteError
+from writers.errors import FormatError, WriteError
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.registry import check
 
 
 def verify(destination: Path, source: SourceSpec | None, observe: Observer) -> dict[str, Any]:
@@ -63,17 +64,7 @@ def verify(destination: Path, source: SourceSpec | None, observe: Observer) -> d
 
 
 def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
-    options = manifest["options"]
-    shape: TextFormat | ParquetFormat = (
-        TextFormat(**options["dialect"])
-        if options["format"] == "csv"
-        else ParquetFormat(**options["dialect"])
-    )
-    spec = OutputSpec(
-        directory=str(destination),
-        format=shape,
-        compression=Compression(**options["compression"]),
-    )
+    spec = _spec_of(destination, manifest)
     differences = []
     files = files_of(manifest)
     for name, file in files.items():
@@ -86,6 +77,24 @@ def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
     if rows != manifest["totals"]["rows"]:
         differences.append(f"the files have {rows} rows, the totals {manifest['totals']['rows']}")
     return differences
+
+
+def _spec_of(destination: Path, manifest: Mapping[str, Any]) -> OutputSpec:
+    options = manifest["options"]
+    try:
+        shape: TextFormat | ParquetFormat = (
+            TextFormat(**options["dialect"])
+            if options["format"] == "csv"
+            else ParquetFormat(**options["dialect"])
+        )
+        compression = Compression(**options["compression"])
+        check(shape, compression)
+    except (KeyError, TypeError, FormatError) as error:
+        raise OutputFailed(
+            f"the options in {destination / MANIFEST} are damaged: {error!r}",
+            "restore it, or unload again to another directory",
+        ) from error
+    return OutputSpec(directory=str(destination), format=shape, compression=compression)
 
 
 def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:

@@ -159,6 +159,7 @@ class Engine:
         assert isinstance(event.result, UnitResult)
         result = event.result
         self.schedule.finished(event.worker)
+        self._idle_losses.pop(event.worker, None)
         self.observe(
             UnitFinished(
                 worker=event.worker,
@@ -223,6 +224,8 @@ class Engine:
             )
 
     def _feed(self, pool: Pool, worker: int) -> None:
+        if worker not in pool.pids():
+            return  # it finished and died since: its loss is the next event
         assignment = self.schedule.take(worker, time.monotonic())
         if assignment is None:
             return

@@ -31,6 +31,8 @@ FORMAT_VERSION = 1
 _NEEDED = ("run_id", "table", "query", "snapshot", "options", "units", "totals")
 """What replacing and verifying a run rely on."""
 
+_TOTALS = ("rows", "bytes", "files")
+
 _RESTORE = "restore it, or unload again to another directory"
 
 
@@ -181,6 +183,7 @@ def read_manifest(destination: Path) -> Mapping[str, Any]:
     try:
         files_of(document)
         missing = [key for key in _NEEDED if key not in document]
+        missing += [key for key in _TOTALS if key not in document.get("totals", _TOTALS)]
     except (KeyError, TypeError, ValueError) as error:
         raise OutputFailed(f"{path} is damaged: {error!r}", _RESTORE) from error
     if missing:

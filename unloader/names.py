@@ -132,6 +132,17 @@ def _one_column(names: Sequence[str], wanted: str) -> str:
     )
 
 
+def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
+    """Return the names that a glob pattern matches, without regard to case.
+
+    A pattern that is one of the names means just that one, not others that differ in case.
+    """
+    known = frozenset(names)
+    globs = [pattern for pattern in patterns if pattern not in known]
+    exact = known.intersection(patterns)
+    return exact | {name for name in known if matches_any(name, globs)}
+
+
 def matches_any(name: str, patterns: Sequence[str]) -> bool:
     """Return whether a glob pattern matches the name, without regard to case."""
     folded = name.casefold()

@@ -15,7 +15,7 @@ from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import Extract, JobSpec, Projection, Selection, Target
-from unloader.names import choose_columns, matches_any
+from unloader.names import choose_columns, matching_any
 from unloader.seating import Seating, machine, seat_workers
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
@@ -126,7 +126,7 @@ def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLim
     """
     if not patterns:
         return make_plan(table, limits)
-    wanted = {part.name for part in table.partitions if matches_any(part.name, patterns)}
+    wanted = matching_any((part.name for part in table.partitions), patterns)
     if not wanted:
         raise PlanFailed(
             f"no partition of {table.name} matches {', '.join(patterns)}",
@@ -138,7 +138,7 @@ def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLim
     return _kept_units(make_plan(table, limits), wanted, limits)
 
 
-def _kept_units(plan: Plan, wanted: set[str], limits: PlanLimits) -> Plan:
+def _kept_units(plan: Plan, wanted: frozenset[str], limits: PlanLimits) -> Plan:
     """Return the plan cut down to units of the wanted partitions.
 
     Partitions that are row ranges must tile their table, so all are planned first.
@@ -160,7 +160,8 @@ def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None
     was, now = plan.table, table
     before = {(part.name, part.relation) for part in was.partitions}
     after = {(part.name, part.relation) for part in now.partitions}
-    wanted = {part for part in after if not patterns or matches_any(part[0], patterns)}
+    chosen = matching_any((name for name, _ in after), patterns or ("*",))
+    wanted = {part for part in after if part[0] in chosen}
     in_parts = any(not isinstance(unit.selector, WholeTable) for unit in plan.units)
     problem = None
     if (was.schema, was.name) != (now.schema, now.name):

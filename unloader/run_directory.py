@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,20 @@ class RunDirectory:
         except BaseException:
             self.close()
             raise
+
+    def check_names(self, finals: Iterable[str]) -> None:
+        """Check that under none of these names lies a file that is not an earlier run's.
+
+        Raises:
+            OutputFailed: One does.
+        """
+        earlier = self._earlier_files()
+        for name in finals:
+            if name not in earlier and os.path.lexists(self.path / name):
+                raise OutputFailed(
+                    f"{self.path / name} exists already, and no earlier run wrote it",
+                    "move it away, or choose another --to or --file-name",
+                )
 
     def record(self, entry: dict[str, Any]) -> None:
         """Append one line to the journal.

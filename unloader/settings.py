@@ -40,6 +40,12 @@ MILLISECONDS_UNITS: Mapping[str, int] = {
 RUN_TABLE = "run"
 """The one table of a job file; its keys may as well stand at the top."""
 
+MAX_PRODUCT = 2**63 - 1
+"""Of sizes, counts and milliseconds: what C libraries take."""
+
+MAX_NUMBER = 65_535
+"""Of a list of numbers: far beyond any NUMA node, and a range up to it still fits into memory."""
+
 _NUMBER = re.compile(r"\s*([0-9][0-9_]*)(?:\.([0-9]+))?\s*([a-z]*)\s*", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\", "N": "\\N"}
@@ -91,7 +97,10 @@ def _product(text: str, units: Mapping[str, int], what: str, how: str) -> tuple[
     if match is None or factor is None:
         raise ValueError(f"{text!r} is not {what}; write {how}")
     fraction = match[2] or ""
-    return int(match[1].replace("_", "") + fraction) * factor, 10 ** len(fraction)
+    product = int(match[1].replace("_", "") + fraction) * factor
+    if product > MAX_PRODUCT * 10 ** len(fraction):
+        raise ValueError(f"{text!r} is too large to be {what}")
+    return product, 10 ** len(fraction)
 
 
 def unescape(text: str) -> str:
@@ -133,14 +142,17 @@ def parse_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of `0,2-4` in ascending order.
 
     Raises:
-        ValueError: Not a list of numbers and ranges.
+        ValueError: Not a list of numbers and ranges, or one above `MAX_NUMBER`.
     """
     found: set[int] = set()
     for item in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", item)
         if match is None or int(match[1]) > int(match[2] or match[1]):
             raise ValueError(f"{text!r} is not a list of numbers; write for instance 0,2-3")
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last > MAX_NUMBER:
+            raise ValueError(f"{text!r} goes beyond {MAX_NUMBER}")
+        found.update(range(first, last + 1))
     return tuple(sorted(found))
 
 

@@ -20,6 +20,7 @@ from numa.pool import Pool
 from partition_planner.model import WorkUnit
 from unloader.engine import Engine, Orders
 from unloader.errors import (
+    Interrupted,
     PartialUnload,
     SourceError,
     UnloaderError,
@@ -96,7 +97,9 @@ class _Run:
         plan = self.prepared.plan
         self.run_id = _new_run_id()
         self._units = {unit.id: unit for unit in plan.units}
-        check_distinct(self._final_name(unit, self._part(0)) for unit in self._named_units())
+        names = [self._final_name(unit, self._part(0)) for unit in self._named_units()]
+        check_distinct(names)
+        self.directory.check_names(names)
         self.observe(
             RunStarted(
                 run_id=self.run_id,
@@ -111,7 +114,8 @@ class _Run:
             self.observe(Notice(text=self.prepared.seating.notice))
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(pool, stop)
-        self._verify()
+        self._verify(stop)
+        _check_stop(stop)
         self.observe(PhaseStarted(phase="publishing"))
         return self._publish()
 
@@ -198,7 +202,7 @@ class _Run:
             f"{self.directory.staged}",
         )
 
-    def _verify(self) -> None:
+    def _verify(self, stop: Callable[[], bool]) -> None:
         level = self.job.verify
         if level == "none":
             return
@@ -217,12 +221,13 @@ class _Run:
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":
             self.observe(PhaseStarted(phase="verifying"))
-            self._read_back()
+            self._read_back(stop)
 
-    def _read_back(self) -> None:
+    def _read_back(self, stop: Callable[[], bool]) -> None:
         spec = self.job.output.output
         for unit in self._finished.values():
             for file in unit.result.files:
+                _check_stop(stop)
                 with_start = self.job.output.file_per == "unit"
                 check_file(self.directory.staged / file.path, file, spec, header=with_start)
 
@@ -346,6 +351,11 @@ def check_file(path: Path, file: WrittenFile, spec: OutputSpec, *, header: bool)
         raise VerifyMismatch(
             f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
         )
+
+
+def _check_stop(stop: Callable[[], bool]) -> None:
+    if stop():
+        raise Interrupted("stopped by a signal before the files had their final names")
 
 
 def _raised(failure: Failure) -> UnloaderError:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHUNK_BYTES = 4 * 1024 * 1024
+_BLOCK_BYTES = (16 << 20, 128 << 20, 1 << 30)
+"""What pyarrow's reader takes at a time; each but the first only where a record was too long for
+the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +67,13 @@ def _digest(path: Path) -> tuple[int, str]:
 def _count(
     path: Path, output_format: TextFormat | ParquetFormat, compression: Compression
 ) -> int | None:
-    import pyarrow as pa
+    import csv
+    import zlib
 
+    import pyarrow as pa
+    import zstandard
+
+    damage = (pa.ArrowException, EOFError, ValueError, csv.Error, zlib.error, zstandard.ZstdError)
     try:
         if isinstance(output_format, ParquetFormat):
             return _count_parquet(path)
@@ -73,7 +81,7 @@ def _count(
             return _count_prefixed(path, output_format, compression)
         if _is_plain(output_format):
             return _count_plain(path, output_format, compression)
-    except (pa.ArrowException, EOFError, ValueError) as exc:
+    except damage as exc:
         raise WriteError(
             f"{path} is not what was written: {exc}. Next: unload the table again."
         ) from exc
@@ -108,18 +116,33 @@ def _is_plain(text: TextFormat) -> bool:
 
 def _count_plain(path: Path, text: TextFormat, compression: Compression) -> int:
     import pyarrow as pa
-    from pyarrow import csv
 
     columns = _first_width(path, text, compression)
     if columns == 0:
         return 0
+    for block_bytes in _BLOCK_BYTES:
+        try:
+            rows = _count_records(path, text, compression, columns, block_bytes)
+            break
+        except pa.ArrowInvalid as exc:
+            if "straddling" not in str(exc) or block_bytes == _BLOCK_BYTES[-1]:
+                raise
+    return rows - 1 if text.header else rows
+
+
+def _count_records(
+    path: Path, text: TextFormat, compression: Compression, columns: int, block_bytes: int
+) -> int:
+    import pyarrow as pa
+    from pyarrow import csv
+
     names = [f"f{position}" for position in range(columns)]
     with (
         _decompressed(path, compression) as file,
         csv.open_csv(
             file,
             read_options=csv.ReadOptions(
-                use_threads=False, block_size=_CHUNK_BYTES * 4, column_names=names
+                use_threads=False, block_size=block_bytes, column_names=names
             ),
             parse_options=csv.ParseOptions(
                 delimiter=text.delimiter,
@@ -133,8 +156,7 @@ def _count_plain(path: Path, text: TextFormat, compression: Compression) -> int:
             ),
         ) as reader,
     ):
-        rows = sum(int(batch.num_rows) for batch in reader)
-    return rows - 1 if text.header else rows
+        return sum(int(batch.num_rows) for batch in reader)
 
 
 def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
@@ -145,8 +167,12 @@ def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
         _decompressed(path, compression), encoding=text.encoding, newline=""
     ) as file:
         reader = csv.reader(file, delimiter=text.delimiter, quotechar=text.enclosure)
-        for record in reader:
-            return max(1, len(record))
+        limit = csv.field_size_limit(_BLOCK_BYTES[-1])
+        try:
+            for record in reader:
+                return max(1, len(record))
+        finally:
+            csv.field_size_limit(limit)
     return 0
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from unloader.model import SourceSpec
+from partition_planner.model import PlanLimits
+from partition_planner.planner import plan
+from unloader.model import Extract, SourceSpec, Target
 from unloader.names import parse_table
 from unloader.sources.duckdb import DuckDBSource
 from unloader.sources.testing import check_source
@@ -142,3 +144,30 @@ def test_contract_of_a_view(tmp_path: Path) -> None:
         )
     rows = [(key, Decimal(f"{key}.0")) for key in range(9)]
     check_source(DuckDBSource(), spec_of(path), parse_table("v"), rows)
+
+
+def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
+    """Where values outgrow the cap of a scan in its middle, each row still comes once, in order."""
+    path, narrow, wide = tmp_path / "data.db", 20_000, 600
+    with closing(duckdb.connect(str(path))) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT range AS k, repeat('x', CASE WHEN range < "
+            f"{narrow} THEN 1 ELSE 100000 END) AS v FROM range({narrow + wide})"
+        )
+    with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
+        snapshot, table = catalog.snapshot("snapshot"), catalog.describe(parse_table("t"))
+        projection = catalog.project(table, None, Target(format="parquet", text=None))
+    extract = Extract(
+        source=spec_of(path),
+        snapshot=snapshot,
+        table=table,
+        query=None,
+        where=None,
+        projection=projection,
+    )
+    (unit,) = plan(table, PlanLimits(parallelism=1, split="none")).units
+    with closing(DuckDBSource().open_reader(spec_of(path), snapshot)) as reader:
+        batches = list(reader.batches(extract, unit, fetch_bytes=1 << 20))
+    assert [key for batch in batches for key in batch.column(0).to_pylist()] == [
+        *range(narrow + wide)
+    ]

@@ -91,6 +91,51 @@ def test_signal_stops_cleanly(slow: str, tmp_path: Path, number: signal.Signals)
     assert not begun(dest)
 
 
+def test_signal_while_counting_publishes_nothing(postgres: Any, tmp_path: Path) -> None:
+    """A signal after the last unit stops the run, too: its files stay staged, the status is 130."""
+    url = postgres.database("counted")
+    postgres.run(
+        "CREATE FUNCTION slow_to_count(i int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$ BEGIN "
+        "IF current_query() LIKE '%count(*)%' THEN PERFORM pg_sleep(1); END IF; RETURN i; END $$;"
+        "CREATE VIEW counted AS SELECT * FROM (SELECT slow_to_count(g) AS id "
+        "FROM generate_series(1, 3) g) AS calls WHERE id > 0",
+        url=url,
+    )
+    counting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = 'counted' AND state = 'active' "
+        "AND application_name = 'unloader' AND query LIKE '%count(*)%'"
+    )
+    dest = tmp_path / "out"
+    running = command.Running("run", url, "--table", "counted", "--to", str(dest))
+    running.wait_until(lambda: postgres.run(counting) == "1", "the count")
+    running.signal(signal.SIGINT)
+    status, out, err = running.finish()
+    assert (status, out) == (130, ""), err
+    assert command.final_names(dest) == []
+    assert begun(dest)
+
+
+def test_foreign_file_is_told_before_anything_is_read(slow: str, tmp_path: Path) -> None:
+    """--overwrite replaces an earlier run only; a file of someone else's ends the run at once."""
+    dest = tmp_path / "out"
+    dest.mkdir()
+    (dest / "stuck.0001.csv").write_text("mine")
+    # The view would take an hour: nothing of it is read.
+    error = command.error_of(
+        "run", slow, "--table", "stuck", "--to", str(dest), "--overwrite", status=6
+    )
+    assert "stuck.0001.csv exists already" in error
+    assert {path.name: path.read_text() for path in dest.iterdir()} == {"stuck.0001.csv": "mine"}
+
+
+def test_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The system's own words name neither a socket nor an unknown host; the message does."""
+    url = f"postgresql://me@/db?host={tmp_path}"
+    error = command.error_of("describe", url, status=4)
+    assert url in error
+    assert "check host and port" in error
+
+
 def test_killed_parent_leaves_no_worker(slow: str, tmp_path: Path) -> None:
     """SIGKILL of the command itself takes its workers with it."""
     dest = tmp_path / "out"

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from unloader.errors import SourceError, UsageError
 from unloader.model import NamePart, TableName, TableSummary
-from unloader.names import choose_columns, matches_any, matching, parse_table, resolve
+from unloader.names import (
+    choose_columns,
+    matches_any,
+    matching,
+    matching_any,
+    parse_table,
+    resolve,
+)
 
 
 def plain(text: str) -> NamePart:
@@ -214,3 +221,20 @@ def test_columns_that_cannot_be_chosen(
 def test_globs_ignore_case(name: str, patterns: tuple[str, ...], expected: bool) -> None:
     """A name matches if one of the patterns does, in any case."""
     assert matches_any(name, patterns) is expected
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (("Case",), {"Case"}),
+        (("CASE",), {"Case", "case"}),
+        (("C*",), {"Case", "case"}),
+        (("[ab]", "a"), {"[ab]", "a"}),
+        (("nope",), set()),
+    ],
+)
+def test_a_pattern_that_is_a_name_means_that_name(
+    patterns: tuple[str, ...], expected: set[str]
+) -> None:
+    """Of two names that differ in case, or look like a pattern, each can be chosen by itself."""
+    assert matching_any(("Case", "case", "a", "b", "[ab]"), patterns) == expected

@@ -37,7 +37,7 @@ def write(path: Path, *statements: str) -> None:
 def path(tmp_path: Path) -> Path:
     """A file with a table of four mapped partitions, and one without any."""
     file = tmp_path / "t.db"
-    table = f'SELECT range AS id, range * 2 AS "Twice", \'x\' AS word FROM range({ROWS})'
+    table = f"SELECT range AS id, range * 2 AS \"Twice\", 'x' AS word FROM range({ROWS})"
     write(file, f"CREATE TABLE t AS {table}", f"CREATE TABLE plain AS {table}", MAP)
     return file
 
@@ -142,9 +142,7 @@ def test_no_partition_of_that_name(path: Path) -> None:
 
 def test_chosen_partitions_need_units_by_partition(path: Path) -> None:
     """A plan that reads the table as a whole cannot leave partitions out: it is refused."""
-    job = replace(
-        job_of(path, partitions=("p1",)), limits=PlanLimits(parallelism=2, split="none")
-    )
+    job = replace(job_of(path, partitions=("p1",)), limits=PlanLimits(parallelism=2, split="none"))
     with pytest.raises(PlanFailed, match="--split partition"), prepared(job):
         pass
 
@@ -180,10 +178,11 @@ def test_named_partitions_by_glob(partitioned: str) -> None:
 
 def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
     """Its units and limits are those of the run, although rows have come since."""
-    with prepared(job_of(path)) as ready:
+    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=3, split="range"))
+    with prepared(job) as ready:
         plan = ready.plan
-    write(path, "INSERT INTO t VALUES (-1, -1, 'new')")
-    with prepared(replace(job_of(path), plan=plan, limits=PlanLimits(parallelism=9))) as ready:
+    write(path, "INSERT INTO plain VALUES (-1, -1, 'new')")
+    with prepared(replace(job, plan=plan, limits=PlanLimits(parallelism=9))) as ready:
         assert ready.plan == plan
         assert ready.catalog.count(ready.extract, ready.plan.units) == ROWS + 1
 
@@ -203,7 +202,7 @@ def test_a_plan_that_no_longer_fits_is_refused(path: Path, change: str) -> None:
         plan = ready.plan
     write(path, change)
     with (
-        pytest.raises(PlanFailed, match="no longer fits.*make a new plan"),
+        pytest.raises(PlanFailed, match=r"no longer fits.*make a new plan"),
         prepared(replace(job_of(path), plan=plan)),
     ):
         pass

@@ -35,7 +35,8 @@ def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:
     """Return a manifest of one unit with files of these names."""
     files = [{"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0"} for name in names]
     units = [{"id": "1", "files": files}]
-    rest = {"table": None, "query": "q", "snapshot": None, "options": {}, "totals": {}}
+    totals = {"rows": len(files), "bytes": 4 * len(files), "files": len(files)}
+    rest = {"table": None, "query": "q", "snapshot": None, "options": {}, "totals": totals}
     return {"format_version": 1, "run_id": run, "units": units, **rest}
 
 
@@ -121,7 +122,7 @@ def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
     (tmp_path / "foreign.txt").write_text("mine")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        with pytest.raises(OutputFailed, match="foreign.txt"):
+        with pytest.raises(OutputFailed, match=r"foreign\.txt"):
             RunDirectory(tmp_path, overwrite=False)
     assert len(os.listdir("/proc/self/fd")) == before
     assert content_of(tmp_path) == {"foreign.txt": "mine"}
@@ -133,7 +134,7 @@ def test_a_finished_run_is_not_replaced_unasked(tmp_path: Path, names: tuple[str
     """Without overwrite a finished run is refused by what it is, and stays to the byte."""
     finish(tmp_path, *names)
     before = content_of(tmp_path)
-    with pytest.raises(OutputFailed, match="a finished run.*--overwrite"):
+    with pytest.raises(OutputFailed, match=r"a finished run.*--overwrite"):
         RunDirectory(tmp_path, overwrite=False)
     assert content_of(tmp_path) == before
 
@@ -202,6 +203,19 @@ def test_a_missing_staged_file_loses_nothing(tmp_path: Path) -> None:
     assert content_of(tmp_path) == before
 
 
+def test_foreign_files_are_told_before_the_work(tmp_path: Path) -> None:
+    """A file that no run wrote is in the way at the start, not after hours; ours are not."""
+    finish(tmp_path, "a.csv")
+    (tmp_path / "b.csv").write_text("mine")
+    (tmp_path / "link.csv").symlink_to("nowhere")
+    with RunDirectory(tmp_path, overwrite=True) as directory:
+        directory.check_names(["a.csv", "c.csv"])
+        for name in ("b.csv", "link.csv"):
+            with pytest.raises(OutputFailed, match=rf"{name} exists already.*--file-name"):
+                directory.check_names(["a.csv", name])
+        directory.abandon(None)
+
+
 HARMFUL = ("../outside.txt", "..", ".", "", "folder", "folder/x", "a\0b", RUN)
 
 
@@ -239,7 +253,7 @@ def test_a_broken_run_is_told_and_replaced_on_request(tmp_path: Path) -> None:
         directory.abandon(manifest_of([]))
     before = content_of(tmp_path)
     assert json.loads(before[f"{RUN}/_manifest.json"])["run_id"] == "first"
-    with pytest.raises(OutputFailed, match="a broken run.*--overwrite"):
+    with pytest.raises(OutputFailed, match=r"a broken run.*--overwrite"):
         RunDirectory(tmp_path, overwrite=False)
     assert content_of(tmp_path) == before
     finish(tmp_path, "b.csv", overwrite=True)
@@ -289,6 +303,6 @@ def test_abandon_keeps_what_others_put_there(tmp_path: Path) -> None:
 def test_a_path_that_can_be_no_directory_is_refused(tmp_path: Path, below: str) -> None:
     """A file where the directory should be is named, with what to do."""
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(OutputFailed, match="cannot create .*file.*--to"):
+    with pytest.raises(OutputFailed, match=r"cannot create .*file.*--to"):
         RunDirectory(tmp_path / below, overwrite=True)
     assert content_of(tmp_path) == {"file": "mine"}

@@ -66,13 +66,13 @@ def test_a_machine_of_less_than_was_asked_for_is_told_once() -> None:
 @pytest.mark.parametrize("shape", [topology(1), topology(2, note="CPUs of one node only")])
 def test_require_refuses_a_machine_that_cannot_give_it(shape: Topology) -> None:
     """With --numa require one node, or less than the whole truth, is a configuration error."""
-    with pytest.raises(ConfigError, match="--numa require cannot be met.*--numa auto"):
+    with pytest.raises(ConfigError, match=r"--numa require cannot be met.*--numa auto"):
         seat_workers(shape, 2, SeatOptions(numa="require"))
 
 
 def test_a_node_that_is_not_there_is_named() -> None:
     """--numa-nodes with an unknown node names it and those there are."""
-    with pytest.raises(PlacementError, match="node 9 is not there.*0, 1"):
+    with pytest.raises(PlacementError, match=r"node 9 is not there.*0, 1"):
         seat_workers(topology(2), 2, SeatOptions(nodes=(0, 9)))
 
 

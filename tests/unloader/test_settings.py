@@ -111,6 +111,21 @@ def test_node_lists_take_ranges() -> None:
         parse_numbers("3-1")
 
 
+def test_numbers_beyond_reason_are_refused() -> None:
+    """A typing error neither fills the memory nor overflows what C libraries take."""
+    with pytest.raises(ValueError, match="beyond 65535"):
+        parse_numbers("0-99999999999")
+    assert parse_size("9223372036854775807") == 2**63 - 1
+    for parse, text in (
+        (parse_size, "9223372036854775808"),
+        (parse_size, "9999999999TiB"),
+        (parse_count, "9" * 30),
+        (parse_seconds, "9" * 400),
+    ):
+        with pytest.raises(ValueError, match="too large"):
+            parse(text)
+
+
 def write(directory: Path, text: str) -> Path:
     """Return a job file with this text."""
     path = directory / "job.toml"

@@ -16,12 +16,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Without the program's name; None takes those of the process.
     """
+    from unloader.cli.streams import make_ready
+
+    # First of all: until then a file that is opened may become stdout.
+    make_ready()
     from unloader.cli.group import Invocation, dispatch
 
-    for stream in (sys.stdout, sys.stderr):
-        # A name in the database may not exist in the terminal's character set.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     invocation = Invocation()
     try:
         status = dispatch(list(sys.argv[1:] if arguments is None else arguments), invocation)

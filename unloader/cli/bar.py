@@ -1,4 +1,4 @@
-"""Progress as a bar on a terminal: the run as a whole, and a line for each busy worker.
+"""Progress as a bar on a terminal: the run as a whole, and a line for each worker.
 
 Drawn within the calls that bring the events, never by a thread of its own.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from rich.console import Console, Group, RenderableType
@@ -27,13 +28,18 @@ REDRAW_SECONDS = 0.125
 class BarDisplay:
     """Redraws at most eight times a second, and whenever a phase begins."""
 
-    def __init__(self) -> None:
-        """Begin without a picture; the first event draws it."""
-        self._console = Console(stderr=True, highlight=False)
+    def __init__(self, console: Console | None = None) -> None:
+        """Begin without a picture; the first event draws it.
+
+        Args:
+            console: Where to draw; None is stderr.
+        """
+        self._console = console or Console(stderr=True, highlight=False)
         self._live: Live | None = None
         self._tally = Tally(time.monotonic())
         self._drawn_at = 0.0
         self._stopping = ""
+        self._widths = [0] * 6
 
     def __call__(self, event: Event) -> None:
         """Take one event and redraw if it is time."""
@@ -75,7 +81,7 @@ class BarDisplay:
             self._say(ended_text(self._tally.figures(time.monotonic()), finished))
 
     def _say(self, text: str) -> None:
-        self._console.print(redact(text), markup=False, soft_wrap=True)
+        self._console.print(render.one_line(redact(text)), markup=False, soft_wrap=True)
 
     def _draw(self, now: float) -> None:
         if self._live is None:
@@ -87,50 +93,73 @@ class BarDisplay:
             text, self._stopping = self._stopping, ""
             self._say(text)
         self._drawn_at = now
-        self._live.update(self._picture(now), refresh=True)
+        self._live.update(self.picture(now), refresh=True)
 
-    def _picture(self, now: float) -> RenderableType:
+    def picture(self, now: float) -> RenderableType:
+        """Return the lines of the moment `now`, by the clock `time.monotonic`."""
         figures = self._tally.figures(now)
         if not figures.units:
             return Text(f"{self._tally.phase} ... {render.seconds(figures.seconds)}")
-        return Group(_overall(figures, self._tally.phase), self._workers(now))
+        overall = _overall(figures, self._tally.phase, self._console.width)
+        # Before and after they are at work their lines would say nothing.
+        busy = self._tally.phase == "unloading"
+        return Group(overall, self._workers(now)) if busy else overall
 
     def _workers(self, now: float) -> RenderableType:
-        """Return a line for each busy worker, as many as the terminal has room for."""
-        room = max(1, self._console.height - 4)
-        busy = sorted(self._tally.running.items())
-        grid = Table.grid(padding=(0, 2))
-        for worker, running in busy[:room]:
-            grid.add_row(*_worker_cells(worker, running, now))
-        if len(busy) > room:
-            grid.add_row(f"and {len(busy) - room} more workers")
-        return grid
+        """Return a line for each worker, always the same one, as many as the terminal has room for.
+
+        Lines and columns that came and went with the units could not be read.
+        """
+        workers = max(self._tally.run.workers, *(each + 1 for each in self._tally.running), 1)
+        shown = min(workers, max(1, self._console.height - 4))
+        rows = [
+            _worker_cells(worker, self._tally.running.get(worker), now) for worker in range(shown)
+        ]
+        self._widths = [
+            max(width, *map(len, cells))
+            for width, cells in zip(self._widths, zip(*rows, strict=True), strict=True)
+        ]
+        lines = [_line(self._widths, cells) for cells in rows]
+        if shown < workers:
+            hidden = sum(worker >= shown for worker in self._tally.running)
+            lines.append(f"and {workers - shown} more workers, {hidden} of them busy")
+        # A partition's name is data: it may look like markup.
+        return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
 
 
-def _overall(figures: Figures, phase: str) -> Table:
-    grid = Table.grid(padding=(0, 1))
+def _overall(figures: Figures, phase: str, columns: int) -> RenderableType:
     left = figures.seconds_left
     shown = phase if phase != "unloading" or left is None else f"{rough_seconds(left)} left"
+    text = (
+        f"{figures.fraction * 100:3.0f} % {figures.units_done}/{figures.units} units, "
+        f"{render.count(figures.rows)} rows, {render.rows_per_second(figures.rows_per_second)}, "
+        f"{render.megabytes_per_second(figures.bytes_per_second)}, {shown}"
+    )
+    grid = Table.grid(padding=(0, 1))
     grid.add_row(
-        ProgressBar(total=1.0, completed=figures.fraction, width=24),
-        f"{figures.fraction * 100:3.0f} %",
-        f"{figures.units_done}/{figures.units} units,",
-        f"{render.count(figures.rows)} rows,",
-        f"{render.rows_per_second(figures.rows_per_second)},",
-        f"{render.megabytes_per_second(figures.bytes_per_second)},",
-        shown,
+        ProgressBar(total=1.0, completed=figures.fraction, width=min(24, columns // 4)),
+        Text(text, no_wrap=True, overflow="ellipsis"),
     )
     return grid
 
 
-def _worker_cells(worker: int, running: Running, now: float) -> tuple[str | Text, ...]:
-    attempt = "" if running.attempt == 1 else f"attempt {running.attempt}"
+def _worker_cells(worker: int, running: Running | None, now: float) -> tuple[str, ...]:
+    if running is None:
+        return (f"worker {worker}", "idle", "", "", "", "")
     return (
         f"worker {worker}",
         f"unit {running.unit}",
-        # A partition's name is data: it may look like markup.
-        Text(running.partition or ""),
         f"{render.count(running.rows)} rows",
         render.rows_per_second(running.rows_per_second(now)),
-        attempt,
+        "" if running.attempt == 1 else f"attempt {running.attempt}",
+        render.one_line(running.partition or ""),
     )
+
+
+def _line(widths: Sequence[int], cells: tuple[str, ...]) -> str:
+    """Return the cells in columns, figures to the right; what a narrow terminal cuts comes last."""
+    worker, unit, rows, rate, attempt, partition = (
+        f"{cell:>{width}}" if place in (2, 3) else f"{cell:<{width}}"
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join((worker, unit, rows, rate, *filter(str.strip, (attempt, partition)))).rstrip()

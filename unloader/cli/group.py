@@ -12,6 +12,7 @@ import click
 
 from unloader import __version__
 from unloader.cli.option import JobOption
+from unloader.errors import UsageError
 
 COMMANDS = ("demo", "describe", "plan", "run", "verify", "formats", "sources")
 """In the order of the help page; each is `command` in the module of its name."""
@@ -75,7 +76,11 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
 
     click's own `main` is not used: it ends the program silently on any broken pipe, also on that
     of a worker.
+
+    Raises:
+        UsageError: An argument or a variable of ours is not in the encoding of the terminal.
     """
+    _check_decoded(arguments)
     instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:
         from click.shell_completion import shell_complete
@@ -87,3 +92,21 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     return 0
+
+
+def _check_decoded(arguments: list[str]) -> None:
+    """Refuse text that a manifest could not tell, and no database would know, before any work."""
+    named = [(f"the argument {_shown(text)}", text) for text in arguments]
+    ours = [name for name in os.environ if name.startswith("UNLOADER_")]
+    named += [(f"the variable {name}", os.environ[name]) for name in ours]
+    for what, text in named:
+        if any("\ud800" <= each <= "\udfff" for each in text):
+            encoding = sys.getfilesystemencoding()
+            raise UsageError(
+                f"{what} holds bytes that are no text in {encoding}",
+                f"write it in {encoding}, or set LC_ALL to the encoding that it is written in",
+            )
+
+
+def _shown(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "backslashreplace")

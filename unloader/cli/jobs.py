@@ -104,7 +104,7 @@ def output_options(values: Mapping[str, Any]) -> OutputOptions:
                 directory=destination,
                 format=_parquet(values) if values["format"] == "parquet" else _text(values),
                 compression=_compression(values),
-                file_size_bytes=values["file_size"],
+                file_size_bytes=0 if per_table else values["file_size"],
                 buffer_bytes=values["overlap_buffer"],
                 buffers=values["overlap_buffers"],
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import sys
 import time
 from contextlib import suppress
@@ -79,7 +78,7 @@ class LogDisplay:
     def _line(self, name: str, text: str, facts: dict[str, Any]) -> str:
         at = datetime.now(timezone.utc)
         if not self._as_json:
-            line = re.sub(r"\s*\n\s*", " ", redact(text)).strip()
+            line = render.one_line(redact(text)).strip()
             return f"{at.strftime('%Y-%m-%dT%H:%M:%SZ')} {line}"
         head = {"ts": at.isoformat(timespec="milliseconds"), "event": name}
         return redact(json.dumps({**head, "run_id": self._tally.run.run_id, **facts}))

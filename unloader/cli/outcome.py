@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import select
 import sys
 import traceback
@@ -11,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from unloader.cli import render
+from unloader.cli.streams import give_up
 from unloader.errors import Interrupted, UnloaderError, UsageError, translate
 from unloader.locations import redact
 
@@ -28,16 +28,14 @@ def report(error: BaseException, invocation: Invocation) -> int:
     if isinstance(error, BrokenPipeError) and _reader_left():
         return 0
     known = _known(error)
-    if invocation.debug:
-        sys.stderr.write(redact("".join(traceback.format_exception(error))))
     if known is None:
         kind = type(error).__name__
         known = UnloaderError(
             f"internal error: {kind}: {error}" if str(error) else f"internal error: {kind}",
             "run again with --debug (unloader --debug ...) and report it",
         )
-    line = one_line(known)
-    sys.stderr.write(f"unloader: error: {line}\n")
+    details = "".join(traceback.format_exception(error)) if invocation.debug else ""
+    _complain(f"{redact(details)}unloader: error: {one_line(known)}\n")
     if invocation.json:
         _answer(known)
     return known.exit_code
@@ -45,7 +43,16 @@ def report(error: BaseException, invocation: Invocation) -> int:
 
 def one_line(error: UnloaderError) -> str:
     """Return what failed and what to do next, on one line and without any password."""
-    return redact(re.sub(r"\s*\n\s*", " ", str(error)).strip())
+    return redact(render.one_line(str(error)).strip())
+
+
+def _complain(text: str) -> None:
+    # The exit status tells the same to those whose stderr is full or gone.
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        give_up(sys.stderr)
 
 
 def _known(error: BaseException) -> UnloaderError | None:
@@ -64,18 +71,18 @@ def _usage(error: click.ClickException) -> UsageError:
 
 
 def _answer(error: UnloaderError) -> None:
-    from unloader.cli.render import emit_json
-
-    emit_json(
-        {
-            "error": {
-                "kind": type(error).__name__,
-                "message": redact(error.message),
-                "hint": redact(error.hint),
-                "exit_code": error.exit_code,
-            }
-        }
-    )
+    answer = {
+        "kind": type(error).__name__,
+        "message": redact(error.message),
+        "hint": redact(error.hint),
+        "exit_code": error.exit_code,
+    }
+    try:
+        render.emit_json({"error": answer})
+    except OSError:
+        give_up(sys.stdout)
+    except UnloaderError:
+        return  # the error being told, or one that came after it
 
 
 def _reader_left() -> bool:
@@ -88,6 +95,5 @@ def _reader_left() -> bool:
     poll.register(descriptor, 0)
     if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
         return False
-    # The interpreter flushes stdout once more at exit, and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    give_up(sys.stdout)
     return True

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from unloader.cli.streams import give_up
+from unloader.errors import OutputFailed
+
 UNKNOWN = "-"
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def emit(text: str) -> None:
-    """Write one result to stdout."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()
+    """Write one result to stdout.
+
+    Raises:
+        BrokenPipeError: Whoever read stdout has gone.
+        OutputFailed: It cannot be written otherwise, such as to a full disk.
+    """
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        give_up(sys.stdout)
+        raise OutputFailed(
+            f"the result cannot be written to standard output: {error.strerror}",
+            "send it elsewhere; a run that came this far is done, see its _manifest.json",
+        ) from error
 
 
 def emit_json(value: object) -> None:
@@ -34,7 +54,7 @@ def _plain(value: object) -> Any:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return rows in aligned columns; a head that begins with `>` is set to the right."""
-    lines = [[head.lstrip(">") for head in heads], *[list(map(_one_line, row)) for row in rows]]
+    lines = [[head.lstrip(">") for head in heads], *[list(map(one_line, row)) for row in rows]]
     widths = [max(_width(line[at]) for line in lines) for at in range(len(heads))]
     right = [head.startswith(">") for head in heads]
     shown = (
@@ -95,8 +115,13 @@ def seconds(value: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+def one_line(text: str) -> str:
+    r"""Return a text as one line that no terminal obeys: control characters become `\xHH`.
+
+    Names in a database may hold anything, escape sequences of terminals included.
+    """
+    joined = re.sub(r"\s*[\r\n]\s*", " ", text)
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match.group()):02x}", joined)
 
 
 def _width(text: str) -> int:

@@ -33,6 +33,9 @@ TEXT_OPTIONS = (
 )
 PARQUET_OPTIONS = ("row_group_rows", "parquet_version", "dictionary", "statistics")
 
+NOT_EMPTY = ("table", "query", "where", "to", "file_name")
+"""Options whose empty text means nothing, or not what was meant."""
+
 SELECTING = ("table", "query", "columns", "exclude", "where", "partition", "as_text")
 PLANNED = (*SELECTING, "split", "unit_bytes", "parallelism")
 """What a plan file has decided."""
@@ -99,12 +102,20 @@ def _formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
             )
 
 
+def _file_sizes(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if values["file_per"] == "table" and values["file_size"] and "file_size" in given:
+        raise UsageError(
+            "--file-size does not apply to --file-per table, which is one file of any size",
+            "leave one of the two out",
+        )
+
+
 def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
     template = values["file_name"]
     if template is None:
         return
     per_unit = values["file_per"] == "unit"
-    check_template(template, per_unit=per_unit, parts=bool(values["file_size"]))
+    check_template(template, per_unit=per_unit, parts=per_unit and bool(values["file_size"]))
     for field in () if per_unit else ("{unit}", "{partition}"):
         if field in template:
             raise UsageError(
@@ -125,10 +136,20 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    # What an unset variable of a script leaves: `--to "$DEST"` would be the working directory.
+    for name in NOT_EMPTY:
+        value = values.get(name)
+        if value is not None and not value.strip():
+            raise UsageError(f"{_flag(name)} is empty", "give it a value, or leave it out")
+
+
 _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
+    _empty,
     _subject,
     _query,
     _formats,
+    _file_sizes,
     _file_names,
     _destination,
 )

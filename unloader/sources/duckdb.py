@@ -42,9 +42,10 @@ from unloader.sources.statement import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READER_MEMORY_BYTES = 32 * 1024 * 1024
-"""Cap of DuckDB's own buffers in a worker that scans a table. Without it every block read stays
-cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only."""
+READER_MEMORY_BYTES = (32 << 20, 256 << 20, 1 << 30)
+"""Caps of DuckDB's own buffers in a worker that scans a table. Without one every block read stays
+cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only. But 2048
+values come at a time: where those of 20 kB need 64 MiB, the next cap is tried, then none."""
 
 
 class DuckDBSource:
@@ -219,6 +220,7 @@ class DuckDBReader:
     def __init__(self, connection: Any) -> None:
         """Take over an open connection."""
         self._connection = connection
+        self._caps = list(READER_MEMORY_BYTES)
 
     def batches(
         self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
@@ -228,26 +230,45 @@ class DuckDBReader:
 
         schema = read_schema(extract.projection.schema)
         sql = unit_statement(select_list(extract.projection.columns), extract, unit)
-        try:
+        rows = batch_rows(schema, fetch_bytes)
+        yielded = 0
+        while True:
             self._limit_memory(extract)
-            reader = _relation(self._connection, sql).to_arrow_reader(
-                batch_rows(schema, fetch_bytes)
-            )
-            # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
-            with reader:
-                for batch in reader:
+            try:
+                # One thread gives the same rows in the same order again.
+                for batch in _without(yielded, self._scan(sql, rows)):
+                    yielded += batch.num_rows
                     yield duckdb_types.conform(batch, schema)
-        except Exception as error:
-            raise _translated(error) from error
+                return
+            except Exception as error:
+                if not (self._caps and _is_out_of_memory(error)):
+                    raise _translated(error) from error
+                del self._caps[0]
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
+    def _scan(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
+        with _relation(self._connection, sql).to_arrow_reader(rows) as reader:
+            yield from reader
+
     def _limit_memory(self, extract: Extract) -> None:
         # A query may sort or join, which needs room; a scan of a table does not.
-        if extract.query is None and extract.table.row_ranges:
-            self._connection.execute(f"SET memory_limit = '{READER_MEMORY_BYTES}B'")
+        if self._caps and extract.query is None and extract.table.row_ranges:
+            self._connection.execute(f"SET memory_limit = '{self._caps[0]}B'")
+        else:
+            self._caps.clear()
+            self._connection.execute("RESET memory_limit")
+
+
+def _without(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches without their first rows."""
+    for batch in batches:
+        if rows < batch.num_rows:
+            yield batch.slice(rows)
+        rows = max(0, rows - batch.num_rows)
 
 
 def unit_statement(columns: str, extract: Extract, unit: WorkUnit) -> str:
@@ -328,6 +349,11 @@ def _translated(error: Exception) -> UnloaderError:
     text = _first_line(error)
     if duckdb_types.REFUSED in text:
         return OutputFailed(*duckdb_types.refusal(text))
-    if type(error).__name__ == "OutOfMemoryException":
+    if _is_out_of_memory(error):
         return SourceError(f"DuckDB ran out of memory: {text}", "lower --parallelism")
     return SourceError(f"DuckDB: {text}")
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # Among the rows it comes through Arrow, as an OSError.
+    return type(error).__name__ == "OutOfMemoryException" or "Out of Memory Error" in str(error)

@@ -41,6 +41,8 @@ PARENT_GATHER = 2
 TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "57P01", "57P02", "57P03", "58030")
 """SQLSTATEs (appendix A of PostgreSQL's manual) after which another attempt may succeed."""
 
+CONNECT_SECONDS = 60
+
 NAP_SECONDS = 0.001
 SMALL_PIECE_BYTES = 64 * 1024
 """The server sends 8 KiB at a time. Waking up for each costs more CPU than the data does; a nap
@@ -76,13 +78,24 @@ class Session:
         self._loop = asyncio.new_event_loop()
         self._rows_copied = 0
         try:
-            self._connection: Any = self._run(
-                asyncpg.connect(spec.location, password=password_of(spec), timeout=60)
-            )
+            self._connection: Any = self._connect(spec)
             self.execute(SETTINGS.format(gather=gather))
         except BaseException:
             self._loop.close()
             raise
+
+    def _connect(self, spec: SourceSpec) -> Any:
+        password = password_of(spec)
+        try:
+            return self._run(
+                self._asyncpg.connect(spec.location, password=password, timeout=CONNECT_SECONDS)
+            )
+        except TransientSourceError as error:
+            # The system's own words name neither a socket nor a host that nobody knows.
+            raise TransientSourceError(
+                f"{error.message}, for {spec.location}",
+                "check host and port in the URL, and that the server is up",
+            ) from error
 
     @property
     def alive(self) -> bool:
@@ -145,7 +158,10 @@ class Session:
         if self._loop.is_closed():
             return
         try:
-            self._loop.run_until_complete(self._connection.close(timeout=5))
+            if asyncio.all_tasks(self._loop):
+                self._connection.terminate()  # goodbye would wait for the end of an open COPY
+            else:
+                self._loop.run_until_complete(self._connection.close(timeout=5))
         except Exception:
             self._connection.terminate()
         finally:

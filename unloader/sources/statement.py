@@ -67,5 +67,6 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
             explain(select("1", relation, [wanted]))
         except SourceError as error:
             message = f"--where {where} is not accepted: {error.message}"
-            hint = error.hint or "give --where one condition over the table's columns"
+            usual = error.hint == error.usual_hint
+            hint = "give --where one condition over the table's columns" if usual else error.hint
             raise type(error)(message, hint) from error

@@ -59,14 +59,13 @@ def test_every_chunk_holds_whole_records(session: Session, piece_bytes: int) -> 
 
 
 def test_pieces_are_about_as_large_as_asked_for(session: Session) -> None:
-    """A piece is full at piece_bytes and exceeds it by one message of the server's at most."""
+    """A piece is full at piece_bytes and exceeds it by one reading of the socket at most."""
     sizes = [
-        sum(len(chunk) for chunk in piece)
-        for piece in session.copy(SELECT, CopyDialect(), 100_000)
+        sum(len(chunk) for chunk in piece) for piece in session.copy(SELECT, CopyDialect(), 100_000)
     ]
     assert len(sizes) > 5
-    assert all(100_000 <= size for size in sizes[:-1])
-    assert max(sizes) < 100_000 + 128 * 1024
+    assert all(size >= 100_000 for size in sizes[:-1])
+    assert max(sizes) < 100_000 + 256 * 1024
 
 
 def test_a_slow_reader_stops_the_server_not_the_memory(session: Session) -> None:
@@ -125,7 +124,8 @@ from unloader.model import SourceSpec
 from unloader.sources.postgres_session import CopyDialect, Session
 session = Session(SourceSpec(kind="postgresql", location=sys.argv[1]))
 atexit.register(session.close)
-pieces = session.copy("SELECT g, repeat('x', 99) FROM generate_series(1, 99999) g", CopyDialect(), 9)
+sql = "SELECT g, repeat('x', 99) FROM generate_series(1, 99999) g"
+pieces = session.copy(sql, CopyDialect(), 9)
 next(pieces)
 if sys.argv[2] == "error":
     raise SystemExit("disk full")
@@ -185,9 +185,7 @@ def test_an_error_among_the_rows_comes_after_them(session: Session) -> None:
     ("state", "transient"),
     [("40001", True), ("40P01", True), ("57P01", True), ("53300", True), ("53100", False)],
 )
-def test_states_that_pass_are_worth_a_retry(
-    session: Session, state: str, transient: bool
-) -> None:
+def test_states_that_pass_are_worth_a_retry(session: Session, state: str, transient: bool) -> None:
     """Serialization failures, deadlocks and shutdowns pass; a full disk of the server does not."""
     sql = f"DO $$ BEGIN RAISE EXCEPTION 'it happens' USING ERRCODE = '{state}'; END $$"
     with pytest.raises(SourceError, match=f"it happens .SQLSTATE {state}") as caught:
@@ -226,8 +224,8 @@ def test_values_are_printed_one_way_whatever_the_servers_settings(postgres: Any)
         "ALTER DATABASE \"odd defaults\" SET DateStyle = 'German, DMY';"
         "ALTER DATABASE \"odd defaults\" SET IntervalStyle = 'iso_8601';"
         "ALTER DATABASE \"odd defaults\" SET bytea_output = 'escape';"
-        "ALTER DATABASE \"odd defaults\" SET extra_float_digits = 0;"
-        "ALTER DATABASE \"odd defaults\" SET statement_timeout = 1;",
+        'ALTER DATABASE "odd defaults" SET extra_float_digits = 0;'
+        'ALTER DATABASE "odd defaults" SET statement_timeout = 1;',
         url=url,
     )
     sql = (

@@ -1,0 +1,55 @@
+"""What the workers of the engine's tests do: the id of a unit says how its attempts end.
+
+The part before the dash decides: ok finishes, hang never ends, die kills its process, raise
+raises, final fails beyond retry; flaky and mortal fail or die at the first attempt and finish
+after it; last finishes, and its process ends a second later. A task that is no assignment is a
+preload.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from unloader.model import Failure, Stages, UnitProgress, UnitResult
+from unloader.schedule import Assignment
+
+
+def work(task: object, report: Callable[[object], None]) -> UnitResult | Failure | None:
+    """Do one attempt."""
+    if not isinstance(task, Assignment):
+        return None
+    unit, first = task.unit.id, task.attempt == 1
+    kind = unit.partition("-")[0]
+    report(UnitProgress(unit=unit, rows=1, bytes=2))
+    if kind == "hang":
+        # Whoever looks for this process finds it.
+        Path(os.environ["ENGINE_TASKS"], f"{os.getpid()}").touch()
+        time.sleep(3600)
+    if kind == "die" or (kind == "mortal" and first):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "last":
+        threading.Timer(1.0, os._exit, (1,)).start()
+    if kind == "raise":
+        raise ZeroDivisionError("by intent")
+    if kind == "final" or (kind == "flaky" and first):
+        return Failure(
+            kind="OutputFailed" if kind == "final" else "TransientSourceError",
+            message=f"{unit} failed",
+            hint="none",
+            retryable=kind != "final",
+        )
+    return UnitResult(
+        unit=unit,
+        attempt=task.attempt,
+        rows=1,
+        files=(),
+        stages=Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0),
+        seconds=0.0,
+        cpu_seconds=0.0,
+        peak_rss_bytes=0,
+    )
