@@ -158,13 +158,17 @@ def journal_entry(unit: FinishedUnit) -> dict[str, Any]:
     }
 
 
-def read_manifest(destination: Path) -> Mapping[str, Any]:
+def read_manifest(destination: Path, name: str = MANIFEST) -> Mapping[str, Any]:
     """Return the manifest of a finished run.
+
+    Args:
+        destination: The directory that it lies in.
+        name: Another name than it has once its run is finished.
 
     Raises:
         OutputFailed: There is none, it is no whole manifest, or of a later format version.
     """
-    path = destination / MANIFEST
+    path = destination / name
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -5,6 +5,8 @@ DEST/<data files>          complete and synced, all of them or none
 DEST/_run/lock             held by the running process
 DEST/_run/journal.jsonl    one line a finished work unit
 DEST/_run/staged/          files of finished and running units
+DEST/_run/_manifest.json   of a broken run; while publishing the manifest to come
+DEST/_run/_replaced.json   while publishing: the manifest of the run that is being replaced
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ RUN = "_run"
 STAGED = "staged"
 JOURNAL = "journal.jsonl"
 LOCK = "lock"
+REPLACED = "_replaced.json"
 
 
 class RunDirectory:
@@ -48,6 +51,7 @@ class RunDirectory:
             raise self._refused("prepare", error) from error
         try:
             self._check_free()
+            self._clear_half_published()
             shutil.rmtree(self.staged, ignore_errors=True)
             (destination / RUN / JOURNAL).unlink(missing_ok=True)
             self.staged.mkdir()
@@ -95,25 +99,28 @@ class RunDirectory:
     def publish(self, moves: Sequence[tuple[str, str]], manifest: dict[str, Any]) -> None:
         """Give every staged file its final name, then write the manifest.
 
-        An earlier run's manifest goes first, then those of its files that have no successor: at
-        no moment does a manifest stand beside files that it does not describe.
+        The manifest is written first, into `_run`: there may be no space for it when all else is
+        done, and if we are killed meanwhile it tells which files are ours. An earlier run's
+        manifest goes first, then those of its files that have no successor: at no moment does a
+        manifest stand beside files that it does not describe.
 
         Raises:
-            WriteError: A file that is not ours is in the way, and an earlier run is still as it
-                was; or the file system refused.
+            WriteError: A file that is not ours is in the way or there is no space for the
+                manifest, and an earlier run is still as it was; or the file system refused.
             OutputFailed: Files of the earlier run cannot be removed.
         """
         earlier = self._earlier_files()
         check_moves(self.staged, moves, self.path, earlier)
+        self._write_manifest(manifest)
         try:
-            (self.path / MANIFEST).unlink(missing_ok=True)
+            if (self.path / MANIFEST).exists():
+                os.replace(self.path / MANIFEST, self.path / RUN / REPLACED)
             for name in earlier - {final for _, final in moves}:
                 (self.path / name).unlink(missing_ok=True)
         except OSError as error:
             raise self._refused("replace the run in", error) from error
         publish(self.staged, moves, self.path, overwrite=True)
-        text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-        write_atomically(self.path / MANIFEST, text.encode())
+        publish(self.path / RUN, [(MANIFEST, MANIFEST)], self.path)
         self._remove_run()
 
     def abandon(self, manifest: dict[str, Any] | None) -> None:
@@ -128,8 +135,7 @@ class RunDirectory:
                 for made in self._created:
                     made.rmdir()
             return
-        text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-        write_atomically(self.path / RUN / MANIFEST, text.encode())
+        self._write_manifest(manifest)
 
     def close(self) -> None:
         """Release the destination to others."""
@@ -169,7 +175,7 @@ class RunDirectory:
             # What cannot be replaced in the end had better be known before the work.
             self._earlier_files()
             return
-        broken = (self.path / RUN / JOURNAL).exists()
+        broken = any((self.path / RUN / name).exists() for name in (JOURNAL, MANIFEST, REPLACED))
         others = sorted(entry.name for entry in self.path.iterdir() if entry.name != RUN)
         if not others and not broken:
             return
@@ -183,16 +189,35 @@ class RunDirectory:
             "choose an empty directory with --to, or replace an earlier run with --overwrite",
         )
 
+    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+        text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+        write_atomically(self.path / RUN / MANIFEST, text.encode())
+
+    def _clear_half_published(self) -> None:
+        """Remove what a run that was killed while publishing left under final names.
+
+        They are its own files and those that it was replacing. One that has changed since is
+        somebody else's. Where a manifest stands, the publishing had not begun or was done.
+        """
+        records = [self.path / RUN / name for name in (MANIFEST, REPLACED)]
+        if not (self.path / MANIFEST).exists():
+            for record in records:
+                with suppress(OutputFailed):
+                    for name, file in files_of(read_manifest(record.parent, record.name)).items():
+                        if self._is_ours(name) and (self.path / name).stat().st_size == file.bytes:
+                            (self.path / name).unlink()
+        for record in records:
+            record.unlink(missing_ok=True)
+
     def _earlier_files(self) -> set[str]:
         """Return the names of the files of the finished run here; none if there is none."""
         if not (self.path / MANIFEST).exists():
             return set()
+        return {name for name in files_of(read_manifest(self.path)) if self._is_ours(name)}
+
+    def _is_ours(self, name: str) -> bool:
         # Only files of this directory: a manifest that was tampered with may not reach out of it.
-        return {
-            name
-            for name in files_of(read_manifest(self.path))
-            if name == os.path.basename(name) != "" and (self.path / name).is_file()
-        }
+        return name == os.path.basename(name) != "" and (self.path / name).is_file()
 
     def _remove_run(self) -> None:
         shutil.rmtree(self.path / RUN, ignore_errors=True)

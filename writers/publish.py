@@ -39,17 +39,22 @@ def publish(
 
     Raises:
         WriteError: A final name is taken or asked for twice, a staged file is missing, or the
-            file system refused.
+            file system refused; what was moved by then is moved back.
     """
     replaceable = {final for _, final in moves} if overwrite else set()
     check_moves(staging, moves, directory, replaceable)
     touched = {staging, directory}
+    done: list[tuple[Path, Path]] = []
     for staged, final in moves:
         source, target = staging / staged, directory / final
         try:
             os.rename(source, target)
         except OSError as exc:
+            for former, published in reversed(done):
+                with contextlib.suppress(OSError):
+                    os.rename(published, former)
             raise write_error(f"publish {source} as", target, exc) from exc
+        done.append((source, target))
         touched |= {source.parent, target.parent}
     for folder in sorted(touched):
         _sync_directory(folder)

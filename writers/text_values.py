@@ -40,10 +40,10 @@ def text_of(
     r"""Return the text of each value, null for null.
 
     Text stays as it is; booleans have the format's words; floats are PostgreSQL's shortest
-    round-trip form; decimals have all digits of their scale and no exponent; dates and times follow the
-    format's masks; durations and intervals are ISO 8601; nested values compact JSON with ISO
-    dates and `.` for decimals. Dictionaries are decoded, extension types written as their storage
-    (UUIDs in canonical form).
+    round-trip form; decimals have all digits of their scale and no exponent; dates and times
+    follow the format's masks; durations and intervals are ISO 8601; nested values compact JSON
+    with ISO dates and `.` for decimals. Dictionaries are decoded, extension types written as their
+    storage (UUIDs in canonical form).
 
     Args:
         array: Values of the field's type; a slice is fine.

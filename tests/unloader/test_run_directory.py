@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -267,6 +268,85 @@ def test_a_killed_run_without_results_is_in_nobodys_way(tmp_path: Path) -> None:
     directory.close()
     with RunDirectory(tmp_path, overwrite=False) as again:
         assert list(again.staged.iterdir()) == []
+
+
+KILLED_PUBLISHING = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_run_directory import manifest_of, stage
+from unloader.run_directory import RunDirectory
+
+def rename(*arguments, real=os.rename, calls=[]):
+    real(*arguments)
+    calls.append(arguments)
+    if len(calls) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+directory = RunDirectory(Path(sys.argv[1]), overwrite=True)
+moves = stage(directory, "a.csv", "c.csv")
+os.rename = rename
+directory.publish(moves, manifest_of(["a.csv", "c.csv"], "killed"))
+"""
+"""Ends itself after so many files have their final names; there is no other way to that moment."""
+
+
+@pytest.mark.parametrize("renamed", [1, 2])
+def test_a_run_killed_while_publishing_is_cleared_away(tmp_path: Path, renamed: int) -> None:
+    """What it left under final names is not finished, is nobody's, and blocks no --overwrite."""
+    out = tmp_path / "out"
+    finish(out, "a.csv", "b.csv", run="first")
+    (out / "mine.csv").write_text("mine")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            KILLED_PUBLISHING,
+            str(out),
+            str(Path(__file__).parent),
+            str(renamed),
+        ],
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert not (out / "_manifest.json").exists()
+    with pytest.raises(OutputFailed, match="is not empty"):
+        RunDirectory(out, overwrite=False)
+    with RunDirectory(out, overwrite=True) as directory:
+        directory.check_names(["a.csv", "b.csv", "c.csv"])
+        directory.publish(stage(directory, "b.csv"), manifest_of(["b.csv"], "last"))
+    assert sorted(content_of(out)) == ["_manifest.json", "b.csv", "mine.csv"]
+
+
+def test_a_file_changed_since_is_not_cleared_away(tmp_path: Path) -> None:
+    """After a run that was killed while publishing, a file of another size is somebody else's."""
+    out = tmp_path / "out"
+    subprocess.run(
+        [sys.executable, "-c", KILLED_PUBLISHING, str(out), str(Path(__file__).parent), "1"],
+        cwd=ROOT,
+        check=False,
+    )
+    (out / "a.csv").write_text("mine, and longer")
+    with (
+        RunDirectory(out, overwrite=True) as directory,
+        pytest.raises(OutputFailed, match=r"a\.csv exists already"),
+    ):
+        directory.check_names(["a.csv"])
+    assert (out / "a.csv").read_text() == "mine, and longer"
+
+
+def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
+    """The manifest is written before the first file gets its name: the old run is untouched."""
+    finish(tmp_path, "a.csv")
+    before = content_of(tmp_path)
+    with RunDirectory(tmp_path, overwrite=True) as directory:
+        moves = stage(directory, "a.csv")
+        (tmp_path / RUN / "_manifest.json").mkdir()
+        with pytest.raises(WriteError, match=r"_manifest\.json"):
+            directory.publish(moves, manifest_of(["a.csv"], "second"))
+        directory.abandon(None)
+    assert content_of(tmp_path) == before
 
 
 def test_discard_removes_the_files_of_one_attempt(tmp_path: Path) -> None:

@@ -55,6 +55,15 @@ def test_overwrite_replaces(tmp_path: Path, staging: Path) -> None:
     assert (tmp_path / "b.csv").read_bytes() == b"b"
 
 
+def test_what_fails_halfway_is_taken_back(tmp_path: Path, staging: Path) -> None:
+    """If the second file cannot get its name, the first one has lost its own again."""
+    moves = [MOVES[0], (MOVES[1][0], "x" * 300)]
+    with pytest.raises(WriteError, match=r"\(ENAMETOOLONG\)"):
+        publish(staging, moves, tmp_path)
+    assert (staging / "a.csv.part").read_bytes() == b"a"
+    assert [path.name for path in tmp_path.iterdir()] == [staging.name]
+
+
 def test_one_name_for_two_files_is_refused(tmp_path: Path, staging: Path) -> None:
     """Two staged files that would become one are refused before anything moves."""
     with pytest.raises(WriteError, match=r"would both become .*c\.csv.*Next: "):

@@ -100,7 +100,10 @@ class BarDisplay:
         figures = self._tally.figures(now)
         if not figures.units:
             return Text(f"{self._tally.phase} ... {render.seconds(figures.seconds)}")
-        overall = _overall(figures, self._tally.phase, self._console.width)
+        overall = Table.grid(padding=(0, 1))
+        width = min(24, self._console.width // 6)
+        bar = ProgressBar(total=1.0, completed=figures.fraction, width=width)
+        overall.add_row(bar, self._cut(_overall(figures, self._tally.phase)))
         # Before and after they are at work their lines would say nothing.
         busy = self._tally.phase == "unloading"
         return Group(overall, self._workers(now)) if busy else overall
@@ -123,24 +126,26 @@ class BarDisplay:
         if shown < workers:
             hidden = sum(worker >= shown for worker in self._tally.running)
             lines.append(f"and {workers - shown} more workers, {hidden} of them busy")
-        # A partition's name is data: it may look like markup.
-        return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
+        return Group(*map(self._cut, lines))
+
+    def _cut(self, line: str) -> Text:
+        """Return a line that is cut where the terminal ends.
+
+        Not as markup: a partition's name is data and may look like it.
+        """
+        unicode = self._console.encoding.lower().startswith("utf")
+        return Text(line, no_wrap=True, overflow="ellipsis" if unicode else "crop")
 
 
-def _overall(figures: Figures, phase: str, columns: int) -> RenderableType:
+def _overall(figures: Figures, phase: str) -> str:
+    """Return the run in one line; what a narrow terminal cuts comes last."""
     left = figures.seconds_left
     shown = phase if phase != "unloading" or left is None else f"{rough_seconds(left)} left"
-    text = (
-        f"{figures.fraction * 100:3.0f} % {figures.units_done}/{figures.units} units, "
+    return (
+        f"{figures.fraction * 100:3.0f} % {shown}, {figures.units_done}/{figures.units} units, "
         f"{render.count(figures.rows)} rows, {render.rows_per_second(figures.rows_per_second)}, "
-        f"{render.megabytes_per_second(figures.bytes_per_second)}, {shown}"
+        f"{render.megabytes_per_second(figures.bytes_per_second)}"
     )
-    grid = Table.grid(padding=(0, 1))
-    grid.add_row(
-        ProgressBar(total=1.0, completed=figures.fraction, width=min(24, columns // 4)),
-        Text(text, no_wrap=True, overflow="ellipsis"),
-    )
-    return grid
 
 
 def _worker_cells(worker: int, running: Running | None, now: float) -> tuple[str, ...]:
