@@ -63,6 +63,7 @@ def prepared(job: JobSpec) -> Iterator[Prepared]:
             projection=projection,
         )
         catalog.check_where(extract)
+        catalog.hold(extract, plan.units)
         workers = min(plan.limits.parallelism, len(plan.units))
         seating = seat_workers(topology, workers, job.seats)
         yield Prepared(

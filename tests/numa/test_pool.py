@@ -93,8 +93,8 @@ def test_child_has_one_pipe_and_its_own_session() -> None:
         for worker in range(3):
             pool.start(worker)
         pool.assign(2, ("where", None))
-        finished = gather(pool, 1)[-1]
-    assert isinstance(finished, Finished)
+        events = gather(pool, 1)
+    (finished,) = (event for event in events if isinstance(event, Finished))
     assert isinstance(finished.result, dict)
     assert len(finished.result["sockets"]) == 1
     assert finished.result["session"] == finished.result["pid"] != os.getsid(0)

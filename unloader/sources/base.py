@@ -108,6 +108,16 @@ class Catalog(Protocol):
             SourceError: The database does not take it as one condition.
         """
 
+    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+        """Keep what the units read as it is at the snapshot until `close`; called before they run.
+
+        For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. Nothing to do
+        without a snapshot, or where nobody else can write.
+
+        Raises:
+            SourceError: Something has changed since the snapshot, or cannot be held.
+        """
+
     def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
         """Return the SELECT that reads the unit, word for word as a worker sends it."""
 

@@ -173,6 +173,9 @@ class DuckDBCatalog:
         if extract.where is not None:
             check_condition(self._explain, relation_of(extract), extract.where)
 
+    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+        """Do nothing: while the snapshot lasts nobody else can write."""
+
     def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
         """Return the statement that reads the unit."""
         return unit_statement(select_list(extract.projection.columns), extract, unit)

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from writers.model import TextFormat
 
 ENCODED_PIECE_BYTES = 1024 * 1024
-COUNT_BATCH = 100
-"""Relations counted by one statement."""
+BATCH_RELATIONS = 100
+"""Relations that one statement counts or locks."""
 
 
 class PostgresSource:
@@ -219,19 +219,39 @@ class PostgresCatalog:
                 lambda sql: self._session.rows(f"EXPLAIN {sql}"), relation, extract.where
             )
 
+    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+        """Lock the relations against all that a snapshot does not cover, as pg_dump does.
+
+        After TRUNCATE, or an ALTER TABLE that writes the table anew, older snapshots see it empty,
+        and so would a count. EXPLAIN takes the lock that a SELECT takes, with the same rights.
+        """
+        if extract.snapshot is None or extract.snapshot.kind == "none":
+            return
+        relations = _relations(extract, units)
+        for batch in _batches([select("1", relation, ()) for relation in relations]):
+            self._session.rows("EXPLAIN " + " UNION ALL ".join(batch))
+        if extract.query is not None:
+            return
+        names = sorted({_name(extract, unit) for unit in units})
+        changed = dictionary.changed_files(self._session, names)
+        if changed is not None:
+            raise SourceError(
+                f"{changed} was truncated or written anew while the run began",
+                "run again: the snapshot is from before that, and cannot see those rows any more",
+            )
+
     def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
         """Return the SELECT that workers wrap into `COPY (...) TO STDOUT (FORMAT csv)`."""
         return unit_statement(select_list(extract.projection.columns), extract, unit)
 
     def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
         """Return the rows of the units; pieces of one relation are counted as the whole of it."""
-        relations = tuple(dict.fromkeys(_relation(extract, unit) for unit in units))
         conditions = [condition(extract.where)] if extract.where else []
-        counts = [select("count(*) AS rows", relation, conditions) for relation in relations]
         total = 0
-        for start in range(0, len(counts), COUNT_BATCH):
-            batch = " UNION ALL ".join(counts[start : start + COUNT_BATCH])
-            total += int(self._session.value(f"SELECT sum(rows)::bigint FROM ({batch}) AS counts"))
+        relations = _relations(extract, units)
+        for batch in _batches([select("count(*) AS rows", each, conditions) for each in relations]):
+            counts = " UNION ALL ".join(batch)
+            total += int(self._session.value(f"SELECT sum(rows)::bigint FROM ({counts}) AS counts"))
         return total
 
     def close(self) -> None:
@@ -335,13 +355,29 @@ def unit_statement(columns: str, extract: Extract, unit: WorkUnit) -> str:
     return select(columns, _relation(extract, unit), conditions)
 
 
+def _relations(extract: Extract, units: tuple[WorkUnit, ...]) -> tuple[str, ...]:
+    """Return what the units read from, each once: pieces of one relation share it."""
+    return tuple(dict.fromkeys(_relation(extract, unit) for unit in units))
+
+
+def _batches(statements: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(statements), BATCH_RELATIONS):
+        yield statements[start : start + BATCH_RELATIONS]
+
+
 def _relation(extract: Extract, unit: WorkUnit) -> str:
     """Return what the unit reads from; a partition answers to the name of its table."""
     if extract.query is not None:
         return derived_table(extract.query)
-    table = extract.table
+    name = _name(extract, unit)
     if isinstance(unit.selector, (NamedPartition, RowRange)) and unit.selector.relation:
-        return f"ONLY {qualified(*unit.selector.relation)} AS {quoted(table.name)}"
-    if isinstance(unit.selector, RowRange):
-        return f"ONLY {qualified(table.schema, table.name)}"
-    return qualified(table.schema, table.name)
+        # ONLY, for the table itself may be among its partitions where children inherit from it.
+        return f"ONLY {name} AS {quoted(extract.table.name)}"
+    return f"ONLY {name}" if isinstance(unit.selector, RowRange) else name
+
+
+def _name(extract: Extract, unit: WorkUnit) -> str:
+    """Return the partition that the unit reads from, or the table."""
+    if isinstance(unit.selector, (NamedPartition, RowRange)) and unit.selector.relation:
+        return qualified(*unit.selector.relation)
+    return qualified(extract.table.schema, extract.table.name)

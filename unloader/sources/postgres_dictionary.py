@@ -70,6 +70,15 @@ WHERE c.relkind <> 'p'
 ORDER BY tree.oid, tree.path
 """
 
+CHANGED_FILES = """
+WITH RECURSIVE tree (oid) AS (
+  SELECT given.name::regclass::oid FROM unnest($1::text[]) AS given (name)
+  UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
+SELECT c.oid::regclass::text FROM tree JOIN pg_class c ON c.oid = tree.oid
+WHERE c.relkind IN ('r', 'm') AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode
+LIMIT 1
+"""
+
 TID_RANGE_VERSION = 14
 """First major version whose `ctid` conditions read only the blocks asked for (TID Range Scan)."""
 
@@ -131,6 +140,19 @@ def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
         )
         for row in rows
     )
+
+
+def changed_files(session: Session, names: list[str]) -> str | None:
+    """Return a relation at or below these whose files are other ones than at the snapshot.
+
+    A query of pg_class goes by the snapshot, `pg_relation_filenode` by what is committed now.
+
+    Args:
+        session: Within a snapshot, the relations locked.
+        names: Quoted as in SQL.
+    """
+    found = session.rows(CHANGED_FILES, names)
+    return str(found[0][0]) if found else None
 
 
 def partitions(found: tuple[Leaf, ...], table: str) -> tuple[PartitionInfo, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,20 +29,23 @@ T = TypeVar("T")
 SETTINGS = """
 SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';
 SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = off;
-SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+SET statement_timeout = 0; SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = 0;
 SET max_parallel_workers_per_gather = {gather}; SET jit = off; SET synchronize_seqscans = off;
 SET application_name = 'unloader'
 """
 """The first lines fix the text of values; row_security off makes a policy that would hide rows an
-error; without synchronized scans the order of rows is that of the heap, the same on each run."""
+error; without synchronized scans the order of rows is that of the heap, the same on each run.
+A worker that comes upon a TRUNCATE waiting for the parent's lock would wait for ever: no server
+sees that the parent waits for the worker."""
 
 PARENT_GATHER = 2
 """PostgreSQL's own default; workers get 0, as our processes are the parallelism."""
 
-TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "57P01", "57P02", "57P03", "58030")
+TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03", "58030")
 """SQLSTATEs (appendix A of PostgreSQL's manual) after which another attempt may succeed."""
 
 CONNECT_SECONDS = 60
+CHECKING_VERSION = 14
 
 NAP_SECONDS = 0.001
 SMALL_PIECE_BYTES = 64 * 1024
@@ -80,9 +84,19 @@ class Session:
         try:
             self._connection: Any = self._connect(spec)
             self.execute(SETTINGS.format(gather=gather))
+            self._watch_connection()
         except BaseException:
             self._loop.close()
             raise
+
+    def _watch_connection(self) -> None:
+        """Let the server end a query whose client was killed; where it cannot, it finds out later.
+
+        The setting exists from PostgreSQL 14 on, and on systems that can poll a socket's end.
+        """
+        if self.version[0] >= CHECKING_VERSION:
+            with suppress(SourceError):
+                self.execute("SET client_connection_check_interval = '10s'")
 
     def _connect(self, spec: SourceSpec) -> Any:
         password = password_of(spec)
@@ -211,15 +225,16 @@ class Session:
             return TransientSourceError(f"PostgreSQL: the connection failed: {text}")
         if state is None:
             return SourceError(f"PostgreSQL: {type(error).__name__}: {text}")
-        if str(state).startswith(TRANSIENT_STATES):
-            return TransientSourceError(f"PostgreSQL: {text} (SQLSTATE {state})")
-        return SourceError(f"PostgreSQL: {text} (SQLSTATE {state})", _HINTS.get(str(state), ""))
+        kind = TransientSourceError if str(state).startswith(TRANSIENT_STATES) else SourceError
+        return kind(f"PostgreSQL: {text} (SQLSTATE {state})", _HINTS.get(str(state), ""))
 
 
 _HINTS = {
     "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
     "28000": "check the user in the URL and the server's pg_hba.conf",
     "3D000": "check the name of the database at the end of the URL",
+    "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table",
+    "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
     "42501": "grant SELECT on the table and its partitions, and BYPASSRLS where a policy applies",
 }
 

@@ -146,6 +146,9 @@ class SQLiteCatalog:
                 lambda sql: self._rows(f"EXPLAIN {sql}"), relation_of(extract), extract.where
             )
 
+    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+        """Do nothing: while the snapshot lasts nobody else can write."""
+
     def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
         """Return the statement that reads the unit."""
         return unit_statement(extract, unit)

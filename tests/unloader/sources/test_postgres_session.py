@@ -39,8 +39,11 @@ def spec_of(url: str) -> SourceSpec:
 
 
 def backends(postgres: Any) -> int:
-    """Return how many sessions of ours the server still has."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'unloader'"
+    """Return how many sessions of ours the server still has in its first database."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = 'unloader' AND datname = current_database()"
+    )
     return int(postgres.run(query))
 
 
