@@ -14,7 +14,7 @@ from numa.model import Topology
 from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
-from unloader.model import Extract, JobSpec, Projection, Selection, Target
+from unloader.model import Extract, JobSpec, Selection, Target
 from unloader.names import choose_columns, matching_any
 from unloader.seating import Seating, machine, seat_workers
 from unloader.sources.base import Catalog
@@ -103,11 +103,6 @@ def target_of(job: JobSpec) -> Target:
         as_text=job.selection.as_text,
         encoded_allowed=spec.file_size_bytes == 0,
     )
-
-
-def projection_of(catalog: Catalog, table: TableInfo, target: Target) -> Projection:
-    """Return how a described table would be read for a target; for display."""
-    return catalog.project(table, None, target)
 
 
 def _plan(job: JobSpec, table: TableInfo, topology: Topology) -> Plan:

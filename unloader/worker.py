@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from unloader.errors import UnloaderError, translate
+from unloader.errors import translate
 from unloader.model import (
     Failure,
     Preload,
@@ -261,10 +261,7 @@ def _copy_encoded(
 
 def _abort(writers: list[Any]) -> None:
     for writer in writers:
-        try:
-            writer.abort()
-        except UnloaderError:  # the first error is the one to tell
-            continue
+        writer.abort()
 
 
 def _stages(fetch_seconds: float, writers: list[Any]) -> Stages:

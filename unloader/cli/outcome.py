@@ -17,8 +17,6 @@ from unloader.locations import redact
 if TYPE_CHECKING:
     from unloader.cli.group import Invocation
 
-INTERNAL = 1
-
 
 def report(error: BaseException, invocation: Invocation) -> int:
     """Tell the user what ended the program and return the exit status.
