@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from writers.large_rows import LargeRow
     from writers.model import StageSeconds, WrittenFile
 
 
@@ -23,6 +24,17 @@ class Writer(Protocol):
         Raises:
             ValueNotRepresentable: A value does not fit the format; names column and row.
             WriteError: The destination failed.
+        """
+
+    def write_large(self, row: LargeRow) -> None:
+        """Encode one row whose large values come in pieces, behind the rows written so far.
+
+        The bytes are those of a batch of the same row. A format that cannot write a value in
+        pieces collects it up to `writers.large_rows.COLLECTED_BYTES`.
+
+        Raises:
+            ValueNotRepresentable: A value does not fit the format, or is too large to collect.
+            WriteError: The destination failed, or the row does not suit the schema.
         """
 
     def close(self) -> tuple[WrittenFile, ...]:

@@ -22,6 +22,9 @@ _MARCH_1_YEAR_0 = 719_468
 _ERAS_BEFORE = 10**9
 """Whole eras added so that every dividend is positive; Arrow's seconds reach 3e11 years."""
 
+_ERAS_BEFORE_FIELDS = 13
+"""The same for years given as fields, which begin in -4800."""
+
 
 class Civil:
     """The calendar and clock fields of an array, each computed when first asked for.
@@ -98,6 +101,40 @@ class Civil:
         since_monday = floor_divide(pc.add(self.days, 3), 7)[1]
         year, march_day = _year_parts(pc.add(pc.subtract(self.days, since_monday), 3))
         return year, pc.add(_divide(_yearday(year, march_day), 7)[0], 1)
+
+
+class CivilFields(Civil):
+    """The same of fields that are known already.
+
+    Args:
+        year: Astronomical years from -4800 on, int64 as all others.
+        march_day: Day of the year that began on March 1, from 0.
+        daysecond: Seconds since midnight.
+        fraction: Nanoseconds since the last whole second.
+    """
+
+    def __init__(
+        self, *, year: pa.Array, march_day: pa.Array, daysecond: pa.Array, fraction: pa.Array
+    ) -> None:
+        self.fraction_digits = 9
+        self.__dict__["year_parts"] = year, march_day
+        self.__dict__["_second_parts"] = daysecond, fraction
+
+    @property
+    def days(self) -> pa.Array:
+        """Days since 1970-01-01."""
+        return self._days
+
+    @cached_property
+    def _days(self) -> pa.Array:
+        year, march_day = self.year_parts
+        before_march = pc.cast(pc.greater_equal(march_day, 306), pa.int64())
+        years = pc.add(pc.subtract(year, before_march), _ERAS_BEFORE_FIELDS * _ERA_YEARS)
+        leap_days = pc.add(
+            pc.subtract(pc.divide(years, 4), pc.divide(years, 100)), pc.divide(years, _ERA_YEARS)
+        )
+        days = pc.add(pc.add(pc.multiply(years, 365), leap_days), march_day)
+        return pc.subtract(days, _ERAS_BEFORE_FIELDS * _ERA_DAYS + _MARCH_1_YEAR_0)
 
 
 def floor_divide(values: pa.Array, divisor: int) -> tuple[pa.Array, pa.Array]:

@@ -64,20 +64,23 @@ def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
         _zone_info(zone)
 
 
-def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Array:
-    """Return the text of dates, times or timestamps, null for null.
+def datetime_texts(
+    values: pa.Array, format: TextFormat, place: Place, *, mark: str = ""
+) -> pa.Array:
+    """Return the text of dates, times or timestamps between two marks, null for null.
 
     Raises:
         ValueNotRepresentable: A value does not fit its mask, or has no place in its type.
     """
     kind = values.type
-    mask = mask_of(kind, format)
+    mask = mask_of(kind, format).between(mark)
     if pa.types.is_timestamp(kind):
         if format.fractions == "keep":
-            _refuse_cut_fraction(values, mask, place)
+            digits = UNIT_DIGITS[kind.unit]
+            refuse_cut_fraction(values.view(pa.int64()), digits, mask, place)
         if kind.tz is not None:
             local, offsets = _local(values, place)
-            return mask_texts(local, mask, place, Zone(name=kind.tz, offsets=offsets))
+            return mask_texts(local, mask, place, Zone(names=kind.tz, offsets=offsets))
     elif pa.types.is_time(kind):
         _check_time(values, place)
     elif pa.types.is_date64(kind) and format.date_format is None:
@@ -90,11 +93,16 @@ def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Arr
     return mask_texts(values, mask, place)
 
 
-def _refuse_cut_fraction(values: pa.Array, mask: Mask, place: Place) -> None:
-    cut = UNIT_DIGITS[values.type.unit] - mask.fraction_digits
+def refuse_cut_fraction(ticks: pa.Array, digits: int, mask: Mask, place: Place) -> None:
+    """Make sure that a mask shows all of every fraction, whose unit has that many digits.
+
+    Raises:
+        ValueNotRepresentable: It does not.
+    """
+    cut = digits - mask.fraction_digits
     if cut <= 0:
         return
-    left_out = floor_divide(values.view(pa.int64()), 10**cut)[1]
+    left_out = floor_divide(ticks, 10**cut)[1]
     place.refuse_where(
         pc.not_equal(left_out, 0),
         "the fraction of a second has more digits than its mask",

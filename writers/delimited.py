@@ -1,24 +1,31 @@
 """Delimited text from record batches: the plain encoder.
 
-It defines the bytes: any faster encoder must produce the same. Columns become string arrays, the
-arrays are joined row by row, and the joined array's own buffer is the output, so UTF-8 text is
-never copied into Python objects.
+It defines the bytes: any faster encoder must produce the same. Columns become string arrays, which
+are joined row by row into a buffer that is the output, so UTF-8 text is never copied into Python
+objects.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from writers.datetime_texts import datetime_texts
 from writers.dialects import check
-from writers.enclosing import Cells, Enclosing
+from writers.enclosing import Enclosing
 from writers.errors import FormatError, ValueNotRepresentable
+from writers.large_enclosing import LargeEnclosing
+from writers.large_records import LargeRecord
+from writers.large_rows import LargeRow, LargeValue
+from writers.large_texts import Pieces, large_alphabet, large_text
 from writers.lookup_table import LookupTable
 from writers.model import TextFormat
 from writers.output_encoding import OutputEncoding
-from writers.refusals import Place
-from writers.string_arrays import STRING_LIMIT, value_bytes
-from writers.text_values import alphabet_of, check_field, content_of_field, text_of
+from writers.records import Records
+from writers.refusals import Place, too_long
+from writers.text_values import alphabet_of, check_field, content_of_field, format_for, text_of
 
 
 class PlainEncoder:
@@ -42,6 +49,7 @@ class PlainEncoder:
         self._format = format
         self._encoding = OutputEncoding(format.encoding)
         self._enclosing = Enclosing(format, single=len(schema) == 1)
+        self._large_enclosing = LargeEnclosing(format, single=len(schema) == 1)
         self._prefixes = LookupTable(f"{{:0{format.record_length_digits}}}".format)
         self.rows_encoded = 0
         """Rows of all batches so far; the row named in an error is counted from their start."""
@@ -84,6 +92,50 @@ class PlainEncoder:
         self.rows_encoded += batch.num_rows
         return encoded
 
+    def encode_large(self, large: LargeRow) -> Iterator[bytes]:
+        """Return the record of one row piece by piece, as `encode` writes it with whole values.
+
+        Args:
+            large: One row of the encoder's schema. Its large values are read once, and once more
+                before where the format counts a record or encloses only some values.
+
+        Raises:
+            ValueNotRepresentable: At any piece; the encoder must not be used after it.
+        """
+        row = self.rows_encoded + 1
+        small = [
+            self._cells(column, field, row)
+            for column, field in zip(large.row.columns, self._schema, strict=True)
+        ]
+        cells: list[str | Pieces] = [
+            self._format.null if (text := cell[0].as_py()) is None else text for cell in small
+        ]
+        for index, value in large.values:
+            cells[index] = self._large_cell(value, self._schema.field(index), row)
+        record = LargeRecord(
+            cells=cells,
+            names=self._schema.names,
+            row=row,
+            format=self._format,
+            encoding=self._encoding,
+        )
+        yield from record.encoded()
+        self.rows_encoded += 1
+
+    def _large_cell(self, value: LargeValue, field: pa.Field, row: int) -> Pieces:
+        format = self._format
+        number = content_of_field(field) == "number"
+        return self._large_enclosing.cell(
+            large_text(value, format.binary, format.decimal_separator if number else "."),
+            Place(column=field.name, first_row=row),
+            always=self._always(field),
+            alphabet=large_alphabet(value, format.binary),
+        )
+
+    def _always(self, field: pa.Field) -> bool:
+        enclose = self._format.enclose
+        return enclose == "all" or (enclose == "strings" and content_of_field(field) == "text")
+
     def _encoded(
         self, columns: list[pa.Array], fields: list[pa.Field], first_row: int
     ) -> bytes | memoryview:
@@ -93,7 +145,7 @@ class PlainEncoder:
             self._cells(column, field, first_row)
             for column, field in zip(columns, fields, strict=True)
         ]
-        records = _Records(cells, self._format)
+        records = Records(cells, self._format)
         if self._encoding.is_utf8:
             return self._utf8(records, first_row)
         try:
@@ -101,30 +153,29 @@ class PlainEncoder:
         except UnicodeError:
             raise self._unfit(cells, fields, first_row) from None
 
-    def _cells(self, column: pa.Array, field: pa.Field, first_row: int) -> Cells:
-        format = self._format
-        texts = text_of(column, field, format, first_row=first_row)
-        always = format.enclose == "all" or (
-            format.enclose == "strings" and content_of_field(field) == "text"
-        )
+    def _cells(self, column: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
+        format, always = self._format, self._always(field)
         place = Place(column=field.name, first_row=first_row)
-        alphabet = alphabet_of(field.type, format)
+        alphabet = alphabet_of(field, format)
+        if always and pa.types.is_timestamp(field.type) and self._enclosing.leaves(alphabet):
+            # Marks that are a part of the mask cost next to nothing.
+            return datetime_texts(column, format_for(field, format), place, mark=format.enclosure)
+        texts = text_of(column, field, format, first_row=first_row)
         return self._enclosing.cells(texts, place, always=always, alphabet=alphabet)
 
-    def _utf8(self, records: _Records, first_row: int) -> memoryview:
+    def _utf8(self, records: Records, first_row: int) -> memoryview:
         if not self._format.record_length_digits:
-            return value_bytes(records.joined())
+            return records.bytes()
         lengths = records.lengths()
         self._check_longest(pc.max(lengths).as_py(), lengths, first_row)
-        return value_bytes(records.joined(self._prefixes.take(lengths)))
+        return records.prefixed(self._prefixes.take(lengths))
 
-    def _other_encoding(self, records: _Records, first_row: int) -> bytes:
-        joined = records.joined()
+    def _other_encoding(self, records: Records, first_row: int) -> bytes:
         if not self._format.record_length_digits:
-            text = str(value_bytes(joined), "utf-8")
+            text = str(records.bytes(), "utf-8")
             encoded = self._encoding.encode(text)
         else:
-            lines = joined.to_pylist()
+            lines = records.lines().to_pylist()
             text = "".join(lines)
             parts = [self._encoding.encode(line) for line in lines]
             if not self._encoding.reads_back(text, b"".join(parts)):
@@ -141,20 +192,17 @@ class PlainEncoder:
         digits = self._format.record_length_digits
         if len(str(longest)) > digits:
             index = pc.index(pc.greater_equal(lengths, 10**digits), pa.scalar(True)).as_py()
-            raise ValueNotRepresentable(
-                f"row {first_row + index}: the record has {lengths[index].as_py()} bytes, too many "
-                f"for a record length of {digits} digits. Next: raise --record-length."
-            )
+            raise too_long(first_row + index, lengths[index].as_py(), digits)
 
     def _unfit(
-        self, cells: list[Cells], fields: list[pa.Field], first_row: int
+        self, cells: list[pa.Array], fields: list[pa.Field], first_row: int
     ) -> ValueNotRepresentable:
         """Find the value in the first row that the output encoding cannot hold."""
         name = self._encoding.name
         found = [
             (unfit[0], field, unfit[1])
             for cell, field in zip(cells, fields, strict=True)
-            if (unfit := self._encoding.first_unfit(cell.texts)) is not None
+            if (unfit := self._encoding.first_unfit(cell)) is not None
         ]
         if not found:
             return ValueNotRepresentable(
@@ -162,66 +210,5 @@ class PlainEncoder:
                 "Next: use --encoding utf-8."
             )
         index, field, character = min(found, key=lambda item: item[0])
-        return Place(column=field.name, first_row=first_row).refusal(
-            index,
-            f"{name} has no character U+{ord(character):04X}",
-            "use --encoding utf-8",
-        )
-
-
-class _Records:
-    """The cells of a batch with everything that stands between and behind them."""
-
-    def __init__(self, cells: list[Cells], format: TextFormat) -> None:
-        self._texts = [cell.texts for cell in cells]
-        self._null = format.null
-        mark = format.enclosure
-        before = [mark if cell.enclosed else "" for cell in cells]
-        ends = [format.delimiter] * (len(cells) - 1)
-        ends.append((format.delimiter if format.trailing_delimiter else "") + format.eol)
-        behind = [around + end for around, end in zip(before, ends, strict=True)]
-        between = [end + start for end, start in zip(behind, [*before[1:], ""], strict=True)]
-        self._literals = [before[0], *between]
-        """The literal in front of each cell, and the one behind the last."""
-        self._delimiter = format.delimiter
-
-    def lengths(self) -> pa.Array:
-        """Return the bytes of each record in UTF-8, int64."""
-        null_bytes = len(self._null.encode())
-        total: pa.Array | int = sum(len(literal.encode()) for literal in self._literals)
-        for texts in self._texts:
-            lengths = pc.binary_length(texts)
-            if texts.null_count:
-                lengths = pc.fill_null(lengths, null_bytes)
-            total = pc.add(pc.cast(lengths, pa.int64()), total)
-        return total
-
-    def joined(self, prefixes: pa.Array | None = None) -> pa.Array:
-        """Return the records, each behind its prefix, as string or large_string."""
-        prefix_bytes = 0 if prefixes is None else len(value_bytes(prefixes))
-        large = prefix_bytes + self._bytes() > STRING_LIMIT
-        kind = pa.large_string() if large else pa.string()
-        texts = [pc.cast(texts, kind) for texts in self._texts]
-        pieces = [] if prefixes is None else [pc.cast(prefixes, kind)]
-        *inner, last = self._literals[1:]
-        if prefixes is None and not self._literals[0] and set(inner) <= {self._delimiter}:
-            tail = self._join([texts[-1], last], "", kind)
-            return self._join([*texts[:-1], tail], self._delimiter, kind)
-        for literal, column in zip(self._literals, texts, strict=False):
-            pieces += [literal, column] if literal else [column]
-        return self._join([*pieces, last], "", kind)
-
-    def _join(self, pieces: list[pa.Array | str], separator: str, kind: pa.DataType) -> pa.Array:
-        columns = [pa.scalar(piece, kind) if isinstance(piece, str) else piece for piece in pieces]
-        return pc.binary_join_element_wise(
-            *columns,
-            pa.scalar(separator, kind),
-            null_handling="replace",
-            null_replacement=self._null,
-        )
-
-    def _bytes(self) -> int:
-        rows = len(self._texts[0])
-        literals = sum(len(literal.encode()) for literal in self._literals)
-        nulls = len(self._null.encode()) * len(self._texts)
-        return rows * (literals + nulls) + sum(len(value_bytes(t)) for t in self._texts)
+        place = Place(column=field.name, first_row=first_row)
+        return place.no_character(index, character, name)

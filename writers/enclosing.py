@@ -1,36 +1,35 @@
-r"""When a value is enclosed or escaped, so that a reader gets back exactly it.
+"""When a value is enclosed or escaped, so that a reader gets back exactly it.
 
-`minimal` encloses what PostgreSQL's COPY does in CSV: a value with the delimiter, the enclosure or
-an end of line in it, one equal to the NULL text, and a lone `\.` in a table of one column. Marks
-of several characters are found from left to right, without overlap; a value whose end would run
-together with the mark behind it is enclosed, escaped or refused, too.
+The rules are those of `writers.marks`, here for whole arrays of values.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from writers.arrow_csv import wrapped
+from writers.marks import (
+    END_OF_DATA,
+    bare_escapes,
+    behind_bare,
+    enclosed_escapes,
+    enclosed_for,
+    forbidden_bare,
+    holds_bare,
+    holds_enclosure,
+    meets_bare,
+    meets_enclosure,
+    overlaps_itself,
+    protected_null,
+    reads_as_null,
+    special_characters,
+)
 from writers.model import TextFormat
 from writers.refusals import Place
 from writers.string_arrays import joined, value_bytes, with_room
-
-_END_OF_DATA = "\\."
-_CODES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
-_IDENTITY_LETTERS = frozenset("ABCDEFGHIJKLMOPQRSTUVWXY")
-r"""Upper-case letters that a backslash changes for no reader (\N is NULL, \Z is Ctrl-Z)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
-    """The final texts of a column; null is NULL."""
-
-    texts: pa.Array
-    enclosed: bool = False
-    """The enclosure still has to be put around every text; there is no null then."""
 
 
 class Enclosing:
@@ -45,16 +44,17 @@ class Enclosing:
         self._format = format
         self._single = single
         self._backslash = format.escape == "backslash"
-        ends = {"\r", "\n", *format.eol}
-        self._enclosed_for = sorted({format.delimiter, format.enclosure, *ends} - {""})
-        self._marks = ends | set(format.delimiter + format.enclosure)
-        if self._backslash:
-            self._marks.add("\\")
+        self._enclosed_for = enclosed_for(format)
+        self._special = special_characters(format)
+
+    def leaves(self, alphabet: frozenset[str] | None) -> bool:
+        """Tell whether texts of these characters hold nothing that has to be escaped."""
+        return alphabet is not None and not alphabet & self._special
 
     def cells(
         self, texts: pa.Array, place: Place, *, always: bool, alphabet: frozenset[str] | None
-    ) -> Cells:
-        """Return the texts as they stand between two delimiters.
+    ) -> pa.Array:
+        """Return the texts as they stand between two delimiters; null stays, for NULL.
 
         Args:
             texts: string or large_string.
@@ -67,41 +67,38 @@ class Enclosing:
         """
         # Escaping at most doubles a value, which is then enclosed.
         texts = with_room(texts, factor=2, more=2 * len(self._format.enclosure.encode()))
-        if alphabet is not None and not alphabet & self._marks:
+        if self.leaves(alphabet):
             if always:
-                return self._all_enclosed(texts)
-            if not pc.any(pc.equal(texts, self._format.null)).as_py():
-                return Cells(texts=texts)
+                return self._wrapped(texts)
+            if not _has(texts, self._format.null):
+                return texts
         if self._format.enclose == "none":
-            bare = self._escaped if self._backslash else self._checked
-            return Cells(texts=bare(texts, place))
+            return self._escaped(texts, place) if self._backslash else self._checked(texts, place)
         inner = self._doubled_backslashes(texts)
         if always:
-            return self._all_enclosed(self._inside(inner, place))
-        return Cells(texts=self._enclosed_where_needed(texts, inner, place))
-
-    def _all_enclosed(self, texts: pa.Array) -> Cells:
-        if texts.null_count:
-            return Cells(texts=self._wrapped(texts))
-        return Cells(texts=texts, enclosed=True)
+            return self._wrapped(self._inside(inner, place))
+        return self._enclosed_where_needed(texts, inner, place)
 
     def _wrapped(self, texts: pa.Array) -> pa.Array:
-        return joined(self._format.enclosure, texts, self._format.enclosure)
+        mark = self._format.enclosure
+        enclosed = wrapped(texts, mark)
+        return joined(mark, texts, mark) if enclosed is None else enclosed
 
     def _doubled_backslashes(self, texts: pa.Array) -> pa.Array:
-        if self._backslash and _found(texts, ["\\"]):
-            return pc.replace_substring(texts, "\\", "\\\\")
-        return texts
+        return _replaced(texts, enclosed_escapes(self._format)[:1]) if self._backslash else texts
 
     def _enclosed_where_needed(self, texts: pa.Array, inner: pa.Array, place: Place) -> pa.Array:
         null = self._format.null
         tests = [pc.match_substring(texts, mark) for mark in _found(texts, self._enclosed_for)]
         tests += _running_into(texts, self._format.delimiter)
-        tests.append(pc.equal(texts, null))
+        if _has(texts, null):
+            tests.append(pc.equal(texts, null))
         if inner is not texts:
             tests.append(pc.equal(inner, null))
         if self._single:
-            tests.append(pc.equal(texts, _END_OF_DATA))
+            tests.append(pc.equal(texts, END_OF_DATA))
+        if not tests:
+            return inner
         need = pc.fill_null(reduce(pc.or_, tests), False)
         if not pc.any(need).as_py():
             return inner
@@ -113,94 +110,67 @@ class Enclosing:
         """Escape the enclosures inside values that will be enclosed."""
         mark = self._format.enclosure
         if self._backslash:
-            # Its first character only: no part of the mark is then left that could join the next.
-            found = _found(texts, [mark[0]])
-            return pc.replace_substring(texts, mark[0], "\\" + mark[0]) if found else texts
-        found = _found(texts, [mark])
+            # Backslashes are doubled already.
+            return _replaced(texts, enclosed_escapes(self._format)[1:])
+        found = _found(texts, (mark,))
         if found and self._format.escape == "none":
-            place.refuse_where(
-                pc.match_substring(texts, mark),
-                f"the value holds the enclosure {mark!r}, which --escape none cannot write",
-                "use --escape double, or another --enclosure",
-            )
+            place.refuse_where(pc.match_substring(texts, mark), *holds_enclosure(self._format))
         for runs in _running_into(texts, mark):
-            place.refuse_where(
-                runs,
-                f"the end of the value runs into the enclosure {mark!r} behind it, where a reader "
-                "would end it too early",
-                "use another --enclosure, such as a single character",
-            )
+            place.refuse_where(runs, *meets_enclosure(self._format))
         return pc.replace_substring(texts, mark, mark * 2) if found else texts
 
     def _escaped(self, texts: pa.Array, place: Place) -> pa.Array:
-        """Write bare values with backslashes, as PostgreSQL's COPY does in its text format."""
-        format = self._format
-        marks = {mark[0] for mark in (format.delimiter, format.eol, format.enclosure) if mark}
-        result = texts
-        for character in ["\\", *sorted(marks | set(_CODES))]:
-            if _found(texts, [character]):
-                code = _CODES.get(character, "\\" + character)
-                result = pc.replace_substring(result, character, code)
-        like_null = pc.equal(result, format.null)
-        if not pc.any(like_null).as_py():
+        """Write bare values with backslashes."""
+        null = self._format.null
+        result = _replaced(texts, bare_escapes(self._format))
+        if not _has(result, null):
             return result
-        protected = _protected_null(format.null)
+        like_null = pc.equal(result, null)
+        protected = protected_null(null)
         if protected is None:
-            place.refuse_where(
-                like_null,
-                f"the value would read as NULL, which is written {format.null!r}",
-                "use another --null, or --enclose minimal",
-            )
+            place.refuse_where(like_null, *reads_as_null(self._format))
         return pc.if_else(like_null, pa.scalar(protected, result.type), result)
 
     def _checked(self, texts: pa.Array, place: Place) -> pa.Array:
         """Return bare values that need neither enclosure nor escape; refuse the others."""
         format = self._format
-        only_newlines = set(format.eol) <= {"\r", "\n"}
-        ends = ["\r", "\n"] if only_newlines else [format.eol]
-        marks = [format.delimiter, *ends, *([format.enclosure] if format.enclosure else [])]
-        advice = "use --enclose minimal, --escape backslash, or another --delimiter"
-        for mark in _found(texts, marks):
-            what = f"the value holds {mark!r}, and --enclose none with --escape {format.escape}"
-            holds = pc.match_substring(texts, mark)
-            place.refuse_where(holds, f"{what} cannot write that", advice)
-        for mark in (format.delimiter, *([] if only_newlines else [format.eol])):
+        for mark in _found(texts, forbidden_bare(format)):
+            place.refuse_where(pc.match_substring(texts, mark), *holds_bare(format, mark))
+        for mark in behind_bare(format):
             for runs in _running_into(texts, mark):
-                reason = f"the end of the value runs into {mark!r} behind it"
-                place.refuse_where(runs, reason, advice)
-        place.refuse_where(
-            pc.equal(texts, format.null),
-            f"the value would read as NULL, which is written {format.null!r}",
-            "use another --null, or --enclose minimal",
-        )
+                place.refuse_where(runs, *meets_bare(mark))
+        place.refuse_where(pc.equal(texts, format.null), *reads_as_null(format))
         return texts
 
 
-def _found(texts: pa.Array, marks: list[str]) -> list[str]:
+def _replaced(texts: pa.Array, pairs: tuple[tuple[str, str], ...]) -> pa.Array:
+    for old, new in pairs:
+        if _found(texts, (old,)):
+            texts = pc.replace_substring(texts, old, new)
+    return texts
+
+
+def _found(texts: pa.Array, marks: tuple[str, ...]) -> list[str]:
     """Return the marks that occur anywhere in the values: one fast search over their bytes."""
     data = bytes(value_bytes(texts))
-    return [mark for mark in marks if mark.encode() in data]
+    # One byte is searched for many times faster than several.
+    return [mark for mark in marks if (b := mark.encode())[:1] in data and b in data]
+
+
+def _has(texts: pa.Array, text: str) -> bool:
+    """Tell whether a value equals a text."""
+    if not text:
+        return bool(pc.min(pc.binary_length(texts)).as_py() == 0)
+    return bool(_found(texts, (text,))) and bool(pc.any(pc.equal(texts, text)).as_py())
 
 
 def _running_into(texts: pa.Array, mark: str) -> list[pa.Array]:
     """Return where the first `mark` that a reader finds at a value's end begins inside the value.
 
-    Nothing is returned when that cannot happen, as with marks of one character: it takes a mark
-    like `~~` or `aba`, whose beginning is also its end.
+    Nothing is returned when that cannot happen, as with marks of one character.
     """
-    overlaps = any(mark.startswith(mark[start:]) for start in range(1, len(mark)))
-    if not overlaps or not _found(texts, [mark[0]]):
+    if not overlaps_itself(mark) or not _found(texts, (mark[0],)):
         return []
     stand_in = "\x01" if "\x01" not in mark else next(c for c in "\x02\x03\x04" if c not in mark)
     followed = joined(texts, mark)
     return [pc.invert(pc.ends_with(pc.replace_substring(followed, mark, stand_in), stand_in))]
-
-
-def _protected_null(null: str) -> str | None:
-    """Return the NULL text spelled with a backslash, so that it reads as text; None if none can."""
-    if "\\" in null:
-        return None
-    for index, character in enumerate(null):
-        if not character.isalnum() or character in _IDENTITY_LETTERS:
-            return f"{null[:index]}\\{null[index:]}"
-    return None

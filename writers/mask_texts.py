@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from writers.civil import Civil
+from writers.fixed_texts import fixed_texts
 from writers.lookup_table import LookupTable, zero_padded
 from writers.masks import DOMAINS, GROUPS, Element, Mask, element_text
 from writers.refusals import Place
@@ -31,7 +32,8 @@ _ADVICE = (
 class Zone:
     """What a mask may say about the zone of an array."""
 
-    name: str
+    names: pa.Array | str
+    """What TZR says: of each value, or of all."""
     offsets: pa.Array | int
     """Seconds east of UTC: of each value, or of all."""
 
@@ -50,13 +52,24 @@ def mask_texts(values: pa.Array, mask: Mask, place: Place, zone: Zone | None = N
     """
     if not len(values):
         return pa.array([], pa.string())
-    civil = Civil(values)
+    offset = zone.offsets if zone and isinstance(zone.offsets, int) else None
+    if pa.types.is_timestamp(values.type):
+        texts = fixed_texts(values, mask, offset)
+        if texts is not None:
+            return texts
+    return civil_texts(Civil(values), values.is_valid(), mask, place, zone)
+
+
+def civil_texts(
+    civil: Civil, valid: pa.Array, mask: Mask, place: Place, zone: Zone | None = None
+) -> pa.Array:
+    """Return the same as `mask_texts` for fields, at least one row, null where not `valid`."""
     _check(civil, mask, place, zone)
     pieces: list[pa.Array | pa.Scalar] = []
     for run in _compiled(mask):
         pieces.extend(run.pieces(civil, zone))
     if not any(isinstance(piece, pa.Array) for piece in pieces):
-        pieces.append(pc.if_else(values.is_valid(), "", pa.scalar(None, pa.string())))
+        pieces.append(pc.if_else(valid, "", pa.scalar(None, pa.string())))
     if len(pieces) == 1:
         return pieces[0]
     return joined(*pieces)
@@ -75,7 +88,8 @@ class _Run:
         if self.group == "text":
             return [pa.scalar("".join(element.text for element in self.elements))]
         if self.group == "zone":
-            return [pa.scalar(zone.name if zone else "")]
+            names = zone.names if zone else ""
+            return [pa.scalar(names) if isinstance(names, str) else names]
         if self.group == "fraction":
             return _fraction_pieces(first, civil)
         if self.group == "julian":
@@ -165,7 +179,7 @@ def _check(civil: Civil, mask: Mask, place: Place, zone: Zone | None) -> None:
         minutes = pc.multiply(pc.divide(offsets, 60), 60)
         place.refuse_where(
             pc.not_equal(offsets, minutes),
-            f"its offset in the zone {zone.name} has seconds, which TZH:TZM cannot hold",
+            f"its offset in the zone {zone.names} has seconds, which TZH:TZM cannot hold",
             "use no --timestamp-tz-format (ISO form)",
         )
 
@@ -176,6 +190,6 @@ def _check_range(numbers: pa.Array, low: int, high: int, what: str, place: Place
         return
     bad = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     index = pc.index(bad, pa.scalar(True)).as_py()
-    raise place.refusal(
-        index, f"the {what} {numbers[index].as_py()} does not fit its date mask", _ADVICE
-    )
+    number = numbers[index].as_py()
+    said = f"{1 - number} BC" if what == "year" and number < 1 else number
+    raise place.refusal(index, f"the {what} {said} does not fit its date mask", _ADVICE)

@@ -112,6 +112,11 @@ class Mask:
         shown = [e for e in self.elements if GROUPS.get(e.kind) == "fraction"]
         return max((9 if e.digits is None else e.digits for e in shown), default=0)
 
+    def between(self, mark: str) -> Mask:
+        """Return the mask of the same texts between two marks."""
+        text = Element(kind="text", text=mark)
+        return Mask(elements=(text, *self.elements, text)) if mark else self
+
     def alphabet(self) -> frozenset[str] | None:
         """Return every character its texts can have; None when that depends on the column."""
         letters: set[str] = set(string.digits)

@@ -60,6 +60,10 @@ class OutputEncoding:
         """
         return text.encode(self._codec)
 
+    def stream(self) -> EncodingStream:
+        """Return an encoder of one text in pieces."""
+        return EncodingStream(self._codec, checked=not self.is_utf8)
+
     def reads_back(self, text: str, encoded: bytes) -> bool:
         """Tell whether the bytes are the text and nothing else."""
         return encoded.decode(self._codec, "replace") == text
@@ -92,6 +96,44 @@ class OutputEncoding:
             return self.reads_back(character, self.encode(character))
         except UnicodeEncodeError:
             return False
+
+
+class EncodingStream:
+    """Encodes one text piece by piece, to the bytes that the whole text has.
+
+    Args:
+        codec: Its Python name.
+        checked: Make sure that the bytes read back as the text.
+    """
+
+    def __init__(self, codec: str, *, checked: bool) -> None:
+        self._encoder = codecs.getincrementalencoder(codec)()
+        self._decoder = codecs.getincrementaldecoder(codec)("replace") if checked else None
+        self._given = self._read = ""
+
+    def encode(self, text: str, *, last: bool = False) -> bytes:
+        """Return the next bytes; a codec may hold a character back until it sees the next.
+
+        Raises:
+            UnicodeError: The encoding has no code for a character, or reads it back as another.
+        """
+        encoded = self._encoder.encode(text, last)
+        if self._decoder is not None:
+            self._given += text
+            self._read += self._decoder.decode(encoded, last)
+            common = min(len(self._given), len(self._read))
+            if self._given[:common] != self._read[:common] or (last and self._given != self._read):
+                pairs = zip(self._given, self._read, strict=False)
+                raise UnicodeError(next((a for a, b in pairs if a != b), ""))
+            self._given, self._read = self._given[common:], self._read[common:]
+        return encoded
+
+
+def character_of(error: UnicodeError) -> str:
+    """Return the character an `EncodingStream` failed at, or nothing if it is not known."""
+    if isinstance(error, UnicodeEncodeError):
+        return error.object[error.start]
+    return str(error)
 
 
 def _unfit(name: str) -> FormatError:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from writers.compression import CODECS, check_codec
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
+from writers.large_rows import LargeRow, check_large_row, collected
 from writers.model import Compression, ParquetFormat
+from writers.schema import check_schema
 from writers.staging import StagedFiles
 
 if TYPE_CHECKING:
@@ -69,11 +71,7 @@ class ParquetWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take one batch; see `writers.base.Writer`."""
-        if not batch.schema.equals(self._schema):
-            raise WriteError(
-                f"a batch has the schema {batch.schema.to_string(show_schema_metadata=False)!r}, "
-                f"but the file has {self._schema.to_string(show_schema_metadata=False)!r}."
-            )
+        check_schema(batch, self._schema)
         for piece in self._pieces(batch):
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
@@ -83,6 +81,11 @@ class ParquetWriter:
                 or self._pending_bytes >= _ROW_GROUP_BYTES
             ):
                 self._write_row_group()
+
+    def write_large(self, row: LargeRow) -> None:
+        """Take one row, its large values collected; see `writers.base.Writer`."""
+        check_large_row(row, self._schema)
+        self.write(collected(row))
 
     def close(self) -> tuple[WrittenFile, ...]:
         """Finish the files; see `writers.base.Writer`."""

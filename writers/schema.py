@@ -1,8 +1,10 @@
-"""A schema as bytes, so that it can cross a process boundary without anybody knowing Arrow."""
+"""Schemas: read from bytes, which cross a process boundary without anybody knowing Arrow."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from writers.errors import WriteError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -13,3 +15,25 @@ def read_schema(message: bytes) -> pa.Schema:
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(message))
+
+
+def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    """Make sure that a batch has the schema its writer was opened with.
+
+    Raises:
+        WriteError: It has another one; both are named.
+    """
+    if not batch.schema.equals(schema):
+        raise WriteError(
+            f"a batch has the schema {batch.schema.to_string(show_schema_metadata=False)!r}, "
+            f"but the file has {schema.to_string(show_schema_metadata=False)!r}."
+        )
+
+
+def text_class(field: pa.Field) -> str:
+    """Return what a column holds by its metadata: `number`, `timestamp`, `date`, or nothing.
+
+    Values that no Arrow type holds exactly are carried as text; the key `text_class` of their
+    field says what they are. Timestamps that are `date` follow the mask for dates.
+    """
+    return field.metadata.get(b"text_class", b"").decode() if field.metadata else ""

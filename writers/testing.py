@@ -7,6 +7,7 @@ which.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import xxhash
 
+from writers.large_rows import LargeRow
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from writers.base import Writer
     from writers.model import WrittenFile
@@ -52,6 +55,7 @@ def check_writer(make: Make, read_back: ReadBack) -> None:
     """
     for name, batches in _cases():
         _check_round_trip(name, batches, make, read_back)
+    _check_large_rows(make, read_back)
     _check_abort(make, [])
     _check_abort(make, _counted(5000, 1000))
 
@@ -92,6 +96,53 @@ def _check_round_trip(
         )
         found = read_back([directory / file.path for file in files])
     _check_rows(name, expected, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiecedText:
+    """A text as a large value in pieces of a few characters."""
+
+    text: str
+    piece_characters: int = 2
+    binary: bool = False
+
+    def pieces(self) -> Iterator[str]:
+        """Read the text from its start."""
+        size = self.piece_characters
+        return (self.text[at : at + size] for at in range(0, len(self.text), size))
+
+
+def _check_large_rows(make: Make, read_back: ReadBack) -> None:
+    """Write every text in pieces, between batches of the same schema."""
+    name, texts = "large rows between batches", _texts()
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        writer = make(directory, texts.schema)
+        for row in range(texts.num_rows):
+            one = texts.slice(row, 1)
+            text = one.column("text")[0].as_py()
+            writer.write(one)
+            if text is not None:
+                values = ((1, PiecedText(text=text)), (3, PiecedText(text=text)))
+                writer.write_large(LargeRow(row=_without(one, 1), values=values))
+        files = writer.close()
+        rows = [
+            {**row, **changes}
+            for row in texts.to_pylist()
+            for changes in ({}, {"nothing": row["text"]})
+            if not changes or row["text"] is not None
+        ]
+        expected = pa.Table.from_pylist(rows, texts.schema)
+        _check_files(name, files, expected.num_rows, directory)
+        found = read_back([directory / file.path for file in files])
+    _check_rows(name, expected, found)
+
+
+def _without(row: pa.RecordBatch, index: int) -> pa.RecordBatch:
+    """Return the row with a null in one column."""
+    columns = list(row.columns)
+    columns[index] = pa.nulls(1, row.schema.field(index).type)
+    return pa.RecordBatch.from_arrays(columns, schema=row.schema)
 
 
 def _check_files(name: str, files: Sequence[WrittenFile], rows: int, directory: Path) -> None:

@@ -7,6 +7,7 @@ float go value by value.
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -26,7 +27,9 @@ from writers.json_texts import json_texts
 from writers.model import TextFormat
 from writers.number_texts import decimal_texts, float_texts
 from writers.refusals import Place
+from writers.schema import text_class
 from writers.string_arrays import STRING_LIMIT, compact, without_views
+from writers.timestamp_texts import timestamp_alphabet, timestamp_texts
 
 Content = Literal["number", "boolean", "text"]
 
@@ -39,11 +42,12 @@ def text_of(
 ) -> pa.Array:
     r"""Return the text of each value, null for null.
 
-    Text stays as it is; booleans have the format's words; floats are PostgreSQL's shortest
-    round-trip form; decimals have all digits of their scale and no exponent; dates and times
-    follow the format's masks; durations and intervals are ISO 8601; nested values compact JSON
-    with ISO dates and `.` for decimals. Dictionaries are decoded, extension types written as their
-    storage (UUIDs in canonical form).
+    Text stays as it is, but for numbers and timestamps carried as text (`text_class` in the field's
+    metadata), which follow the decimal separator and the masks; booleans have the format's words;
+    floats are PostgreSQL's shortest round-trip form; decimals have all digits of their scale and no
+    exponent; dates and times follow the format's masks; durations and intervals are ISO 8601;
+    nested values compact JSON with ISO dates and `.` for decimals. Dictionaries are decoded,
+    extension types written as their storage (UUIDs in canonical form).
 
     Args:
         array: Values of the field's type; a slice is fine.
@@ -58,10 +62,24 @@ def text_of(
         ValueNotRepresentable: A value does not fit its mask.
         FormatError: The type has no text.
     """
-    texts = _text(array, format, Place(column=field.name, first_row=first_row))
-    if _is_number_text(field) and format.decimal_separator != ".":
+    place = Place(column=field.name, first_row=first_row)
+    texts = _text(array, format_for(field, format), place)
+    if text_class(field) == "timestamp":
+        return timestamp_texts(texts, format, place)
+    if text_class(field) == "number" and format.decimal_separator != ".":
         return pc.replace_substring(texts, ".", format.decimal_separator)
     return texts
+
+
+def format_for(field: pa.Field, format: TextFormat) -> TextFormat:
+    """Return the format as it applies to one column.
+
+    Dates with a time of day arrive as timestamps; their `text_class` is `date`, and they follow the
+    mask for dates where there is one.
+    """
+    if text_class(field) == "date" and format.date_format is not None:
+        return replace(format, timestamp_format=format.date_format)
+    return format
 
 
 def check_field(field: pa.Field, format: TextFormat) -> None:
@@ -77,7 +95,7 @@ def check_field(field: pa.Field, format: TextFormat) -> None:
             "Next: convert it in the query, or leave the column out with --exclude."
         )
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
-        check_mask(kind, format, field.name)
+        check_mask(kind, format_for(field, format), field.name)
     if pa.types.is_nested(kind):
         for index in range(kind.num_fields):
             check_field(kind.field(index).with_name(field.name), _ISO_INSIDE_JSON)
@@ -93,16 +111,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def content_of_field(field: pa.Field) -> Content:
-    """Return which kind of content `enclose="strings"` takes a column for.
-
-    Numbers that no Arrow type holds exactly are carried as strings; their fields say so with
-    `text_class` = `number` in the metadata.
-    """
-    return "number" if _is_number_text(field) else content_of(field.type)
-
-
-def _is_number_text(field: pa.Field) -> bool:
-    return bool(field.metadata) and field.metadata.get(b"text_class") == b"number"
+    """Return which kind of content `enclose="strings"` takes a column for."""
+    return "number" if text_class(field) == "number" else content_of(field.type)
 
 
 def content_of(kind: pa.DataType) -> Content:
@@ -115,15 +125,17 @@ def content_of(kind: pa.DataType) -> Content:
     return "text"
 
 
-def alphabet_of(kind: pa.DataType, format: TextFormat) -> frozenset[str] | None:
-    """Return characters that every text of a type is made of, or None when it can hold any."""
-    kind = plain_type(kind)
+def alphabet_of(field: pa.Field, format: TextFormat) -> frozenset[str] | None:
+    """Return characters that every text of a column is made of, or None when it can hold any."""
+    if text_class(field) == "timestamp":
+        return timestamp_alphabet(format)
+    kind = plain_type(field.type)
     if pa.types.is_boolean(kind):
         return frozenset(format.boolean)
     if content_of(kind) == "number":
         return _NUMBER_LETTERS | {format.decimal_separator}
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
-        return mask_of(kind, format).alphabet()
+        return mask_of(kind, format_for(field, format)).alphabet()
     return None
 
 

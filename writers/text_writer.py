@@ -7,8 +7,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from writers.compression import CODECS, SUFFIXES, check_codec
-from writers.errors import FormatError, WriteError
+from writers.errors import FormatError
+from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat
+from writers.schema import check_schema
 from writers.staging import StagedFiles
 
 if TYPE_CHECKING:
@@ -58,7 +60,40 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
     return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)
 
 
-class TextWriter:
+class _TextFiles:
+    """The staged files of a text writer and what is asked about them."""
+
+    def __init__(self, spec: OutputSpec, stem: str) -> None:
+        extension = text_extension(spec.compression)
+        self._files = StagedFiles(spec, stem, extension, spec.compression)
+        self._encode_seconds = 0.0
+
+    def abort(self) -> None:
+        """Remove the files; see `writers.base.Writer`."""
+        self._files.abort()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes in the files so far, after compression."""
+        return self._files.bytes_written
+
+    @property
+    def stages(self) -> StageSeconds:
+        """Wall seconds so far; compressing counts as encoding, though it runs beside it."""
+        return self._files.stages(self._encode_seconds)
+
+    def _close(self, rows: int) -> tuple[WrittenFile, ...]:
+        """Finish the file being written, if any, which holds `rows` rows."""
+        try:
+            if self._files.is_open:
+                self._files.finish(rows)
+        except BaseException:
+            self._files.abort()
+            raise
+        return self._files.files
+
+
+class TextWriter(_TextFiles):
     """Encodes batches as delimited text.
 
     Where a new file starts depends on the rows and the spec only, never on the clock, so the
@@ -91,17 +126,12 @@ class TextWriter:
             self._piece_bytes = min(self._piece_bytes, limit)
         self._compressed = spec.compression.codec != "none"
         self._text_bytes = self._text_rows = self._file_rows = self._next_look = 0
-        self._encode_seconds = 0.0
-        self._files = StagedFiles(spec, stem, text_extension(spec.compression), spec.compression)
+        super().__init__(spec, stem)
         self._begin_file()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Encode one batch; see `writers.base.Writer`."""
-        if not batch.schema.equals(self._schema):
-            raise WriteError(
-                f"a batch has the schema {batch.schema.to_string(show_schema_metadata=False)!r}, "
-                f"but the file has {self._schema.to_string(show_schema_metadata=False)!r}."
-            )
+        check_schema(batch, self._schema)
         for piece in self._pieces(batch):
             if not self._files.is_open:
                 self._begin_file()
@@ -111,33 +141,34 @@ class TextWriter:
             self._files.sink().write(text)
             self._text_bytes += len(text)
             self._text_rows += piece.num_rows
-            self._file_rows += piece.num_rows
-            if self._is_full():
-                self._files.finish(self._file_rows)
+            self._end_rows(piece.num_rows)
+
+    def write_large(self, row: LargeRow) -> None:
+        """Encode one row in bounded memory; see `writers.base.Writer`.
+
+        Reading its pieces counts as encoding.
+        """
+        check_large_row(row, self._schema)
+        if not self._files.is_open:
+            self._begin_file()
+        pieces = self._encoder.encode_large(row)
+        started = perf_counter()
+        for piece in pieces:
+            self._encode_seconds += perf_counter() - started
+            self._files.sink().write(piece)
+            started = perf_counter()
+        self._encode_seconds += perf_counter() - started
+        # It says nothing about the width of the rows to come, so it is not counted in for them.
+        self._end_rows(1)
 
     def close(self) -> tuple[WrittenFile, ...]:
         """Finish the files; see `writers.base.Writer`."""
-        try:
-            if self._files.is_open:
-                self._files.finish(self._file_rows)
-        except BaseException:
-            self._files.abort()
-            raise
-        return self._files.files
+        return self._close(self._file_rows)
 
-    def abort(self) -> None:
-        """Remove the files; see `writers.base.Writer`."""
-        self._files.abort()
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes in the files so far, after compression."""
-        return self._files.bytes_written
-
-    @property
-    def stages(self) -> StageSeconds:
-        """Wall seconds so far; compressing counts as encoding, though it runs beside it."""
-        return self._files.stages(self._encode_seconds)
+    def _end_rows(self, rows: int) -> None:
+        self._file_rows += rows
+        if self._is_full():
+            self._files.finish(self._file_rows)
 
     def _begin_file(self) -> None:
         self._file_rows = 0
@@ -178,7 +209,7 @@ class TextWriter:
         return missing <= 0
 
 
-class EncodedTextWriter:
+class EncodedTextWriter(_TextFiles):
     """Takes text that is already encoded and leaves one file.
 
     Args:
@@ -195,12 +226,7 @@ class EncodedTextWriter:
     def __init__(self, spec: OutputSpec, stem: str, header: bytes = b"") -> None:
         if not isinstance(spec.format, TextFormat):
             raise FormatError(f"ready text cannot be written as {type(spec.format).__name__}.")
-        self._files = StagedFiles(
-            replace(spec, file_size_bytes=0),
-            stem,
-            text_extension(spec.compression),
-            spec.compression,
-        )
+        super().__init__(replace(spec, file_size_bytes=0), stem)
         self._files.sink().write(header)
 
     def write(self, data: bytes) -> None:
@@ -209,26 +235,7 @@ class EncodedTextWriter:
 
     def close(self, rows: int) -> tuple[WrittenFile, ...]:
         """Finish the file; see `writers.base.EncodedWriter`."""
-        try:
-            self._files.finish(rows)
-        except BaseException:
-            self._files.abort()
-            raise
-        return self._files.files
-
-    def abort(self) -> None:
-        """Remove the file; see `writers.base.EncodedWriter`."""
-        self._files.abort()
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes in the file so far, after compression."""
-        return self._files.bytes_written
-
-    @property
-    def stages(self) -> StageSeconds:
-        """Wall seconds so far; the only encoding here is compression."""
-        return self._files.stages(0.0)
+        return self._close(rows)
 
 
 def _open_encoder(schema: pa.Schema, text_format: TextFormat) -> PlainEncoder:

@@ -1,0 +1,128 @@
+r"""What the marks of a format (delimiter, enclosure, end of line, NULL) demand of a value.
+
+`minimal` encloses what PostgreSQL's COPY does in CSV: a value with the delimiter, the enclosure or
+an end of line in it, one equal to the NULL text, and a lone `\.` in a table of one column. Marks
+of several characters are found from left to right, without overlap; a value whose end would run
+together with the mark behind it is enclosed, escaped or refused, too.
+"""
+
+from __future__ import annotations
+
+from writers.model import TextFormat
+
+END_OF_DATA = "\\."
+_CODES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+_IDENTITY_LETTERS = frozenset("ABCDEFGHIJKLMOPQRSTUVWXY")
+r"""Upper-case letters that a backslash changes for no reader (\N is NULL, \Z is Ctrl-Z)."""
+
+Refusal = tuple[str, str]
+"""Why a value cannot be written, and what to do about it."""
+
+_BARE_ADVICE = "use --enclose minimal, --escape backslash, or another --delimiter"
+
+
+def enclosed_for(format: TextFormat) -> tuple[str, ...]:
+    """Return the marks for which `minimal` encloses a value that holds one."""
+    return tuple(sorted({format.delimiter, format.enclosure, "\r", "\n", *format.eol} - {""}))
+
+
+def special_characters(format: TextFormat) -> frozenset[str]:
+    """Return all characters that the marks are made of; a value without them stays as it is."""
+    escape = {"\\"} if format.escape == "backslash" else set()
+    return frozenset({"\r", "\n", *format.eol, *format.delimiter, *format.enclosure} | escape)
+
+
+def forbidden_bare(format: TextFormat) -> tuple[str, ...]:
+    """Return the marks that a value may not hold without enclosing and escaping."""
+    enclosure = (format.enclosure,) if format.enclosure else ()
+    return (format.delimiter, *_line_ends(format), *enclosure)
+
+
+def behind_bare(format: TextFormat) -> tuple[str, ...]:
+    """Return the marks that a bare value's end may run into."""
+    ends = _line_ends(format)
+    return (format.delimiter, *(ends if ends == (format.eol,) else ()))
+
+
+def _line_ends(format: TextFormat) -> tuple[str, ...]:
+    return ("\r", "\n") if set(format.eol) <= {"\r", "\n"} else (format.eol,)
+
+
+def bare_escapes(format: TextFormat) -> tuple[tuple[str, str], ...]:
+    """Return what stands for which character in a bare value, to be replaced in this order.
+
+    As PostgreSQL's COPY does in its text format.
+    """
+    marks = {mark[0] for mark in (format.delimiter, format.eol, format.enclosure) if mark}
+    # The backslash first: the other replacements bring new ones.
+    characters = ["\\", *sorted(marks | set(_CODES))]
+    return tuple((character, _CODES.get(character, "\\" + character)) for character in characters)
+
+
+def enclosed_escapes(format: TextFormat) -> tuple[tuple[str, str], ...]:
+    """Return the same for an enclosed value of a format that escapes with a backslash."""
+    # Of the enclosure its first character only: no part is then left that could join the next.
+    first = format.enclosure[0]
+    return (("\\", "\\\\"), (first, "\\" + first))
+
+
+def overlaps_itself(mark: str) -> bool:
+    """Tell whether a mark's beginning is also its end, as with `~~` and `aba`.
+
+    Only such a mark can be found too early where a value's end and the mark meet.
+    """
+    return any(mark.startswith(mark[start:]) for start in range(1, len(mark)))
+
+
+def runs_into(text: str, mark: str) -> bool:
+    """Tell whether a reader finds the mark behind a text, which holds none, inside it."""
+    return (text + mark).find(mark) != len(text)
+
+
+def protected_null(null: str) -> str | None:
+    """Return the NULL text spelled with a backslash, so that it reads as text; None if none can."""
+    if "\\" in null:
+        return None
+    for index, character in enumerate(null):
+        if not character.isalnum() or character in _IDENTITY_LETTERS:
+            return f"{null[:index]}\\{null[index:]}"
+    return None
+
+
+def holds_enclosure(format: TextFormat) -> Refusal:
+    """Return the refusal of an enclosed value with the enclosure in it and no escape."""
+    return (
+        f"the value holds the enclosure {format.enclosure!r}, which --escape none cannot write",
+        "use --escape double, or another --enclosure",
+    )
+
+
+def meets_enclosure(format: TextFormat) -> Refusal:
+    """Return the refusal of an enclosed value whose end runs into the enclosure behind it."""
+    return (
+        f"the end of the value runs into the enclosure {format.enclosure!r} behind it, where a "
+        "reader would end it too early",
+        "use another --enclosure, such as a single character",
+    )
+
+
+def holds_bare(format: TextFormat, mark: str) -> Refusal:
+    """Return the refusal of a bare value with a mark in it."""
+    return (
+        f"the value holds {mark!r}, and --enclose none with --escape {format.escape} cannot "
+        "write that",
+        _BARE_ADVICE,
+    )
+
+
+def meets_bare(mark: str) -> Refusal:
+    """Return the refusal of a bare value whose end runs into a mark behind it."""
+    return f"the end of the value runs into {mark!r} behind it", _BARE_ADVICE
+
+
+def reads_as_null(format: TextFormat) -> Refusal:
+    """Return the refusal of a bare value that equals the NULL text."""
+    return (
+        f"the value would read as NULL, which is written {format.null!r}",
+        "use another --null, or --enclose minimal",
+    )
