@@ -1,0 +1,94 @@
+"""`python -m oracle_server`: a server with sample tables, for benchmarks and trials by hand.
+
+Prints the source URL and the passwords as one line of JSON, and serves until its input ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from oracle_server import certificates
+from oracle_server.authentication import VERIFIER_FLAGS
+from oracle_server.faults import Fault
+from oracle_server.negotiation import CHARSETS, MODES
+from oracle_server.samples import furnished, lob_table, reference_table, types_table
+from oracle_server.server import OracleServer
+
+_UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
+
+
+def count(text: str) -> int:
+    """Return a number of rows such as `500`, `20k` or `10M`."""
+    found = re.fullmatch(r"(\d+)([kMG]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number such as 500, 20k or 10M")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def order(text: str) -> Fault:
+    """Return the fault that a JSON object stands for: `{"kind": "cut", "after_rows": 1000}`."""
+    try:
+        return Fault(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+
+def arguments() -> argparse.Namespace:
+    """Return the command line's arguments."""
+    parser = argparse.ArgumentParser(prog="python -m oracle_server", description=__doc__)
+    parser.add_argument("--reference", type=count, default=0, metavar="ROWS", help="e.g. 10M")
+    parser.add_argument("--partitions", type=int, default=32, help="of the reference table")
+    parser.add_argument("--types", action="store_true", help="a table with every type")
+    parser.add_argument("--lobs", type=count, nargs="+", default=(), metavar="SIZE")
+    parser.add_argument("--mode", choices=MODES, default="23ai")
+    parser.add_argument("--verifier", choices=VERIFIER_FLAGS, default="12c")
+    parser.add_argument("--charset", choices=CHARSETS, default="AL32UTF8")
+    parser.add_argument("--sdu", type=int, default=8192)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--tls", action="store_true", help="prints the wallet's directory too")
+    parser.add_argument("--redirect", action="store_true")
+    parser.add_argument("--no-vectors", dest="vectors", action="store_false")
+    parser.add_argument("--fault", type=order, action="append", default=[], metavar="JSON")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    chosen = arguments()
+    database = furnished(version=chosen.mode)
+    if chosen.reference:
+        reference_table(database, chosen.reference, partitions=chosen.partitions)
+    if chosen.types:
+        types_table(database)
+    if chosen.lobs:
+        lob_table(database, chosen.lobs)
+    with tempfile.TemporaryDirectory() as directory:
+        made = certificates.create(Path(directory)) if chosen.tls else None
+        server = OracleServer(
+            database,
+            mode=chosen.mode,
+            verifier=chosen.verifier,
+            sdu=chosen.sdu,
+            tls=None if made is None else made.tls,
+            charset=chosen.charset,
+            redirect=chosen.redirect,
+            vectors=chosen.vectors,
+            port=chosen.port,
+        )
+        with server:
+            for fault in chosen.fault:
+                server.faults.add(fault)
+            report = {"url": server.url("scott"), "dsn": server.dsn, "password": "tiger"}
+            if made is not None:
+                report["wallet"] = str(made.wallet)
+            print(json.dumps(report), flush=True)
+            sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""A database that clients may change by SQL, in transactions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from oracle_server.data_definition import DataDefinition
+from oracle_server.data_manipulation import DataManipulation
+from oracle_server.database import Database
+from oracle_server.model import Answer, OracleError, SessionState
+from oracle_server.tables import Table
+
+_FIRST = re.compile(r"[\s(]*([A-Za-z]+)(?:\s+([A-Za-z]+))?")
+_CHANGES = {"INSERT", "UPDATE", "DELETE"}
+_DEFINES = {"CREATE", "DROP", "TRUNCATE", "GRANT", "REVOKE", "COMMENT"}
+_STATISTICS = re.compile(r"(?is)\s*BEGIN\s+DBMS_STATS\.\w+\s*\(.*\)\s*;\s*END\s*;?\s*")
+"""Statistics are always there; gathering them is no work."""
+
+
+class WritableDatabase(Database):
+    """A Database whose users change their own tables; a DBA those of all."""
+
+    def __init__(self, *, version: str = "23ai") -> None:
+        """Begin with the user SYS and nothing else."""
+        super().__init__(version=version)
+        self._definition = DataDefinition(self)
+        self._manipulation = DataManipulation(self)
+
+    def execute(self, session: SessionState, sql: str, binds: Iterable[Any] = ()) -> Answer:
+        """Run one statement.
+
+        Raises:
+            OracleError: As an Oracle server would refuse it.
+        """
+        match = _FIRST.match(sql)
+        first, second = (word.upper() for word in match.groups("")) if match else ("", "")
+        if first in _CHANGES:
+            return self._manipulation.run(session, sql, list(binds))
+        if first in _DEFINES or (first == "ALTER" and second == "TABLE"):
+            self._manipulation.commit(session.sid)
+            self._definition.run(session, sql)
+            return Answer(kind="ddl")
+        if first == "COMMIT":
+            self._manipulation.commit(session.sid)
+        elif first == "ROLLBACK":
+            self._manipulation.roll_back(session.sid)
+        elif first == "BEGIN" and _STATISTICS.fullmatch(sql):
+            return Answer(kind="plsql")
+        return super().execute(session, sql, binds)
+
+    def writable(self, session: SessionState, owner: str | None, name: str) -> Table:
+        """Return the table that a statement changes.
+
+        Raises:
+            OracleError: ORA-00942, or ORA-01031 if it is somebody else's.
+        """
+        found = self.catalog.find(owner, name, session.schema)
+        if found is None:
+            raise self.unknown(owner or session.schema, name)
+        if not isinstance(found, Table):
+            raise OracleError(1732, "data manipulation operation not legal on this view")
+        if found.owner != session.user and not self.may_change(session.user):
+            raise OracleError(1031, "insufficient privileges")
+        return found
+
+    def may_change(self, user: str) -> bool:
+        """Return whether a user may change what belongs to others."""
+        return user == "SYS" or self.privileges.has(user, "ALTER ANY TABLE")
+
+    def make_room(self, table: Table, wanted: dict[int, int]) -> None:
+        """Give segments, by `id`, extents for so many rows each."""
+        self._make_room(table, wanted)
