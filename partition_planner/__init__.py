@@ -11,7 +11,7 @@ SQL or the name of a product.
 
     table = TableInfo(
         schema=None, name="events", columns=(ColumnInfo(name="id", native_type="BIGINT"),),
-        bytes=4 << 30, extent=RowExtent(first=0, last=30_000_000),
+        bytes=4 << 30, extents=(RowExtent(first=0, last=30_000_000),),
         named_partitions=False, row_ranges=True,
     )
     for unit in plan(table, PlanLimits(parallelism=8)).units:

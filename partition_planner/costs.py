@@ -1,24 +1,30 @@
 """What a part of a table costs to unload, in the best measure that its source knows.
 
 One measure serves the whole table, for costs are only good to compare: bytes, else rows, else row
-addresses, else every part alike. Bytes come first because reading, encoding and writing all follow
-them.
+addresses, else sampled keys, else every part alike. Bytes come first because reading, encoding and
+writing all follow them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 from partition_planner.parts import Part, parts_of, share
-from partition_planner.table import RowExtent, TableInfo
-from partition_planner.work import RowRange, WorkUnit
+from partition_planner.spreads import Addresses, Keys, Spread
+from partition_planner.table import TableInfo
+from partition_planner.work import KeyRange, RowRange, WorkUnit
 
 CostUnit = Literal["bytes", "rows", "units"]
 
 ASSUMED_ROW_BYTES = 128
 """Guess, used only where a source knows rows or addresses but no bytes at all."""
+
+ASSUMED_KEY_BYTES = 8 << 20
+"""Guess, used only where a source knows nothing but a sample of keys, which nobody takes of a table
+too small to cut: each is worth a unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +53,18 @@ def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
     A measure known for every part is preferred to one known for some; then a part without it is
     taken for an average one. A measure that is 0 for every part says nothing and is passed over.
     """
-    candidates = [(unit, [read(part) for part in parts]) for unit, read in _MEASURES]
+    candidates = [(kind, [kind.read(part) for part in parts]) for kind in _MEASURES]
     for complete in (True, False):
-        for unit, values in candidates:
+        for kind, values in candidates:
             known = [value for value in values if value is not None]
             if sum(known) > 0 and (not complete or len(known) == len(values)):
                 average = sum(known) // len(known)
                 filled = tuple(average if value is None else value for value in values)
                 return Costs(
-                    unit=unit,
+                    unit=kind.unit,
                     of_part=filled,
                     total=sum(filled),
-                    bytes_each=1 if unit == "bytes" else _row_bytes(table),
+                    bytes_each=kind.bytes_each or _row_bytes(table),
                 )
     ones = (1,) * len(parts)
     return Costs(unit="units", of_part=ones, total=len(parts), bytes_each=ASSUMED_ROW_BYTES)
@@ -67,21 +73,24 @@ def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
 def unit_costs(table: TableInfo, units: Iterable[WorkUnit]) -> tuple[Costs, list[int]]:
     """Return the costs of a table's parts, and the cost of each unit in the order given.
 
-    A unit that is a range costs its share of the addresses of its part.
+    A unit that is a range costs its share of the addresses, or of the keys, of its part.
     """
     parts = parts_of(table)
     costs = measure(table, parts)
     known = {
-        part.name: (part.extent, cost) for part, cost in zip(parts, costs.of_part, strict=True)
+        part.name: (part.spread, cost) for part, cost in zip(parts, costs.of_part, strict=True)
     }
-    whole: tuple[RowExtent | None, int] = (None, costs.total)
+    whole: tuple[Spread | None, int] = (None, costs.total)
     return costs, [_unit_cost(unit, *known.get(unit.partition, whole)) for unit in units]
 
 
-def _unit_cost(unit: WorkUnit, extent: RowExtent | None, cost: int) -> int:
-    if not isinstance(unit.selector, RowRange) or extent is None or extent.addresses == 0:
-        return cost
-    return share(cost, unit.selector.offsets_in(extent), extent.addresses)
+def _unit_cost(unit: WorkUnit, spread: Spread | None, cost: int) -> int:
+    selector = unit.selector
+    if isinstance(selector, RowRange) and isinstance(spread, Addresses) and spread.weight:
+        return share(cost, spread.span(selector.first, selector.last), spread.weight)
+    if isinstance(selector, KeyRange) and isinstance(spread, Keys):
+        return share(cost, spread.span(selector.first, selector.last), spread.weight)
+    return cost
 
 
 def _row_bytes(table: TableInfo) -> int:
@@ -90,9 +99,21 @@ def _row_bytes(table: TableInfo) -> int:
     return max(1, table.bytes // table.rows)
 
 
-_MEASURES: tuple[tuple[CostUnit, Callable[[Part], int | None]], ...] = (
-    ("bytes", lambda part: part.bytes),
-    ("rows", lambda part: part.rows),
+def _weight(kind: type[Addresses] | type[Keys], part: Part) -> int | None:
+    return part.spread.weight if isinstance(part.spread, kind) else None
+
+
+class _Measure(NamedTuple):
+    unit: CostUnit
+    read: Callable[[Part], int | None]
+    bytes_each: int | None
+    """None: those of a row."""
+
+
+_MEASURES = (
+    _Measure("bytes", lambda part: part.bytes, 1),
+    _Measure("rows", lambda part: part.rows, None),
     # Where only addresses are known they are those of rows: sources that count blocks know bytes.
-    ("units", lambda part: None if part.extent is None else part.extent.addresses),
+    _Measure("units", partial(_weight, Addresses), None),
+    _Measure("units", partial(_weight, Keys), ASSUMED_KEY_BYTES),
 )

@@ -8,6 +8,7 @@ unless the estimates say that workers would idle, and the planner's own target s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from partition_planner.balance import makespan
 from partition_planner.costs import Costs
@@ -81,21 +82,21 @@ def _counts(
 ) -> list[int]:
     above, below = threshold
     return [
-        # An extent of 0 or 1 addresses leaves one piece.
-        max(1, min(_ceil_div(cost, size), part.addresses)) if cost * below > size * above else 1
+        # What has 0 or 1 addresses, or none that is known, stays one piece.
+        max(1, min(_ceil_div(cost, size), part.spread.most_pieces))
+        if part.spread is not None and cost * below > size * above
+        else 1
         for part, cost in zip(parts, costs.of_part, strict=True)
     ]
 
 
 def _piece_costs(parts: Sequence[Part], costs: Costs, counts: Sequence[int]) -> Iterator[int]:
     for part, cost, pieces in zip(parts, costs.of_part, counts, strict=True):
-        if pieces == 1:
+        if pieces == 1 or part.spread is None:
             yield cost
             continue
-        length = part.addresses
-        for piece in range(pieces):
-            offsets = (length * piece // pieces, length * (piece + 1) // pieces)
-            yield share(cost, offsets, length)
+        for offsets in pairwise(part.spread.cuts(pieces)):
+            yield share(cost, offsets, part.spread.weight)
 
 
 def _ceil_div(dividend: int, divisor: int) -> int:

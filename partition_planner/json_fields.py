@@ -85,6 +85,15 @@ class Fields:
             raise not_as_expected(self.path(name), "a list", value)
         return value
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of strings."""
+        found = []
+        for at, item in enumerate(self.items(name)):
+            if not isinstance(item, str):
+                raise not_as_expected(f"{self.path(name)}[{at}]", "a string", item)
+            found.append(item)
+        return tuple(found)
+
     def optional_pair(self, name: str) -> tuple[str, str] | None:
         """Return two strings or None."""
         value = self._value[name]
@@ -102,6 +111,20 @@ def pair(value: object, where: str) -> tuple[str, str]:
         if isinstance(first, str) and isinstance(second, str):
             return first, second
     raise not_as_expected(where, "a list of two strings", value)
+
+
+def integer_pair(value: object, where: str) -> tuple[int, int]:
+    """Return two integers; 1.0 and true are none.
+
+    Raises:
+        PlanError: The value is anything else.
+    """
+    if isinstance(value, list) and len(value) == 2:
+        first, second = value
+        # By type, for a bool is an int to isinstance.
+        if type(first) is int and type(second) is int:
+            return first, second
+    raise not_as_expected(where, "a list of two integers", value)
 
 
 def not_as_expected(where: str, expected: str, value: object) -> PlanError:

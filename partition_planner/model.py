@@ -16,8 +16,17 @@ from partition_planner.balance import finish_times, lower_bound
 from partition_planner.costs import CostUnit, unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.json_fields import Fields, broken
-from partition_planner.table import ColumnInfo, PartitionInfo, RowExtent, TableInfo
+from partition_planner.table import (
+    ColumnInfo,
+    KeySample,
+    PartitionInfo,
+    PartitionKind,
+    RowExtent,
+    TableInfo,
+    coalesced,
+)
 from partition_planner.work import (
+    KeyRange,
     NamedPartition,
     RowRange,
     Selector,
@@ -30,8 +39,11 @@ __all__ = [
     "SPLITS",
     "ColumnInfo",
     "CostUnit",
+    "KeyRange",
+    "KeySample",
     "NamedPartition",
     "PartitionInfo",
+    "PartitionKind",
     "Plan",
     "PlanLimits",
     "RowExtent",
@@ -40,11 +52,12 @@ __all__ = [
     "TableInfo",
     "WholeTable",
     "WorkUnit",
+    "coalesced",
     "selector_from_json",
 ]
 
 SPLITS = ("auto", "partition", "range", "none")
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +167,11 @@ class Plan:
         """
         version = value.get("format_version", FORMAT_VERSION) if isinstance(value, dict) else None
         if isinstance(value, dict) and version != FORMAT_VERSION:
-            raise broken(f"its format version is {version!r}, this one reads {FORMAT_VERSION}")
+            older = isinstance(version, int) and version < FORMAT_VERSION
+            raise broken(
+                f"it was made by {'an older' if older else 'another'} version: its format is "
+                f"{version!r}, this one reads {FORMAT_VERSION}"
+            )
         derived = ("digest", "makespan", "lower_bound", "cost_unit")
         fields = Fields(value, "plan", ("format_version", "table", "units", "limits", *derived))
         units = tuple(

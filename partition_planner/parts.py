@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from partition_planner.table import RowExtent, TableInfo
+from partition_planner.spreads import Spread, spread_of
+from partition_planner.table import PartitionKind, TableInfo
 from partition_planner.work import Selector
 
 
@@ -13,15 +14,13 @@ class Part(NamedTuple):
 
     name: str | None
     """None for the whole table."""
+    kind: PartitionKind
     relation: tuple[str, str] | None
+    object_id: int | None
     rows: int | None
     bytes: int | None
-    extent: RowExtent | None
-
-    @property
-    def addresses(self) -> int:
-        """Number of addresses that can be told apart; 0 if no extent is known."""
-        return 0 if self.extent is None else self.extent.addresses
+    spread: Spread | None
+    """Where it can be cut; None if neither extents nor keys are known."""
 
 
 class Draft(NamedTuple):
@@ -39,29 +38,38 @@ def parts_of(table: TableInfo) -> tuple[Part, ...]:
         return (
             Part(
                 name=None,
+                kind="partition",
                 relation=None,
+                object_id=table.object_id,
                 rows=table.rows,
                 bytes=table.bytes,
-                extent=table.extent,
+                spread=spread_of(table.extents, table.keys),
             ),
         )
     ordered = sorted(table.partitions, key=lambda partition: (partition.position, partition.name))
     return tuple(
         Part(
             name=partition.name,
+            kind=partition.kind,
             relation=partition.relation,
+            object_id=partition.object_id,
             rows=partition.rows,
             bytes=partition.bytes,
-            extent=partition.extent,
+            spread=spread_of(partition.extents, partition.keys),
         )
         for partition in ordered
     )
 
 
-def share(total: int, offsets: tuple[int, int], length: int) -> int:
-    """Return the share of [start, stop) in a total spread evenly over `length` addresses.
+def share(total: int, offsets: tuple[int, int], weight: int) -> int:
+    """Return the share of [start, stop) in a total spread evenly over a weight.
 
     The shares of adjoining ranges sum exactly to the share of the range they make up.
     """
     start, stop = offsets
-    return total * stop // length - total * start // length
+    return total * stop // weight - total * start // weight
+
+
+def estimate(total: int | None, offsets: tuple[int, int], weight: int) -> int | None:
+    """Return the share of what may be unknown; all of it where the weight is 0."""
+    return total if total is None or weight == 0 else share(total, offsets, weight)

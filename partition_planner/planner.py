@@ -7,12 +7,15 @@ Same table and limits, same plan, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from partition_planner import cutting
 from partition_planner.costs import measure
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan, PlanLimits, TableInfo, WorkUnit
 from partition_planner.parts import Draft, Part, parts_of
+from partition_planner.spreads import Addresses, Keys
+from partition_planner.strategies.key_ranges import cut_keys
 from partition_planner.strategies.named_partitions import whole_partition
 from partition_planner.strategies.row_ranges import BOTH_OPEN, OpenEnds, cut, open_ends
 from partition_planner.strategies.whole import whole_table
@@ -25,16 +28,17 @@ def plan(table: TableInfo, limits: PlanLimits) -> Plan:
     """Return the table cut into work units, largest first, equals by id.
 
     With `split` "none" the table is one unit. "partition" makes one unit of each partition.
-    "range" cuts everything that has an extent to the target size. "auto" takes partitions as units
-    and cuts only where workers would idle otherwise; a table without partitions is cut if ranges
-    are cheap to read, and partitions that are mere extents stay together as one unit if ranges are
-    not. The target size is `unit_bytes`, or else a quarter of a worker's share but at least
-    `cutting.MIN_UNIT_BYTES`.
+    "range" cuts everything that has extents or keys to the target size. "auto" takes partitions as
+    units and cuts only where workers would idle otherwise; a table without partitions is cut if
+    ranges are cheap to read, and partitions that are mere extents stay together as one unit if
+    ranges are not. The target size is `unit_bytes`, or else a quarter of a worker's share but at
+    least `cutting.MIN_UNIT_BYTES`.
 
     Raises:
         PlanError: A limit makes no sense, the table lacks what the split needs, an estimate is
-            negative, a partition's name occurs twice, or partitions known by their extents alone
-            overlap or leave gaps. "none" needs no partitions and does not look at them.
+            negative, extents are not ascending and disjoint, a partition's name occurs twice, or
+            partitions known by their extents alone overlap or leave gaps. "none" needs no
+            partitions and does not look at them.
     """
     limits.check()
     parts = parts_of(table)
@@ -59,6 +63,7 @@ def _drafts(table: TableInfo, parts: tuple[Part, ...], limits: PlanLimits) -> It
     if limits.split == "none":
         yield whole_table(table, parts)
         return
+    _check_extents(table, parts)
     _check_split(table, parts, limits.split)
     ends = open_ends(parts, table.label) if extents_only else [BOTH_OPEN] * len(parts)
     if limits.split == "auto" and extents_only and not table.row_ranges:
@@ -84,7 +89,9 @@ def _counts(table: TableInfo, parts: Sequence[Part], limits: PlanLimits) -> list
 
 
 def _read(table: TableInfo, part: Part, pieces: int, ends: OpenEnds) -> Iterator[Draft]:
-    if pieces > 1 or (part.name is not None and not table.named_partitions):
+    if pieces > 1 and isinstance(part.spread, Keys):
+        yield from cut_keys(part, pieces)
+    elif pieces > 1 or (part.name is not None and not table.named_partitions):
         yield from cut(part, pieces, ends)
     elif part.name is None:
         yield whole_table(table, (part,))
@@ -99,13 +106,13 @@ def _check_split(table: TableInfo, parts: Sequence[Part], split: str) -> None:
         )
     if split == "range" and not table.row_ranges:
         raise PlanError(
-            f"{table.label} cannot be read by ranges of row addresses without a scan of all of it "
-            "for each. Next: run with --split auto."
+            f"{table.label} cannot be read by ranges of row addresses or keys without a scan of "
+            "all of it for each. Next: run with --split auto."
         )
-    if split == "range" and all(part.extent is None for part in parts):
+    if split == "range" and all(part.spread is None for part in parts):
         raise PlanError(
-            f"{table.label} has no known extent, so there is nothing to cut into ranges. "
-            "Next: run with --split auto."
+            f"{table.label} has neither known extents nor keys, so there is nothing to cut into "
+            "ranges. Next: run with --split auto."
         )
     names: set[str | None] = set()
     for part in parts:
@@ -125,4 +132,17 @@ def _check_estimates(table: TableInfo, parts: Sequence[Part]) -> None:
                 raise PlanError(
                     f"{table.label} is said to have {value} {kind}{where}. "
                     "Next: renew the statistics of the table; what is not known must be None."
+                )
+
+
+def _check_extents(table: TableInfo, parts: Sequence[Part]) -> None:
+    for part in parts:
+        extents = part.spread.extents if isinstance(part.spread, Addresses) else ()
+        for lower, upper in pairwise(extents):
+            if upper.first < lower.last or not (lower.addresses and upper.addresses):
+                where = "" if part.name is None else f" of partition {part.name!r}"
+                raise PlanError(
+                    f"The extents [{lower.first}, {lower.last}) and [{upper.first}, {upper.last})"
+                    f"{where} of {table.label} are empty or out of order, so their sums mean "
+                    "nothing. Next: run with --split none; the source must coalesce its extents."
                 )

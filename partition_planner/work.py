@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from partition_planner.json_fields import Fields, broken
-from partition_planner.table import RowExtent
+from partition_planner.table import PartitionKind, partition_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,21 +28,31 @@ class WholeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPartition:
-    """Every row of one partition, whatever its extent was said to be."""
+    """Every row of one partition, whatever its extents were said to be."""
 
     partition: str
+    kind: PartitionKind = "partition"
+    """Under "partition_kind" in JSON, where "kind" is that of the selector."""
     relation: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the selector as JSON-able values."""
-        relation = None if self.relation is None else list(self.relation)
-        return {"kind": "named_partition", "partition": self.partition, "relation": relation}
+        return {
+            "kind": "named_partition",
+            "partition": self.partition,
+            "partition_kind": self.kind,
+            "relation": None if self.relation is None else list(self.relation),
+        }
 
     @classmethod
     def from_json(cls, value: object, where: str = "selector") -> NamedPartition:
         """Return the selector that `to_json` wrote; raise PlanError naming what is wrong."""
-        fields = Fields(value, where, ("kind", "partition", "relation"))
-        return cls(partition=fields.text("partition"), relation=fields.optional_pair("relation"))
+        fields = Fields(value, where, ("kind", "partition", "partition_kind", "relation"))
+        return cls(
+            partition=fields.text("partition"),
+            kind=partition_kind(fields, "partition_kind"),
+            relation=fields.optional_pair("relation"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,25 +64,22 @@ class RowRange:
     """
 
     partition: str | None = None
+    kind: PartitionKind = "partition"
+    """As in `NamedPartition`."""
     relation: tuple[str, str] | None = None
+    object_id: int | None = None
+    """The segment that the addresses belong to; a fact that only the source interprets."""
     first: int | None
     last: int | None
-
-    def offsets_in(self, extent: RowExtent) -> tuple[int, int]:
-        """Return the offsets into a known extent at which the range starts and ends.
-
-        An open end stops at the extent's own end.
-        """
-        start = extent.first if self.first is None else self.first
-        stop = extent.last if self.last is None else self.last
-        return start - extent.first, stop - extent.first
 
     def to_json(self) -> dict[str, object]:
         """Return the selector as JSON-able values."""
         return {
             "kind": "row_range",
             "partition": self.partition,
+            "partition_kind": self.kind,
             "relation": None if self.relation is None else list(self.relation),
+            "object_id": self.object_id,
             "first": self.first,
             "last": self.last,
         }
@@ -80,16 +87,63 @@ class RowRange:
     @classmethod
     def from_json(cls, value: object, where: str = "selector") -> RowRange:
         """Return the selector that `to_json` wrote; raise PlanError naming what is wrong."""
-        fields = Fields(value, where, ("kind", "partition", "relation", "first", "last"))
+        names = ("kind", "partition", "partition_kind", "relation", "object_id", "first", "last")
+        fields = Fields(value, where, names)
         return cls(
             partition=fields.optional_text("partition"),
+            kind=partition_kind(fields, "partition_kind"),
             relation=fields.optional_pair("relation"),
+            object_id=fields.optional_integer("object_id"),
             first=fields.optional_integer("first"),
             last=fields.optional_integer("last"),
         )
 
 
-Selector = WholeTable | NamedPartition | RowRange
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRange:
+    """The rows whose key in `column` is in [first, last); None is an open end.
+
+    The ends are keys as the source gave them, in its own order and its own text. Rows are those of
+    the partition, or else of the table. A row without a key is in none: the source knows that there
+    is none.
+    """
+
+    partition: str | None = None
+    kind: PartitionKind = "partition"
+    """As in `NamedPartition`."""
+    relation: tuple[str, str] | None = None
+    column: str
+    first: str | None
+    last: str | None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the selector as JSON-able values."""
+        return {
+            "kind": "key_range",
+            "partition": self.partition,
+            "partition_kind": self.kind,
+            "relation": None if self.relation is None else list(self.relation),
+            "column": self.column,
+            "first": self.first,
+            "last": self.last,
+        }
+
+    @classmethod
+    def from_json(cls, value: object, where: str = "selector") -> KeyRange:
+        """Return the selector that `to_json` wrote; raise PlanError naming what is wrong."""
+        names = ("kind", "partition", "partition_kind", "relation", "column", "first", "last")
+        fields = Fields(value, where, names)
+        return cls(
+            partition=fields.optional_text("partition"),
+            kind=partition_kind(fields, "partition_kind"),
+            relation=fields.optional_pair("relation"),
+            column=fields.text("column"),
+            first=fields.optional_text("first"),
+            last=fields.optional_text("last"),
+        )
+
+
+Selector = WholeTable | NamedPartition | RowRange | KeyRange
 
 
 def selector_from_json(value: object, where: str = "selector") -> Selector:
@@ -101,7 +155,10 @@ def selector_from_json(value: object, where: str = "selector") -> Selector:
         return NamedPartition.from_json(value, where)
     if kind == "row_range":
         return RowRange.from_json(value, where)
-    raise broken(f"{where} has the kind {kind!r}, not whole_table, named_partition or row_range")
+    if kind == "key_range":
+        return KeyRange.from_json(value, where)
+    known = "whole_table, named_partition, row_range or key_range"
+    raise broken(f"{where} has the kind {kind!r}, not {known}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

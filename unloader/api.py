@@ -5,9 +5,11 @@ Every function takes plain data, returns plain data and raises only `UnloaderErr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,7 @@ def unload(
     from unloader.crew import crew
     from unloader.unloading import run
 
+    job = _named(job)
     with _translated(), crew(job) as pool:
         observe(PhaseStarted(phase="planning"))
         with prepared(job) as ready:
@@ -182,6 +185,14 @@ def verify(
 
     with _translated():
         return check(destination, source, observe)
+
+
+def _named(job: JobSpec) -> JobSpec:
+    """Return the job with an id of its own, which the source's sessions carry from the start."""
+    run_id = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
+    return replace(
+        job, source=replace(job.source, session=replace(job.source.session, run_id=run_id))
+    )
 
 
 @contextmanager

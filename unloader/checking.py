@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from partition_planner.model import PlanLimits
-from unloader.errors import OutputFailed, VerifyMismatch, translate
+from unloader.errors import (
+    OutputFailed,
+    SourceError,
+    TransientSourceError,
+    VerifyMismatch,
+    translate,
+)
 from unloader.events import Notice, Observer, PhaseStarted
 from unloader.manifest import MANIFEST, files_of, read_manifest
-from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName, Target
+from unloader.model import (
+    Extract,
+    NamePart,
+    Selection,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    Target,
+)
 from unloader.preparation import chosen_table, plan_partitions
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
@@ -98,6 +113,20 @@ def _spec_of(destination: Path, manifest: Mapping[str, Any]) -> OutputSpec:
 
 
 def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
+    at_snapshot = _at_snapshot(source, manifest)
+    if at_snapshot is not None:
+        try:
+            return _counted(manifest, at_snapshot, observe)
+        except TransientSourceError:
+            raise
+        except SourceError as error:
+            observe(
+                Notice(text=f"the source cannot go back to the run's snapshot: {error.message}")
+            )
+    return _counted(manifest, source, observe)
+
+
+def _counted(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
     catalog = source_of(source.kind).open_catalog(source)
     try:
         snapshot = catalog.snapshot("snapshot")
@@ -111,12 +140,23 @@ def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -
             observe(
                 Notice(text="the run's snapshot is gone: compared with the source as it is now")
             )
-        return _count_rows(catalog, manifest, source), state
+        return _count_rows(catalog, manifest, source, snapshot), state
     finally:
         catalog.close()
 
 
-def _count_rows(catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpec) -> int:
+def _at_snapshot(source: SourceSpec, manifest: Mapping[str, Any]) -> SourceSpec | None:
+    """Return the source with the run's SCN, None where it has none."""
+    snapshot = manifest["snapshot"]
+    known = "scn" in source_of(source.kind).session_options
+    if not known or snapshot is None or snapshot["kind"] != "scn":
+        return None
+    return replace(source, session=replace(source.session, scn=int(snapshot["value"])))
+
+
+def _count_rows(
+    catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpec, snapshot: Snapshot
+) -> int:
     options = manifest["options"]
     selection = Selection(table=_table_name(manifest), query=manifest["query"])
     table = chosen_table(catalog, selection)
@@ -125,7 +165,7 @@ def _count_rows(catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpe
     )
     extract = Extract(
         source=source,
-        snapshot=None,
+        snapshot=snapshot,
         table=table,
         query=selection.query,
         where=options["where"],

@@ -21,6 +21,10 @@ class RunStarted:
     """The source's estimate, None if it has none."""
     bytes: int | None
     """Bytes in the source, by its own statistics."""
+    snapshot: str = ""
+    """The point in time that is read, such as `scn 4711`; empty without one."""
+    end_sessions_sql: str = ""
+    """Ends the run's sessions in the database, where there is such a statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

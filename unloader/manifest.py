@@ -138,8 +138,14 @@ def options_json(job: JobSpec) -> dict[str, Any]:
         "retries": job.retry.retries,
         "retry_delay": job.retry.delay_seconds,
         "stall_timeout": job.retry.stall_seconds,
+        "fetch": job.source.session.fetch,
     }
-    return {**shared, **asdict(job.seats), "dialect": asdict(spec.format)}
+    return {
+        **shared,
+        **asdict(job.values),
+        **asdict(job.seats),
+        "dialect": asdict(spec.format),
+    }
 
 
 def format_name(output_format: TextFormat | ParquetFormat) -> str:

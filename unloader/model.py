@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Consistency = Literal["snapshot", "none"]
 VerifyLevel = Literal["none", "count", "full"]
 FilePer = Literal["unit", "table"]
+Fetch = Literal["auto", "arrow", "tuples"]
+Nanoseconds = Literal["string", "timestamp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,31 @@ class SecretReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """How the sessions of a run are opened and kept; a source uses what it knows of.
+
+    `Source.session_options` names the fields a source knows; others must keep their defaults.
+    """
+
+    fetch: Fetch = "auto"
+    """arrow: the driver builds the batches; tuples: rows of Python values, which we convert."""
+    scn: int | None = None
+    """The system change number to read at, instead of the present one."""
+    session_sql: tuple[str, ...] = ()
+    """Statements that each new session runs before anything else."""
+    parallel_query: bool = False
+    """The database may use parallel servers of its own for our statements."""
+    direct_read: bool = True
+    """Ask for reads that go past the database's buffer cache."""
+    call_timeout_seconds: float = 0.0
+    """Longest wait for one answer of the database; 0 is none of its own."""
+    client_library: str | None = None
+    """Directory of the vendor's client library, "" for where it is usually found, None for none."""
+    run_id: str = ""
+    """Names the run in the database's list of sessions; empty outside a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
     """One database: its kind (a key of the source registry) and where it is."""
 
@@ -35,6 +62,7 @@ class SourceSpec:
     location: str
     """The URL as the user gave it; it never holds a password."""
     secret: SecretReference = field(default_factory=SecretReference)
+    session: SessionOptions = field(default_factory=SessionOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +136,21 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValueOptions:
+    """What becomes of values that the usual Arrow types cannot hold.
+
+    `Source.value_options` names the fields a source knows; others must keep their defaults.
+    """
+
+    number_without_precision: str = "string"
+    """In Parquet: string, double, or decimal(p,s)."""
+    nanoseconds: Nanoseconds = "string"
+    """In Parquet, of timestamps with 7 to 9 digits of a second: string, or timestamp[ns]."""
+    zone_columns: bool = False
+    """In Parquet, a second column with the zone of each timestamp with time zone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """What a source must know of the output to choose how it reads."""
 
@@ -117,6 +160,7 @@ class Target:
     """Glob patterns of columns to be written as exact text whatever their type."""
     encoded_allowed: bool = True
     """False where the run needs batches (files cut by size, for instance)."""
+    values: ValueOptions = field(default_factory=ValueOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +315,7 @@ class JobSpec:
     seats: SeatOptions = field(default_factory=SeatOptions)
     retry: RetryOptions = field(default_factory=RetryOptions)
     consistency: Consistency = "snapshot"
+    values: ValueOptions = field(default_factory=ValueOptions)
     fetch_bytes: int = 32 * 1024 * 1024
     verify: VerifyLevel = "count"
     plan: Plan | None = None

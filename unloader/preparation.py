@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from numa.model import Topology
-from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
+from partition_planner.model import Plan, PlanLimits, RowRange, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import Extract, JobSpec, Selection, Target
@@ -89,6 +89,11 @@ def chosen_table(catalog: Catalog, selection: Selection) -> TableInfo:
         table = catalog.describe(selection.table)
     names = [column.name for column in table.columns]
     chosen = choose_columns(names, selection.columns, selection.exclude)
+    for pattern in selection.as_text:
+        if not matching_any(chosen, (pattern,)):
+            raise UsageError(
+                f"--as-text {pattern} matches no column", "use one of: " + ", ".join(chosen[:50])
+            )
     columns = tuple(table.columns[names.index(name)] for name in chosen)
     return replace(table, columns=columns)
 
@@ -102,6 +107,7 @@ def target_of(job: JobSpec) -> Target:
         text=text,
         as_text=job.selection.as_text,
         encoded_allowed=spec.file_size_bytes == 0,
+        values=job.values,
     )
 
 
@@ -168,10 +174,19 @@ def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None
         problem = f"partitions have gone, such as {min(before - after)[0]}"
     elif in_parts and wanted - before:
         problem = f"partitions have come, such as {min(wanted - before)[0]}"
+    elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
+        problem = "rows were moved to other segments, so its ranges mean other rows by now"
     if problem:
         raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
 
 
+def _segments_of(plan: Plan) -> set[int]:
+    """Return the segments whose addresses the plan's ranges hold."""
+    selectors = (unit.selector for unit in plan.units)
+    ids = {each.object_id for each in selectors if isinstance(each, RowRange)}
+    return {each for each in ids if each is not None}
+
+
 def _slim(table: TableInfo) -> TableInfo:
-    # Workers read by selector; ten thousand partitions need not travel with each task.
-    return replace(table, partitions=())
+    # Workers read by selector; ten thousand partitions or extents need not travel with each task.
+    return replace(table, partitions=(), extents=(), keys=None)

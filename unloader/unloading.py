@@ -7,12 +7,10 @@ source's own at the same snapshot.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from unloader.errors import (
 from unloader.events import Notice, Observer, PhaseStarted, RunStarted
 from unloader.file_names import NameValues, check_distinct, file_name
 from unloader.manifest import FinishedUnit, RunFacts, build_manifest, journal_entry
-from unloader.model import Failure, JobSpec, OutputTask, UnitResult, UnitTask
+from unloader.model import Failure, JobSpec, OutputTask, Snapshot, UnitResult, UnitTask
 from unloader.preparation import Prepared
 from unloader.run_directory import RunDirectory
 from unloader.schedule import Assignment, Schedule
@@ -95,7 +93,7 @@ class _Run:
 
     def execute(self, pool: Pool, stop: Callable[[], bool]) -> dict[str, Any]:
         plan = self.prepared.plan
-        self.run_id = _new_run_id()
+        self.run_id = self.job.source.session.run_id
         self._units = {unit.id: unit for unit in plan.units}
         names = [self._final_name(unit, self._part(0)) for unit in self._named_units()]
         check_distinct(names)
@@ -108,6 +106,8 @@ class _Run:
                 workers=len(self.prepared.seating.seats),
                 rows=_total(unit.rows for unit in plan.units),
                 bytes=_total(unit.bytes for unit in plan.units),
+                snapshot=_point(self.prepared.extract.snapshot),
+                end_sessions_sql=self.prepared.catalog.end_sessions_sql(),
             )
         )
         if self.prepared.seating.notice:
@@ -182,9 +182,10 @@ class _Run:
         try:
             self.prepared.catalog.check_snapshot()
         except UnloaderError as error:
+            both = dict.fromkeys((failure.message, error.message))
             return Failure(
                 kind="SourceError",
-                message=f"{failure.message}; {error.message}",
+                message="; ".join(both),
                 hint=error.hint,
                 retryable=False,
                 traceback=failure.traceback,
@@ -198,8 +199,8 @@ class _Run:
         return PartialUnload(
             f"{len(given_up)} of {len(self._units)} work units failed, first {unit}: "
             f"{failure.message}",
-            "mend the cause and run again with --overwrite; the finished units are in "
-            f"{self.directory.staged}",
+            f"mend the cause ({failure.hint}) and run again with --overwrite; the finished units are "
+            f"in {self.directory.staged}",
         )
 
     def _verify(self, stop: Callable[[], bool]) -> None:
@@ -369,9 +370,8 @@ def _stem(assignment: Assignment) -> str:
     return f"{assignment.unit.id}-a{assignment.attempt}"
 
 
-def _new_run_id() -> str:
-    now = datetime.now(timezone.utc)
-    return f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
+def _point(snapshot: Snapshot | None) -> str:
+    return "" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip()
 
 
 def _total(values: Any) -> int | None:

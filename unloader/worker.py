@@ -15,9 +15,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from unloader.errors import translate
 from unloader.model import (
@@ -31,10 +31,13 @@ from unloader.model import (
     UnitTask,
 )
 from unloader.pipeline import Pump
-from unloader.sources.base import Reader, TextReader
+from unloader.sources.base import ReadAgain, Reader, TextReader
 from unloader.sources.registry import source_of
 from writers.base import EncodedWriter, Writer
 from writers.model import TextFormat, WrittenFile
+
+if TYPE_CHECKING:
+    from writers.large_rows import LargeValue
 
 Report = Callable[[UnitProgress], None]
 
@@ -164,6 +167,23 @@ class _RowEstimate:
         return round(size / self.bytes_per_row)
 
 
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A value that takes long: each piece of it is progress."""
+
+    value: LargeValue
+    advance: Callable[[], None]
+
+    @property
+    def binary(self) -> bool:
+        return self.value.binary
+
+    def pieces(self) -> Iterator[Any]:
+        for piece in self.value.pieces():
+            self.advance()
+            yield piece
+
+
 def _unload(task: UnitTask, report: Report) -> UnitResult:
     started = time.perf_counter()
     extract = task.extract
@@ -172,7 +192,11 @@ def _unload(task: UnitTask, report: Report) -> UnitResult:
     if extract.projection.route == "encoded":
         rows, files, stages = _copy_encoded(task, cast(TextReader, reader), progress)
     else:
-        rows, files, stages = _copy_batches(task, reader, progress)
+        try:
+            rows, files, stages = _copy_batches(task, reader, progress)
+        except ReadAgain:
+            progress = _Progress(task.unit.id, report)
+            rows, files, stages = _copy_batches(task, reader, progress)
     return UnitResult(
         unit=task.unit.id,
         attempt=task.attempt,
@@ -204,6 +228,7 @@ def peak_rss_bytes() -> int:
 def _copy_batches(
     task: UnitTask, reader: Reader, progress: _Progress
 ) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    from writers.large_rows import LargeRow
     from writers.registry import open_writer
     from writers.schema import read_schema
 
@@ -214,10 +239,19 @@ def _copy_batches(
         share = max(1, task.fetch_bytes // SHARES)
         return reader.batches(task.extract, task.unit, fetch_bytes=share)
 
+    def advance(rows: int = 0) -> None:
+        progress.add(rows, sum(writer.bytes_written for writer in writers))
+
     def consume(batch: Any) -> None:
+        if isinstance(batch, LargeRow):
+            watched = tuple((index, _Watched(value, advance)) for index, value in batch.values)
+            for writer in writers:
+                writer.write_large(replace(batch, values=watched))
+            advance(1)
+            return
         for writer in writers:
             writer.write(batch)
-        progress.add(batch.num_rows, sum(writer.bytes_written for writer in writers))
+        advance(batch.num_rows)
 
     pump = Pump(fetch)
     try:

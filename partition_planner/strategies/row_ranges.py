@@ -1,7 +1,8 @@
 """Ranges of row addresses.
 
-Every address belongs to exactly one range, those outside the extent included: extents come from
-statistics that may be stale, so the outermost ranges are open and only inner boundaries are exact.
+Every address belongs to exactly one range, those outside the extents and between them included:
+extents come from statistics that may be stale, or are a sample, so the outermost ranges are open
+and only inner boundaries are exact.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from partition_planner.errors import PlanError
-from partition_planner.parts import Draft, Part, share
+from partition_planner.parts import Draft, Part, estimate
+from partition_planner.spreads import Addresses
 from partition_planner.table import RowExtent
 from partition_planner.work import RowRange
 
@@ -27,31 +29,33 @@ BOTH_OPEN = OpenEnds(first=True, last=True)
 
 
 def cut(part: Part, pieces: int, ends: OpenEnds) -> Iterator[Draft]:
-    """Yield the part as adjoining ranges of equally many addresses, give or take one, in order.
+    """Yield the part as adjoining ranges of equally many known addresses, give or take one.
 
-    The estimates of the pieces sum to those of the part.
+    They come in order. Addresses between two extents belong to the piece in which the lower extent
+    ends. The estimates of the pieces sum to those of the part.
 
     Args:
-        part: A part with an extent.
+        part: A part with extents.
         pieces: At least 1, and no more than the part has addresses unless it is 1.
         ends: Which of the part's ends are open.
     """
-    assert part.extent is not None, "only a part with an extent is cut"
-    start, length = part.extent.first, part.extent.addresses
-    for piece in range(pieces):
-        offsets = (length * piece // pieces, length * (piece + 1) // pieces)
+    assert isinstance(part.spread, Addresses), "only a part with extents is cut into addresses"
+    spread = part.spread
+    for piece, (start, stop) in enumerate(pairwise(spread.cuts(pieces))):
         opens = ends.first and piece == 0
         closes = not (ends.last and piece == pieces - 1)
         yield Draft(
             partition=part.name,
             selector=RowRange(
                 partition=part.name,
+                kind=part.kind,
                 relation=part.relation,
-                first=None if opens else start + offsets[0],
-                last=start + offsets[1] if closes else None,
+                object_id=part.object_id,
+                first=None if opens else spread.at(start),
+                last=spread.at(stop) if closes else None,
             ),
-            rows=_estimate(part.rows, offsets, length),
-            bytes=_estimate(part.bytes, offsets, length),
+            rows=estimate(part.rows, (start, stop), spread.weight),
+            bytes=estimate(part.bytes, (start, stop), spread.weight),
         )
 
 
@@ -67,44 +71,39 @@ def open_ends(parts: Sequence[Part], label: str) -> list[OpenEnds]:
         label: The table's name, for messages.
 
     Raises:
-        PlanError: A part has no extent, or two neighbours overlap or leave a gap, so that rows
-            would be doubled or lost. The message names them.
+        PlanError: A part has no extent, or more than one, or two neighbours overlap or leave a gap,
+            so that rows would be doubled or lost. The message names them.
     """
-    for part in parts:
-        if part.extent is None:
-            raise PlanError(
-                f"Partition {part.name!r} of {label} has neither a name the database can select by "
-                "nor a known extent. Next: run with --split none, which makes the table one unit."
-            )
-    filled = [at for at, part in enumerate(parts) if part.addresses]
-    ordered = sorted(filled, key=lambda at: _extent(parts[at]).first)
+    extents = [_only_extent(part, label) for part in parts]
+    filled = [at for at, extent in enumerate(extents) if extent.addresses]
+    ordered = sorted(filled, key=lambda at: extents[at].first)
     for lower, upper in pairwise(ordered):
-        _check_adjoining(parts[lower], parts[upper], label)
+        problem = _problem(extents[lower], extents[upper])
+        if problem:
+            raise PlanError(
+                f"Partitions {parts[lower].name!r} and {parts[upper].name!r} of {label} {problem}. "
+                "Next: run with --split none, which reads the table as one unit."
+            )
     lowest, highest = (ordered[0], ordered[-1]) if ordered else (0, 0)
     return [OpenEnds(first=at == lowest, last=at == highest) for at in range(len(parts))]
 
 
-def _check_adjoining(lower: Part, upper: Part, label: str) -> None:
-    end, start = _extent(lower).last, _extent(upper).first
-    if end == start:
-        return
-    if end < start:
-        what = f"leave out the addresses [{end}, {start}), so rows could be lost"
-    else:
-        shared = min(end, _extent(upper).last)
-        what = f"share the addresses [{start}, {shared}), so rows would be doubled"
+def _only_extent(part: Part, label: str) -> RowExtent:
+    extents = part.spread.extents if isinstance(part.spread, Addresses) else ()
+    if len(extents) == 1:
+        return extents[0]
+    found = f"has {len(extents)} extents, not one" if extents else "has no known extent"
     raise PlanError(
-        f"Partitions {lower.name!r} and {upper.name!r} of {label} {what}. "
-        "Next: run with --split none, which reads the table as one unit."
+        f"Partition {part.name!r} of {label} has no name the database can select by, and it "
+        f"{found}. Next: run with --split none, which makes the table one unit."
     )
 
 
-def _extent(part: Part) -> RowExtent:
-    assert part.extent is not None, "checked by open_ends"
-    return part.extent
-
-
-def _estimate(total: int | None, offsets: tuple[int, int], length: int) -> int | None:
-    if total is None or length == 0:
-        return total
-    return share(total, offsets, length)
+def _problem(lower: RowExtent, upper: RowExtent) -> str | None:
+    """Return what is wrong between two neighbours, or None if they adjoin."""
+    if lower.last < upper.first:
+        return f"leave out the addresses [{lower.last}, {upper.first}), so rows could be lost"
+    if lower.last > upper.first:
+        shared = min(lower.last, upper.last)
+        return f"share the addresses [{upper.first}, {shared}), so rows would be doubled"
+    return None

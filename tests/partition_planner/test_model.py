@@ -14,6 +14,7 @@ import pytest
 from partition_planner.errors import PlanError
 from partition_planner.model import (
     ColumnInfo,
+    KeySample,
     PartitionInfo,
     Plan,
     PlanLimits,
@@ -34,16 +35,26 @@ def _made() -> Plan:
             ColumnInfo(name="é", native_type="NUMBER(38)", attributes=(("scale", "0"),)),
             ColumnInfo(name="b", native_type="DATE", nullable=False),
         ),
-        partitions=tuple(
+        partitions=(
+            *(
+                PartitionInfo(
+                    name=f"year/{at}",
+                    relation=("s", f"t_{at}"),
+                    position=at,
+                    rows=size * 1000,
+                    bytes=size * MIB,
+                    extents=(RowExtent(first=0, last=size * 128),),
+                )
+                for at, size in enumerate((900, 3, 5))
+            ),
             PartitionInfo(
-                name=f"year/{at}",
-                relation=("s", f"t_{at}"),
-                position=at,
-                rows=size * 1000,
-                bytes=size * MIB,
-                extent=RowExtent(first=0, last=size * 128),
-            )
-            for at, size in enumerate((900, 3, 5))
+                name="year/3",
+                kind="subpartition",
+                position=3,
+                bytes=300 * MIB,
+                rows=300_000,
+                keys=KeySample(column="é", keys=tuple(map(str, range(5, 50)))),
+            ),
         ),
         named_partitions=True,
         row_ranges=True,
@@ -62,12 +73,18 @@ def test_digest_is_the_hash_of_the_canonical_json(made: Plan) -> None:
 def test_selectors_say_their_kind(made: Plan) -> None:
     """Each selector in the JSON has the kind by which it is read back."""
     kinds = {unit["selector"]["kind"] for unit in json.loads(json.dumps(made.to_json()))["units"]}
-    assert kinds == {"named_partition", "row_range"}
+    assert kinds == {"named_partition", "row_range", "key_range"}
+
+
+def _selector(plan: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The first selector of a kind."""
+    selectors: list[dict[str, Any]] = [unit["selector"] for unit in plan["units"]]
+    return next(each for each in selectors if each["kind"] == kind)
 
 
 Edit = Callable[[dict[str, Any]], object]
 EDITS: dict[str, tuple[Edit, str]] = {
-    "a smaller range": (lambda j: j["units"][0]["selector"].update(last=1), "edited"),
+    "a smaller range": (lambda j: _selector(j, "row_range").update(last=1), "edited"),
     "a unit removed": (lambda j: j["units"].pop(), "edited"),
     "a unit doubled": (lambda j: j["units"].append(j["units"][0]), "edited"),
     "units reordered": (lambda j: j["units"].reverse(), "edited"),
@@ -79,7 +96,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "another makespan": (lambda j: j.update(makespan=1.0), "makespan"),
     "another bound": (lambda j: j.update(lower_bound=0), "lower_bound"),
     "another measure": (lambda j: j.update(cost_unit="rows"), "cost_unit"),
-    "a missing key": (lambda j: j["table"].pop("extent"), "table has no 'extent'"),
+    "a missing key": (lambda j: j["table"].pop("extents"), "table has no 'extents'"),
     "an unknown key": (lambda j: j["units"][1].update(where="1=1"), "units[1]"),
     "a wrong type": (lambda j: j["units"][2].update(rows="7"), "units[2].rows is '7'"),
     "a true number": (lambda j: j["limits"].update(parallelism=True), "limits.parallelism"),
@@ -91,7 +108,26 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "table.partitions[0].relation",
     ),
     "a list for a table": (lambda j: j.update(table=[]), "table is []"),
-    "another version": (lambda j: j.update(format_version=2), "format version is 2"),
+    "an extent of one end": (
+        lambda j: j["table"]["partitions"][0].update(extents=[[5]]),
+        "table.partitions[0].extents[0] is [5]",
+    ),
+    "an extent of flags": (
+        lambda j: j["table"].update(extents=[[False, True]]),
+        "table.extents[0]",
+    ),
+    "a key that is no text": (
+        lambda j: j["table"].update(keys={"column": "K", "keys": ["1", 2]}),
+        "table.keys.keys[1] is 2",
+    ),
+    "another kind of partition": (
+        lambda j: j["table"]["partitions"][1].update(kind="range"),
+        "table.partitions[1].kind is 'range'",
+    ),
+    "another segment": (lambda j: _selector(j, "row_range").update(object_id=9), "edited"),
+    "another piece of keys": (lambda j: _selector(j, "key_range").update(last="?"), "edited"),
+    "a newer version": (lambda j: j.update(format_version=3), "another version: its format is 3"),
+    "an older version": (lambda j: j.update(format_version=1), "an older version: its format is 1"),
 }
 
 

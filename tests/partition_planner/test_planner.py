@@ -9,6 +9,8 @@ import pytest
 
 from partition_planner.errors import PlanError
 from partition_planner.model import (
+    KeyRange,
+    KeySample,
     NamedPartition,
     PartitionInfo,
     Plan,
@@ -33,7 +35,7 @@ def table_of(
             relation=("s", f"t_p{at}"),
             position=at,
             bytes=None if size is None else size * MIB,
-            extent=None if size is None else RowExtent(first=0, last=size * 128),
+            extents=() if size is None else (RowExtent(first=0, last=size * 128),),
         )
         for at, size in enumerate(sizes)
     )
@@ -51,9 +53,30 @@ def table_of(
 def slices(*extents: tuple[int, int]) -> tuple[PartitionInfo, ...]:
     """Partitions that are nothing but their extents."""
     return tuple(
-        PartitionInfo(name=f"p{at}", position=at, extent=RowExtent(first=first, last=last))
+        PartitionInfo(name=f"p{at}", position=at, extents=(RowExtent(first=first, last=last),))
         for at, (first, last) in enumerate(extents)
     )
+
+
+def scattered(*extents: tuple[int, int]) -> tuple[RowExtent, ...]:
+    """Extents that need not touch."""
+    return tuple(RowExtent(first=first, last=last) for first, last in extents)
+
+
+def holding(extents: tuple[RowExtent, ...]) -> PartitionInfo:
+    """A partition of these extents."""
+    return PartitionInfo(name="p", position=0, extents=extents)
+
+
+def numbered(*, rows: int, step: int) -> KeySample:
+    """Each so many-th of the keys 0 to `rows`, as text; its order is not that of the text."""
+    return KeySample(column="ID", keys=tuple(map(str, range(step, rows, step))))
+
+
+def key_pieces(made: Plan) -> list[KeyRange]:
+    """The ranges of keys in the order of the table."""
+    units = sorted(made.units, key=lambda unit: unit.id)
+    return [unit.selector for unit in units if isinstance(unit.selector, KeyRange)]
 
 
 def pieces(made: Plan, partition: str | None) -> list[RowRange]:
@@ -112,7 +135,7 @@ def test_second_threshold_cuts_when_the_first_leaves_workers_idle() -> None:
 def test_cutting_that_gains_nothing_is_left_out() -> None:
     """Beside a huge partition that cannot be cut the others stay whole."""
     table = table_of(1000, 50, 50)
-    fixed = dataclasses.replace(table.partitions[0], extent=None)
+    fixed = dataclasses.replace(table.partitions[0], extents=())
     table = dataclasses.replace(table, partitions=(fixed, *table.partitions[1:]))
     made = plan(table, PlanLimits(parallelism=8))
     assert all(isinstance(unit.selector, NamedPartition) for unit in made.units)
@@ -121,7 +144,7 @@ def test_cutting_that_gains_nothing_is_left_out() -> None:
 def test_one_worker_never_cuts_by_itself() -> None:
     """At parallelism 1 partitions and unpartitioned tables stay whole."""
     assert len(plan(table_of(1, 100_000), PlanLimits(parallelism=1)).units) == 2
-    alone = table_of(bytes=1 << 40, extent=RowExtent(first=0, last=1 << 27))
+    alone = table_of(bytes=1 << 40, extents=(RowExtent(first=0, last=1 << 27),))
     assert [unit.selector for unit in plan(alone, PlanLimits(parallelism=1)).units] == [
         WholeTable()
     ]
@@ -142,7 +165,9 @@ def test_unpartitioned_table_feeds_every_worker_but_stays_whole_if_tiny(
 ) -> None:
     """A table without partitions is cut into four units a worker, none planned for below 8 MiB."""
     table = table_of(
-        bytes=mebibytes * MIB, rows=mebibytes * 1000, extent=RowExtent(first=5, last=5 + 1_000_000)
+        bytes=mebibytes * MIB,
+        rows=mebibytes * 1000,
+        extents=(RowExtent(first=5, last=5 + 1_000_000),),
     )
     made = plan(table, PlanLimits(parallelism=8))
     assert len(made.units) == units
@@ -152,7 +177,7 @@ def test_unpartitioned_table_feeds_every_worker_but_stays_whole_if_tiny(
 
 def test_without_cheap_ranges_an_unpartitioned_table_is_one_unit() -> None:
     """A database that scans everything for each range is asked once."""
-    table = table_of(bytes=1 << 40, extent=RowExtent(first=0, last=1 << 30), row_ranges=False)
+    table = table_of(bytes=1 << 40, extents=(RowExtent(first=0, last=1 << 30),), row_ranges=False)
     assert len(plan(table, PlanLimits(parallelism=8, unit_bytes=1)).units) == 1
 
 
@@ -165,7 +190,7 @@ def test_without_cheap_ranges_extents_are_one_unit_unless_asked_for() -> None:
 
 def test_never_more_pieces_than_addresses() -> None:
     """A partition of three addresses yields three units however large it is said to be."""
-    table = table_of(bytes=1 << 40, extent=RowExtent(first=7, last=10))
+    table = table_of(bytes=1 << 40, extents=(RowExtent(first=7, last=10),))
     made = plan(table, PlanLimits(parallelism=64, split="range"))
     assert [(piece.first, piece.last) for piece in pieces(made, None)] == [
         (None, 8),
@@ -178,7 +203,7 @@ def test_never_more_pieces_than_addresses() -> None:
 def test_one_row_and_no_row_are_one_unit(split: str) -> None:
     """A table of one row, or of none, is a plan of one unit that reads everything."""
     for rows in (0, 1):
-        table = table_of(rows=rows, bytes=rows * 8192, extent=RowExtent(first=0, last=rows))
+        table = table_of(rows=rows, bytes=rows * 8192, extents=(RowExtent(first=0, last=rows),))
         made = plan(table, PlanLimits(parallelism=8, split=split))
         assert [unit.selector for unit in made.units] == [WholeTable()]
 
@@ -199,9 +224,9 @@ def test_nothing_known_makes_every_unit_alike() -> None:
 def test_rows_stand_in_for_bytes_and_addresses_for_rows() -> None:
     """A table that knows only rows, or only addresses, is still cut to feed all workers."""
     extent = RowExtent(first=0, last=100_000_000)
-    by_rows = plan(table_of(rows=100_000_000, extent=extent), PlanLimits(parallelism=4))
+    by_rows = plan(table_of(rows=100_000_000, extents=(extent,)), PlanLimits(parallelism=4))
     assert (by_rows.cost_unit, len(by_rows.units)) == ("rows", 16)
-    by_address = plan(table_of(extent=extent), PlanLimits(parallelism=4))
+    by_address = plan(table_of(extents=(extent,)), PlanLimits(parallelism=4))
     assert (by_address.cost_unit, len(by_address.units)) == ("units", 16)
     assert by_address.makespan == by_address.lower_bound == 4.0
 
@@ -242,7 +267,7 @@ def test_ten_thousand_partitions_keep_their_order() -> None:
         (table_of(1), {"unit_bytes": 0}, ["0 bytes", "--unit-bytes"]),
         (table_of(), {"split": "partition"}, ["s.t", "no partitions"]),
         (table_of(1, row_ranges=False), {"split": "range"}, ["s.t", "scan"]),
-        (table_of(None, None), {"split": "range"}, ["s.t", "no known extent"]),
+        (table_of(None, None), {"split": "range"}, ["s.t", "neither known extents nor keys"]),
         (
             table_of(1 << 20, 1 << 20),
             {"unit_bytes": 1},
@@ -258,7 +283,27 @@ def test_ten_thousand_partitions_keep_their_order() -> None:
             {},
             ["'p0'", "'p1'", "[5, 10)", "doubled"],
         ),
-        (table_of(None, named_partitions=False), {}, ["'p0'", "extent"]),
+        (table_of(None, named_partitions=False), {}, ["'p0'", "no known extent"]),
+        (
+            table_of(
+                partitions=(holding(scattered((0, 2), (4, 9))),),
+                named_partitions=False,
+            ),
+            {},
+            ["'p'", "2 extents, not one"],
+        ),
+        (table_of(extents=scattered((0, 9), (5, 12))), {}, ["[0, 9)", "[5, 12)", "out of order"]),
+        (
+            table_of(partitions=(holding(scattered((7, 9), (0, 2))),)),
+            {},
+            ["[7, 9)", "[0, 2)", "'p'"],
+        ),
+        (table_of(extents=scattered((0, 9), (9, 9))), {}, ["[9, 9)", "empty"]),
+        (
+            table_of(keys=KeySample(column="K", keys=()), extents=()),
+            {"split": "range"},
+            ["s.t", "neither known extents nor keys"],
+        ),
         (table_of(partitions=slices((0, 1)) * 2), {}, ["two partitions", "'p0'"]),
         (table_of(bytes=-1), {}, ["-1 bytes", "s.t"]),
         (
@@ -290,9 +335,101 @@ def test_none_reads_a_table_whose_partitions_contradict_each_other() -> None:
 
 def test_the_widest_addresses_are_cut_exactly() -> None:
     """An extent over all 64-bit rowids is cut without loss of a bit."""
-    table = table_of(extent=RowExtent(first=-(1 << 63), last=(1 << 63) - 1))
+    table = table_of(extents=(RowExtent(first=-(1 << 63), last=(1 << 63) - 1),))
     made = plan(table, PlanLimits(parallelism=3))
     ranges = pieces(made, None)
     assert [low.last for low in ranges[:-1]] == [high.first for high in ranges[1:]]
     widths = {(high.first or 0) - (low.first or 0) for low, high in pairwise(ranges[1:])}
     assert max(widths) - min(widths) <= 1
+
+
+@pytest.mark.parametrize("split", ["auto", "range"])
+def test_a_table_without_extents_is_cut_by_its_keys(split: str) -> None:
+    """An index-organised table feeds all workers: four ranges of keys each, none twice."""
+    sample = numbered(rows=10_000_000, step=9973)
+    table = table_of(rows=10_000_000, bytes=1 << 30, keys=sample)
+    made = plan(table, PlanLimits(parallelism=4, split=split))
+    ranges = key_pieces(made)
+    assert len(ranges) == len(made.units) == 16
+    assert (ranges[0].first, ranges[-1].last) == (None, None)
+    assert [low.last for low in ranges[:-1]] == [high.first for high in ranges[1:]]
+    assert {each.column for each in ranges} == {"ID"}
+    inner = [int(each.first) for each in ranges if each.first is not None]
+    assert inner == sorted(inner)
+    assert sum(unit.rows or 0 for unit in made.units) == 10_000_000
+    assert made.makespan <= 1.02 * made.lower_bound
+
+
+def test_extents_go_before_keys_and_keys_need_cheap_ranges() -> None:
+    """Keys are used only where no extents are known and ranges are read without a scan."""
+    sample = numbered(rows=1000, step=10)
+    both = table_of(bytes=1 << 30, keys=sample, extents=scattered((0, 1 << 17)))
+    assert len(pieces(plan(both, PlanLimits(parallelism=4)), None)) == 16
+    scanned = table_of(bytes=1 << 30, keys=sample, row_ranges=False)
+    assert [unit.selector for unit in plan(scanned, PlanLimits(parallelism=4)).units] == [
+        WholeTable()
+    ]
+
+
+def test_keys_alone_feed_every_worker() -> None:
+    """Where nothing but a sample of keys is known the table is cut all the same."""
+    table = table_of(keys=numbered(rows=1000, step=5))
+    made = plan(table, PlanLimits(parallelism=4))
+    assert (made.cost_unit, len(key_pieces(made))) == ("units", 16)
+
+
+def test_two_keys_make_three_ranges_at_most() -> None:
+    """Even of a terabyte no more can be made of a small sample."""
+    table = table_of(bytes=1 << 40, keys=KeySample(column="K", keys=("x", "a")))
+    made = plan(table, PlanLimits(parallelism=64))
+    assert [(each.first, each.last) for each in key_pieces(made)] == [
+        (None, "x"),
+        ("x", "a"),
+        ("a", None),
+    ]
+
+
+def test_a_partition_without_extents_stays_whole_beside_those_that_have_them() -> None:
+    """A partition whose rows lie nobody knows where is one unit, of its own size or an average."""
+    table = table_of(1600, 1600, 1600)
+    known, sized, unknown = table.partitions
+    sized = dataclasses.replace(sized, extents=())
+    unknown = dataclasses.replace(unknown, extents=(), bytes=None)
+    table = dataclasses.replace(table, partitions=(known, sized, unknown))
+    made = plan(table, PlanLimits(parallelism=2, split="range"))
+    whole = [unit for unit in made.units if isinstance(unit.selector, NamedPartition)]
+    assert [(unit.partition, unit.bytes) for unit in whole] == [("p1", 1600 * MIB), ("p2", None)]
+    # The average of those known, so that it is begun as early as they are.
+    assert made.units[:2] == tuple(whole)
+    assert len(pieces(made, "p0")) == 3
+
+
+def test_sub_partitions_say_what_they_are() -> None:
+    """Whole or cut, by addresses or keys, a unit of a sub-partition tells the source so."""
+    leaf = PartitionInfo(name="a/b", kind="subpartition", position=0, bytes=1 << 30, object_id=77)
+    cuttable = dataclasses.replace(leaf, extents=scattered((5, 10), (90, 95)))
+    keyed = dataclasses.replace(leaf, keys=KeySample(column="K", keys=("1", "2")))
+    small = dataclasses.replace(leaf, name="a/c", position=1, bytes=1)
+    for first in (leaf, cuttable, keyed):
+        table = table_of(partitions=(first, small))
+        units = plan(table, PlanLimits(parallelism=4)).units
+        assert len(units) > 2 or first is leaf
+        for unit in units:
+            assert not isinstance(unit.selector, WholeTable)
+            assert unit.selector.kind == "subpartition"
+            assert not isinstance(unit.selector, RowRange) or unit.selector.object_id == 77
+
+
+def test_a_hundred_thousand_extents_are_cut_where_their_sum_says() -> None:
+    """So many extents, each far from the next, are cut into even pieces, and all is added once."""
+    extents = scattered(*[(at << 32, (at << 32) + 8 * (1 + at % 3)) for at in range(100_000)])
+    weight = sum(extent.addresses for extent in extents)
+    table = table_of(bytes=weight * 8192, extents=extents, object_id=5)
+    made = plan(table, PlanLimits(parallelism=64))
+    ranges = pieces(made, None)
+    assert len(ranges) == 256
+    sizes = [unit.bytes or 0 for unit in made.units]
+    assert max(sizes) - min(sizes) <= 8192
+    inner = [each.first or 0 for each in ranges[1:]]
+    assert inner == sorted(set(inner))
+    assert all(address & 0xFFFFFFFF < 24 for address in inner)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partition_planner.model import (
     ColumnInfo,
+    KeyRange,
+    KeySample,
     NamedPartition,
     PartitionInfo,
     Plan,
@@ -25,11 +28,27 @@ from partition_planner.planner import plan
 from partition_planner.simulate import simulate
 
 estimates = st.none() | st.sampled_from([0, 1]) | st.integers(0, 1 << 42)
-extents = st.none() | st.builds(
-    lambda first, length: RowExtent(first=first, last=first + length),
+lone_extents = st.builds(
+    lambda first, length: (RowExtent(first=first, last=first + length),),
     st.integers(-50, 50),
     st.integers(-2, 25),
 )
+scattered_extents = st.lists(st.integers(-60, 60), max_size=12, unique=True).map(
+    lambda ends: tuple(
+        RowExtent(first=first, last=last) for first, last in list(pairwise(sorted(ends)))[::2]
+    )
+)
+extents = st.just(()) | lone_extents | scattered_extents
+KEYS = [f"k{rank * 7 % 23}" for rank in range(23)]
+"""Keys in the order of some database, which is not that of their text."""
+key_samples = st.none() | st.builds(
+    KeySample,
+    column=st.text(max_size=3),
+    keys=st.lists(st.integers(0, 22), max_size=15).map(
+        lambda ranks: tuple(KEYS[rank] for rank in sorted(ranks))
+    ),
+)
+object_ids = st.none() | st.integers(1, 1 << 40)
 columns = st.lists(
     st.builds(
         ColumnInfo,
@@ -51,11 +70,14 @@ def named_tables(draw: st.DrawFn) -> TableInfo:
     partitions = tuple(
         PartitionInfo(
             name=f"p{position}",
+            kind=draw(st.sampled_from(("partition", "subpartition"))),
             relation=draw(st.none() | st.just(("s", f"r{position}"))),
             position=position,
             rows=draw(estimates),
             bytes=draw(estimates),
-            extent=draw(extents),
+            extents=draw(extents),
+            keys=draw(key_samples),
+            object_id=draw(object_ids),
         )
         for position in positions
     )
@@ -66,7 +88,10 @@ def named_tables(draw: st.DrawFn) -> TableInfo:
         partitions=partitions,
         rows=draw(estimates),
         bytes=draw(estimates),
-        extent=draw(extents),
+        extents=draw(extents),
+        keys=draw(key_samples),
+        object_id=draw(object_ids),
+        ranges_from=draw(st.none() | st.text(max_size=3)),
         named_partitions=True,
         row_ranges=draw(st.booleans()),
     )
@@ -86,7 +111,7 @@ def extent_tables(draw: st.DrawFn) -> TableInfo:
                 position=position,
                 rows=draw(estimates),
                 bytes=draw(estimates),
-                extent=RowExtent(first=start, last=start + length),
+                extents=(RowExtent(first=start, last=start + length),),
             )
         )
         start += length
@@ -100,6 +125,11 @@ def extent_tables(draw: st.DrawFn) -> TableInfo:
     )
 
 
+def can_be_cut(carrier: TableInfo | PartitionInfo) -> bool:
+    """Whether there is anything known to cut it by."""
+    return bool(carrier.extents or (carrier.keys and carrier.keys.keys))
+
+
 @st.composite
 def tasks(draw: st.DrawFn) -> tuple[TableInfo, PlanLimits]:
     """A table with limits that it can be planned under."""
@@ -108,7 +138,7 @@ def tasks(draw: st.DrawFn) -> tuple[TableInfo, PlanLimits]:
     if table.partitions:
         splits.append("partition")
     carriers = table.partitions or (table,)
-    if table.row_ranges and any(carrier.extent is not None for carrier in carriers):
+    if table.row_ranges and any(map(can_be_cut, carriers)):
         splits.append("range")
     limits = PlanLimits(
         parallelism=draw(st.integers(1, 64)),
@@ -118,35 +148,43 @@ def tasks(draw: st.DrawFn) -> tuple[TableInfo, PlanLimits]:
     return table, limits
 
 
-def addresses(extent: RowExtent | None) -> range:
-    """Every address of an extent and a few on both sides, where later rows may have landed."""
-    if extent is None:
-        return range(-3, 4)
-    return range(extent.first - 4, max(extent.first, extent.last) + 4)
+Row = tuple[str | None, int, float]
+"""Partition, address, and rank of the key: between 2 and 3 if it comes between those of KEYS."""
 
 
-def model_rows(table: TableInfo) -> Iterator[tuple[str | None, int]]:
-    """Yield (partition, address) of a row at every address the table may have by now."""
+def rows_of(carrier: TableInfo | PartitionInfo, partition: str | None) -> Iterator[Row]:
+    """Yield a row at every address and key of a table or partition.
+
+    Addresses reach to between the extents and a few beyond, where later rows may have landed.
+    """
+    ends = [0, *(end for extent in carrier.extents for end in (extent.first, extent.last))]
+    for address in range(min(ends) - 4, max(ends) + 4):
+        yield partition, address, 0.0
+    for half in range(-1, 2 * len(KEYS) + 1):
+        yield partition, 0, half / 2
+
+
+def model_rows(table: TableInfo) -> Iterator[Row]:
+    """Yield a row at every address and key that the table may have by now."""
     if not table.partitions:
-        yield from ((None, address) for address in addresses(table.extent))
-    elif table.named_partitions:
-        for partition in table.partitions:
-            yield from ((partition.name, address) for address in addresses(partition.extent))
-    else:
-        starts = [addresses(partition.extent).start for partition in table.partitions]
-        stops = [addresses(partition.extent).stop for partition in table.partitions]
-        yield from ((None, address) for address in range(min(starts), max(stops)))
+        yield from rows_of(table, None)
+    for partition in table.partitions:
+        yield from rows_of(partition, partition.name if table.named_partitions else None)
 
 
-def selects(selector: Selector, table: TableInfo, row: tuple[str | None, int]) -> bool:
+def selects(selector: Selector, table: TableInfo, row: Row) -> bool:
     """Whether a source would return the row for the selector."""
-    partition, address = row
+    partition, address, rank = row
     if isinstance(selector, WholeTable):
         return True
     if isinstance(selector, NamedPartition):
         return selector.partition == partition
     if table.named_partitions and selector.partition != partition:
         return False
+    if isinstance(selector, KeyRange):
+        return (selector.first is None or KEYS.index(selector.first) <= rank) and (
+            selector.last is None or rank < KEYS.index(selector.last)
+        )
     return (selector.first is None or selector.first <= address) and (
         selector.last is None or address < selector.last
     )
@@ -154,7 +192,7 @@ def selects(selector: Selector, table: TableInfo, row: tuple[str | None, int]) -
 
 @given(tasks())
 def test_every_row_is_in_exactly_one_unit(task: tuple[TableInfo, PlanLimits]) -> None:
-    """A row at any address, inside or outside a stale extent, is selected by exactly one unit."""
+    """A row at any address or key, inside or outside stale extents, is selected by one unit."""
     table, limits = task
     selectors = [unit.selector for unit in plan(table, limits).units]
     for row in model_rows(table):
@@ -181,7 +219,7 @@ def test_a_plan_survives_json_and_pickle(task: tuple[TableInfo, PlanLimits]) -> 
 
 @given(tasks())
 def test_sorted_ids_give_the_table_in_order(task: tuple[TableInfo, PlanLimits]) -> None:
-    """Units sorted by id follow the partitions' positions and, within one, the addresses."""
+    """Units sorted by id follow the partitions' positions and, within one, addresses or keys."""
     table, limits = task
     units = sorted(plan(table, limits).units, key=lambda unit: unit.id)
     assert [int(unit.id) for unit in units] == list(range(1, len(units) + 1))
@@ -190,10 +228,46 @@ def test_sorted_ids_give_the_table_in_order(task: tuple[TableInfo, PlanLimits]) 
     positions = {partition.name: partition.position for partition in table.partitions}
     keys = []
     for unit in units:
-        first = unit.selector.first if isinstance(unit.selector, RowRange) else None
+        first: float | None = None
+        if isinstance(unit.selector, RowRange):
+            first = unit.selector.first
+        elif isinstance(unit.selector, KeyRange) and unit.selector.first is not None:
+            first = KEYS.index(unit.selector.first)
         position = positions.get(unit.partition or "", 0)
         keys.append((position, float("-inf") if first is None else first))
     assert keys == sorted(keys)
+
+
+@given(tasks())
+def test_selectors_carry_what_the_source_must_know(task: tuple[TableInfo, PlanLimits]) -> None:
+    """Kind, relation and segment of a partition come with each unit that reads it or a piece."""
+    table, limits = task
+    infos = {partition.name: partition for partition in table.partitions}
+    for unit in plan(table, limits).units:
+        info, selector = infos.get(unit.partition or ""), unit.selector
+        if isinstance(selector, (NamedPartition, RowRange, KeyRange)):
+            said = (selector.partition, selector.kind, selector.relation)
+            known = (info.name, info.kind, info.relation) if info else (None, "partition", None)
+            assert said == known
+        if isinstance(selector, RowRange):
+            assert selector.object_id == (info or table).object_id
+        if isinstance(selector, KeyRange):
+            sample = (info or table).keys
+            assert sample is not None
+            assert selector.column == sample.column
+
+
+@given(tasks())
+def test_no_piece_is_empty(task: tuple[TableInfo, PlanLimits]) -> None:
+    """What is cut by the planner's choice has pieces of different boundaries only."""
+    table, limits = task
+    for unit in plan(table, limits).units:
+        selector = unit.selector
+        if isinstance(selector, KeyRange):
+            assert selector.first is None or selector.first != selector.last
+        # A partition that is an empty extent stays the empty range that it is.
+        if isinstance(selector, RowRange) and table.named_partitions and selector.first is not None:
+            assert selector.last is None or selector.first < selector.last
 
 
 @given(tasks())
@@ -259,7 +333,7 @@ def test_auto_cuts_only_large_partitions(mebibytes: list[int], parallelism: int)
                 name=f"p{at}",
                 position=at,
                 bytes=size * MIB,
-                extent=RowExtent(first=0, last=size * 128),
+                extents=(RowExtent(first=0, last=size * 128),),
             )
             for at, size in enumerate(mebibytes)
         ),

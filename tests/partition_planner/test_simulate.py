@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tracemalloc
 
 import pytest
 
+from partition_planner.balance import makespan
+from partition_planner.costs import unit_costs
 from partition_planner.errors import PlanError
-from partition_planner.model import PartitionInfo, Plan, PlanLimits, RowExtent, TableInfo
+from partition_planner.model import (
+    PartitionInfo,
+    Plan,
+    PlanLimits,
+    RowExtent,
+    RowRange,
+    TableInfo,
+    coalesced,
+)
 from partition_planner.planner import plan
 from partition_planner.simulate import simulate
 
@@ -39,7 +50,7 @@ def large_table(kind: str, partitions: int) -> TableInfo:
                 position=at,
                 rows=ROWS * after // whole - ROWS * before // whole,
                 bytes=size,
-                extent=RowExtent(first=0, last=-(-size // BLOCK_BYTES)),
+                extents=(RowExtent(first=0, last=-(-size // BLOCK_BYTES)),),
             )
         )
         before = after
@@ -101,6 +112,76 @@ def test_whole_partitions_wait_for_the_largest() -> None:
     assert whole.idle_share > 0.9
     assert cut.idle_share < 0.1
     assert whole.makespan > 25 * cut.makespan
+
+
+def heap(sample: int | None) -> TableInfo:
+    """The table without partitions, its blocks in 5,000 extents of growing size over 12 files.
+
+    Args:
+        sample: Take each so many-th block for an extent of its own; None takes the extents.
+    """
+    sizes = [8 << min(7, at // 100) for at in range(5000)]
+    extents, filled = [], [0] * 12
+    for at, size in enumerate(sizes):
+        first = (at % 12 << 32) + filled[at % 12]
+        filled[at % 12] += 3 * size
+        extents.append(RowExtent(first=first, last=first + size))
+    if sample is not None:
+        blocks = [block for each in extents for block in range(each.first, each.last)]
+        extents = [RowExtent(first=block, last=block + 1) for block in blocks[::sample]]
+    return TableInfo(
+        schema="s",
+        name="t",
+        columns=(),
+        rows=ROWS,
+        bytes=BYTES,
+        extents=coalesced(extents),
+        object_id=73_196,
+        ranges_from="SAMPLE BLOCK" if sample else "DBA_EXTENTS",
+        named_partitions=True,
+        row_ranges=True,
+    )
+
+
+@pytest.mark.parametrize("sample", [None, 1000])
+def test_a_heap_without_partitions_keeps_every_worker_busy(sample: int | None) -> None:
+    """Extents of all sizes over many files, or a thousandth of their blocks, are cut evenly."""
+    table = heap(sample)
+    for parallelism in (2, 7, 16, 64):
+        check(plan(table, PlanLimits(parallelism=parallelism)), parallelism)
+    true = heap(None)
+    units = plan(table, PlanLimits(parallelism=16)).units
+    # What the pieces really weigh, by all blocks and not the sampled ones.
+    _, costs = unit_costs(true, units)
+    assert makespan(costs, 16) <= 1.1 * BYTES / 16
+
+
+@pytest.mark.parametrize("above_mean", [3, 8, 40])
+def test_partitions_far_above_the_mean_are_cut(above_mean: int) -> None:
+    """Of 32 partitions those of many times the mean are cut, and workers hardly idle."""
+    table = large_table("even", 32)
+    grown = [
+        dataclasses.replace(
+            each,
+            bytes=(each.bytes or 0) * above_mean,
+            rows=(each.rows or 0) * above_mean,
+            extents=tuple(
+                RowExtent(first=at << 32, last=(at << 32) + 8 * above_mean * 1024)
+                for at in range(70)
+            ),
+        )
+        if each.position in (3, 17)
+        else each
+        for each in table.partitions
+    ]
+    table = dataclasses.replace(table, partitions=tuple(grown))
+    whole = simulate(plan(table, PlanLimits(parallelism=16, split="partition")), 16)
+    made = plan(table, PlanLimits(parallelism=16))
+    run = simulate(made, 16)
+    cut = {unit.partition for unit in made.units if isinstance(unit.selector, RowRange)}
+    assert cut >= {"p3", "p17"}
+    assert run.makespan < whole.makespan
+    assert run.idle_share <= 0.1
 
 
 def test_a_plan_can_be_simulated_at_any_parallelism() -> None:

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from partition_planner.errors import PlanError
-from partition_planner.model import NamedPartition, PlanLimits
+from partition_planner.model import NamedPartition, Plan, PlanLimits, RowRange
 from unloader.errors import PlanFailed, SourceError, UsageError
 from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
 from unloader.names import parse_table
@@ -217,6 +217,36 @@ def test_a_plan_of_another_table_is_refused(path: Path) -> None:
         prepared(replace(job_of(path), plan=plan)),
     ):
         pass
+
+
+def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
+    """Addresses within a segment that the table no longer has would mean other rows.
+
+    No database here has such segments, so a plan is given ranges of one.
+    """
+    limits = PlanLimits(parallelism=3, split="range", unit_bytes=1 << 20)
+    job = replace(job_of(path, "plain"), limits=limits)
+    with prepared(job) as ready:
+        plan = ready.plan
+    selectors = [unit.selector for unit in plan.units]
+    assert all(isinstance(selector, RowRange) for selector in selectors)
+    units = tuple(
+        replace(unit, selector=replace(selector, object_id=73_196))
+        for unit, selector in zip(plan.units, selectors, strict=True)
+        if isinstance(selector, RowRange)
+    )
+    stale = Plan.of(table=replace(plan.table, object_id=73_196), units=units, limits=plan.limits)
+    with pytest.raises(PlanFailed, match=r"other segments"), prepared(replace(job, plan=stale)):
+        pass
+
+
+def test_workers_are_not_sent_what_only_planning_needs(path: Path) -> None:
+    """What travels with each task is as small for a table of many extents as for one of none."""
+    for table in ("t", "plain"):
+        with prepared(job_of(path, table)) as ready:
+            assert ready.plan.table.partitions or ready.plan.table.extents
+            sent = ready.extract.table
+            assert (sent.partitions, sent.extents, sent.keys) == ((), (), None)
 
 
 def test_a_partition_added_since_is_not_passed_over(postgres: Any, partitioned: str) -> None:

@@ -5,30 +5,53 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from unloader.cli.rules import validate_source
 from unloader.errors import UsageError
 from unloader.locations import PASSWORD_VARIABLE, open_to_others, parse_source
-from unloader.model import SourceSpec
+from unloader.model import SessionOptions, SourceSpec
 from unloader.sources.registry import ALIASES, schemes
 
 
-def connect_to(url: str, values: Mapping[str, Any]) -> SourceSpec:
+def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> SourceSpec:
     """Return the source of a URL with its password's place, asking for it where that is wanted.
 
+    Args:
+        url: As the user wrote it.
+        values: Every option by its name with underscores.
+        given: The names of those set on the command line or in the job file.
+
     Raises:
-        UsageError: The URL is none or holds a password, or there is no terminal to ask at.
+        UsageError: The URL is none or holds a password, an option is given that its source does
+            not know, or there is no terminal to ask at.
         ConfigError: No such source, or the password file cannot be read.
     """
     kinds = {**{scheme: scheme for scheme in schemes()}, **ALIASES}
     spec = parse_source(url, kinds, _password_file(values))
+    validate_source(spec.kind, given)
     if values["password_prompt"]:
         _ask(url)
-        return parse_source(url, kinds)
-    return spec
+        spec = parse_source(url, kinds)
+    return replace(spec, session=session_options(values))
+
+
+def session_options(values: Mapping[str, Any]) -> SessionOptions:
+    """Return how sessions are opened; what a command has no option for keeps its default."""
+    library = values.get("client_library")
+    return SessionOptions(
+        fetch=values.get("fetch", "auto"),
+        scn=values.get("scn"),
+        session_sql=values.get("session_sql", ()),
+        parallel_query=values.get("parallel_query", False),
+        direct_read=values.get("direct_read", True),
+        call_timeout_seconds=values.get("call_timeout", 0.0),
+        client_library="" if library == "auto" else library,
+    )
 
 
 def warnings(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unloader.cli import options, render
-from unloader.cli.option import JobCommand
+from unloader.cli.option import JobCommand, given
 
 if TYPE_CHECKING:
     from unloader.api import TableDescription
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 )
 @click.argument("source")
 @options.password
+@options.connection
 @options.table
 @options.as_text
 @options.answer
-def command(source: str, **values: Any) -> None:
+@click.pass_context
+def command(context: click.Context, /, source: str, **values: Any) -> None:
     """List the tables of SOURCE, or show the columns and partitions of one.
 
     For each column: its type in the database, what it becomes in CSV and in Parquet, and whether
@@ -39,7 +41,7 @@ def command(source: str, **values: Any) -> None:
     from unloader.names import parse_table
 
     table = None if values["table"] is None else parse_table(values["table"])
-    spec = connect_to(source, values)
+    spec = connect_to(source, values, given(context))
     warn(values)
     from unloader import api
 
@@ -82,6 +84,7 @@ def _shown(described: TableDescription) -> str:
                 ("server", described.server_version),
                 ("rows", render.about(render.count(table.rows), "estimate")),
                 ("bytes", render.about(render.size(table.bytes), "in the source")),
+                ("ranges from", table.ranges_from or render.UNKNOWN),
             )
         ),
         _columns(described),
@@ -132,6 +135,7 @@ def _document(location: str, described: TableDescription) -> dict[str, Any]:
         "name": table.name,
         "rows": table.rows,
         "bytes": table.bytes,
+        "ranges_from": table.ranges_from,
         "columns": [
             {
                 "name": text.name,

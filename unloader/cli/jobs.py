@@ -16,6 +16,7 @@ from unloader.model import (
     SeatOptions,
     Selection,
     SourceSpec,
+    ValueOptions,
 )
 from unloader.names import parse_table
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
@@ -70,6 +71,11 @@ def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
             stall_seconds=values["stall_timeout"],
         ),
         consistency=values["consistency"],
+        values=ValueOptions(
+            number_without_precision=values["number_without_precision"],
+            nanoseconds=values["nanoseconds"],
+            zone_columns=values["zone_columns"],
+        ),
         fetch_bytes=values["fetch_memory"],
         verify=values["verify"],
     )

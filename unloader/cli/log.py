@@ -48,6 +48,8 @@ class LogDisplay:
         elif isinstance(event, RunStarted):
             self._shown_at = now
             self._write("run_started", started_text(event), dataclasses.asdict(event))
+            if event.end_sessions_sql and not self._as_json:
+                self._write("", f"to end it in the database: {event.end_sessions_sql}", {})
         elif now - self._shown_at >= self._interval:
             self._shown_at = now
             figures = self._tally.figures(now)
@@ -88,7 +90,8 @@ def started_text(event: RunStarted) -> str:
     """Return the line that tells what is about to be done."""
     rows = "" if event.rows is None else f", about {render.count(event.rows)} rows"
     workers = _counted(event.workers, "worker")
-    return f"unloading {event.table}: {_counted(event.units, 'unit')} on {workers}{rows}"
+    point = f", at {event.snapshot}" if event.snapshot else ""
+    return f"unloading {event.table}: {_counted(event.units, 'unit')} on {workers}{rows}{point}"
 
 
 def progress_text(figures: Figures, phase: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 else:
     # Not generic before click 8.4.
     ParamType = click.ParamType
+
+MAX_DECIMAL = 38
+"""Digits of the widest decimal that every reader of Parquet knows."""
 
 CODECS = ("none", "gzip", "zstd", "lz4", "snappy")
 END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
@@ -73,6 +77,25 @@ class Items(Typed):
         return [rv]
 
 
+class Statements(Typed):
+    """One SQL statement; the option may be repeated. A list of a job file is taken as it is."""
+
+    name = "SQL"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the statement as the only item, without the semicolon that a shell script ends."""
+        given = value if isinstance(value, tuple) else (str(value),)
+        if not all(statement.strip() for statement in given):
+            self.fail("a statement is empty.", param, ctx)
+        return tuple(statement.strip().rstrip(";") for statement in given)
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        """Return the variable's text as one statement."""
+        return [rv]
+
+
 class NodeList(Typed):
     """`0,2-3`, or a list of numbers in a job file."""
 
@@ -120,6 +143,21 @@ def _compression(text: str) -> Compression:
         raise ValueError(f"{level!r} is not a level; write for instance {codec}:3") from None
 
 
+def _number_form(text: str) -> str:
+    form = text.strip().lower().replace(" ", "")
+    if form in ("string", "double"):
+        return form
+    match = re.fullmatch(r"decimal\((\d+),(\d+)\)", form)
+    if match is None:
+        raise ValueError(
+            f"{text!r} is not a form; write string, double or for instance decimal(38,10)"
+        )
+    precision, scale = int(match[1]), int(match[2])
+    if not 1 <= precision <= MAX_DECIMAL or scale > precision:
+        raise ValueError(f"{text!r} is no decimal: 1 to {MAX_DECIMAL} digits, the scale among them")
+    return form
+
+
 def _end_of_line(text: str) -> str:
     end = END_OF_LINES.get(text.lower()) or settings.unescape(text)
     if not end:
@@ -135,6 +173,7 @@ def _encoding(text: str) -> str:
 
 
 SIZE = Parsed("SIZE", settings.parse_size)
+SIZE_FROM_1 = Parsed("SIZE", settings.parse_size, minimum=1)
 COUNT = Parsed("COUNT", settings.parse_count, minimum=1)
 SECONDS = Parsed("SECONDS", settings.parse_seconds)
 TEXT = Parsed("TEXT", settings.unescape)
@@ -145,3 +184,5 @@ COMPRESSION = Parsed("CODEC[:LEVEL]", _compression)
 NAMES = Items("NAMES", keep_quotes=True)
 GLOBS = Items("GLOBS", keep_quotes=False)
 NODES = NodeList()
+STATEMENTS = Statements()
+NUMBER_FORM = Parsed("FORM", _number_form)

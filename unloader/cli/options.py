@@ -34,6 +34,7 @@ def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bo
 
 _source = option_section("Source")
 _what = option_section("What to unload")
+_session = option_section("Database session")
 _output = option_section("Output")
 _speed = option_section("Speed and memory")
 _seats = option_section("Seats on the machine")
@@ -54,6 +55,75 @@ password = Bundle(
         expose_value=False,
         callback=_refuse_password,
         help="Refused: a command line is no place for a secret.",
+    ),
+)
+
+connection = Bundle(
+    _session(
+        "--session-sql",
+        type=types.STATEMENTS,
+        multiple=True,
+        callback=flatten,
+        help="Run this statement first in every session. Repeat it for more. Oracle.",
+    ),
+    _session(
+        "--call-timeout",
+        type=types.SECONDS,
+        default="0",
+        help="Longest wait in seconds for one answer of the database; 0 is no limit. Oracle.",
+    ),
+    _session(
+        "--client-library",
+        metavar="DIR",
+        help="Connect through Oracle's client library in DIR (thick mode); auto is where it is "
+        "usually found. Oracle.",
+    ),
+)
+
+reading = Bundle(
+    _session(
+        "--scn",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Read at this system change number instead of the present one. Oracle.",
+    ),
+    _session(
+        "--fetch",
+        type=click.Choice(["auto", "arrow", "tuples"]),
+        default="auto",
+        help="Let the driver build columns, or take rows of values and build them here. Oracle.",
+    ),
+    _session(
+        "--parallel-query",
+        is_flag=True,
+        help="Let the database use parallel servers of its own for our statements. Oracle.",
+    ),
+    _session(
+        "--direct-read/--no-direct-read",
+        default=True,
+        help="Ask for reads past the database's buffer cache. Oracle.",
+    ),
+)
+
+values = Bundle(
+    _what(
+        "--number-without-precision",
+        type=types.NUMBER_FORM,
+        default="string",
+        help="In Parquet, a NUMBER without precision becomes exact text, a decimal(p,s) that must "
+        "hold every value, or a double that may not. Oracle.",
+    ),
+    _what(
+        "--nanoseconds",
+        type=click.Choice(["string", "timestamp"]),
+        default="string",
+        help="In Parquet, timestamps with 7 to 9 digits become exact text, or nanoseconds, which "
+        "end in 2262. Oracle.",
+    ),
+    _what(
+        "--zone-columns",
+        is_flag=True,
+        help="In Parquet, add a column with the zone of each timestamp with time zone. Oracle.",
     ),
 )
 
@@ -143,7 +213,7 @@ speed = Bundle(
     ),
     _speed(
         "--fetch-memory",
-        type=types.SIZE,
+        type=types.SIZE_FROM_1,
         default="32MiB",
         help="Memory of one worker's array fetch, in bytes.",
     ),
@@ -260,7 +330,7 @@ answer = Bundle(
     _telling("--quiet", is_flag=True, help="Write nothing but errors, and the result with --json."),
 )
 
-subject = Bundle(password, selection)
+subject = Bundle(password, selection, values, connection, reading)
 """What is unloaded, and from where."""
 
 manner = Bundle(output_format, text_format, parquet_format, speed, seats, safety)

@@ -51,7 +51,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     from unloader.cli.credentials import connect_to, warn
 
     rules.validate(values, given(context))
-    job = jobs.job_spec(values, connect_to(target.url, values))
+    job = jobs.job_spec(values, connect_to(target.url, values, given(context)))
     warn(values)
     from unloader import api
 
@@ -94,6 +94,7 @@ def _overview(planned: PlannedRun) -> str:
             ("workers", render.count(len(planned.seats))),
             ("rows", render.about(render.count(table.rows), "estimate")),
             ("bytes", render.about(render.size(table.bytes), "in the source")),
+            ("ranges from", table.ranges_from or render.UNKNOWN),
             (
                 "last worker",
                 f"{_cost(simulation.makespan, plan.cost_unit)}; no plan of these units is below "

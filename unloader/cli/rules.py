@@ -33,6 +33,25 @@ TEXT_OPTIONS = (
 )
 PARQUET_OPTIONS = ("row_group_rows", "parquet_version", "dictionary", "statistics")
 
+SOURCE_OPTIONS = frozenset(
+    (
+        "session_sql",
+        "call_timeout",
+        "client_library",
+        "scn",
+        "fetch",
+        "parallel_query",
+        "direct_read",
+        "number_without_precision",
+        "nanoseconds",
+        "zone_columns",
+    )
+)
+"""Options that only some sources know."""
+
+SOURCE_FIELDS = {"call_timeout": "call_timeout_seconds"}
+"""Option to field of SessionOptions, where the names differ."""
+
 NOT_EMPTY = ("table", "query", "where", "to", "file_name")
 """Options whose empty text means nothing, or not what was meant."""
 
@@ -65,6 +84,20 @@ def validate_planned(written: frozenset[str], plan: str) -> None:
                 f"{_flag(name)} cannot change the finished plan {plan}",
                 f"make a new plan with {_flag(name)}, or leave it out",
             )
+
+
+def validate_source(kind: str, given: frozenset[str]) -> None:
+    """Raise UsageError if an option is given that says nothing to this kind of source.
+
+    Variables may be set for all jobs of a machine and are let pass.
+    """
+    from unloader.sources.registry import source_of
+
+    source = source_of(kind)
+    known = source.session_options | source.value_options
+    for name in sorted(given & SOURCE_OPTIONS):
+        if SOURCE_FIELDS.get(name, name) not in known:
+            raise UsageError(f"{_flag(name)} does not apply to {kind} sources", "leave it out")
 
 
 def _subject(values: Mapping[str, Any], given: frozenset[str]) -> None:

@@ -66,7 +66,7 @@ def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobS
     from unloader.cli.credentials import connect_to
 
     rules.validate(values, given(context))
-    job = jobs.job_spec(values, connect_to(target.url, values))
+    job = jobs.job_spec(values, connect_to(target.url, values, given(context)))
     if target.plan is None:
         return job
     rules.validate_planned(on_command_line(context), target.plan_file)
@@ -86,6 +86,7 @@ def _summary(manifest: dict[str, Any], destination: str) -> str:
             ("seconds", f"{totals['seconds']:.2f}"),
             ("speed", _speed(totals)),
             ("CPU seconds", f"{totals['cpu_seconds']:.2f}"),
+            ("snapshot", _snapshot(manifest["snapshot"])),
             ("verified", _verification(verified)),
             ("directory", destination),
             ("manifest", f"{destination.rstrip('/')}/_manifest.json"),
@@ -99,6 +100,12 @@ def _speed(totals: dict[str, Any]) -> str:
     if rows is None or size is None:
         return render.UNKNOWN
     return f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
+
+
+def _snapshot(snapshot: dict[str, Any] | None) -> str:
+    if snapshot is None or snapshot["kind"] == "none":
+        return "none: each work unit as it came"
+    return f"{snapshot['kind']} {snapshot['value']}".strip()
 
 
 def _verification(verified: dict[str, Any]) -> str:

@@ -43,6 +43,9 @@ def command(**values: Any) -> None:
                 ),
             )
         )
+    for each in () if values["quiet"] else found:
+        if each["warning"]:
+            click.echo(f"unloader: warning: {each['driver']}: {each['warning']}", err=True)
 
 
 def _entry(scheme: str) -> dict[str, Any]:
@@ -59,6 +62,8 @@ def _entry(scheme: str) -> dict[str, Any]:
         installed = None
     entry = _line(scheme, source.summary)
     entry.update(driver=source.driver, extra=source.extra, driver_version=installed)
+    if installed is not None:
+        entry["warning"] = source.driver_warning(installed)
     if installed is None and source.extra:
         entry["install"] = f"pip install 'unloader[{source.extra}]'"
     return entry
@@ -72,4 +77,5 @@ def _line(scheme: str, summary: str) -> dict[str, Any]:
         "extra": None,
         "driver_version": None,
         "install": None,
+        "warning": None,
     }

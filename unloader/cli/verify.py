@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from unloader.cli import options, render
-from unloader.cli.option import JobCommand
+from unloader.cli.option import JobCommand, given
 from unloader.cli.progress import display_for
 from unloader.errors import UsageError
 
@@ -26,9 +26,13 @@ from unloader.errors import UsageError
 @click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
 @click.argument("source", required=False)
 @options.password
+@options.connection
 @options.progress
 @options.answer
-def command(destination: Path, source: str | None, **values: Any) -> None:
+@click.pass_context
+def command(
+    context: click.Context, /, destination: Path, source: str | None, **values: Any
+) -> None:
     """Compare the files in DEST with their manifest, and with SOURCE if it is given.
 
     With SOURCE, rows are counted in the database at the snapshot of the run. The exit status is 8
@@ -38,7 +42,7 @@ def command(destination: Path, source: str | None, **values: Any) -> None:
 
     if source is None and values["password_prompt"]:
         raise UsageError("--password-prompt without SOURCE", "give the SOURCE, or leave it out")
-    spec = None if source is None else connect_to(source, values)
+    spec = None if source is None else connect_to(source, values, given(context))
     from unloader import api
     from unloader.events import Notice
 

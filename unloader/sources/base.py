@@ -24,7 +24,17 @@ if TYPE_CHECKING:
         TableSummary,
         Target,
     )
+    from writers.large_rows import LargeRow
     from writers.model import TextFormat
+
+
+class ReadAgain(Exception):
+    """Raised by `Reader.batches` where the unit must be read anew, from its first row.
+
+    The reader has learnt that the rows need another way of reading and remembers it. Nothing it
+    yielded of the unit counts; the worker begins the unit's output anew and calls `batches` again.
+    It happens once a unit at most.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +138,12 @@ class Catalog(Protocol):
             SourceError: The database refused or the snapshot is gone.
         """
 
+    def end_sessions_sql(self) -> str:
+        """Return the statement with which an administrator ends the run's sessions and no other.
+
+        Empty where there is none.
+        """
+
     def close(self) -> None:
         """Release the snapshot and the connection; never raises."""
 
@@ -137,8 +153,10 @@ class Reader(Protocol):
 
     def batches(
         self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the rows of the unit, each batch with the schema of the projection.
+
+        A row with a value too large to be held comes by itself, as a `LargeRow`.
 
         Args:
             extract: What is read.
@@ -148,6 +166,7 @@ class Reader(Protocol):
         Raises:
             SourceError: The database failed; `TransientSourceError` where a retry may help.
             OutputFailed: A value cannot be held exactly by the type it is read as.
+            ReadAgain: The unit must be read once more, in another way.
         """
 
     def close(self) -> None:
@@ -186,6 +205,13 @@ class Source(Protocol):
     """The extra that brings the driver, empty for a core one."""
     driver: str
     """The distribution whose version `unloader sources` shows."""
+    session_options: frozenset[str]
+    """The fields of `SessionOptions` that mean something here."""
+    value_options: frozenset[str]
+    """The fields of `ValueOptions` that mean something here."""
+
+    def driver_warning(self, version: str) -> str | None:
+        """Return a sentence if the driver in this version is not one that was found exact."""
 
     def load(self) -> None:
         """Import the driver and whatever else a reader needs, ahead of its first use.

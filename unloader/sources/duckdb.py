@@ -55,10 +55,16 @@ class DuckDBSource:
     summary = "DuckDB database file: duckdb:///abs/path.db"
     extra = "duckdb"
     driver = "duckdb"
+    session_options: frozenset[str] = frozenset()
+    value_options: frozenset[str] = frozenset()
 
     def load(self) -> None:
         """Import DuckDB."""
         import duckdb  # noqa: F401
+
+    def driver_warning(self, version: str) -> str | None:
+        """Return None: no version is known to change values."""
+        return None
 
     def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
         """Open the file in the parent."""
@@ -128,7 +134,8 @@ class DuckDBCatalog:
             columns=columns,
             partitions=duckdb_layout.partitions_of(self._rows, schema, name, extent),
             rows=rows,
-            extent=extent,
+            extents=(extent,),
+            ranges_from="rowid",
             named_partitions=False,
             row_ranges=True,
         )
@@ -185,6 +192,10 @@ class DuckDBCatalog:
         return sum(
             int(self._rows(unit_statement("count(*)", extract, unit))[0][0]) for unit in units
         )
+
+    def end_sessions_sql(self) -> str:
+        """Return nothing: a file has no sessions."""
+        return ""
 
     def close(self) -> None:
         """Close the file."""

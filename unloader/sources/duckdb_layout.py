@@ -70,7 +70,7 @@ def partitions_of(
             name=str(partition),
             position=position,
             rows=last + 1 - first,
-            extent=RowExtent(first=first, last=last + 1),
+            extents=(RowExtent(first=first, last=last + 1),),
         )
         for position, (partition, first, last) in enumerate(found)
     )

@@ -28,7 +28,7 @@ from unloader.model import (
 from unloader.names import resolve
 from unloader.sources import postgres_dictionary as dictionary
 from unloader.sources.base import Capabilities
-from unloader.sources.postgres_session import PARENT_GATHER, CopyDialect, Session
+from unloader.sources.postgres_session import PARENT_GATHER, CopyDialect, Session, session_name
 from unloader.sources.postgres_types import (
     arrow_column,
     arrow_schema,
@@ -65,10 +65,16 @@ class PostgresSource:
     summary = "PostgreSQL: postgresql://user@host:5432/database"
     extra = "postgres"
     driver = "asyncpg"
+    session_options: frozenset[str] = frozenset()
+    value_options: frozenset[str] = frozenset()
 
     def load(self) -> None:
         """Import asyncpg."""
         import asyncpg  # noqa: F401
+
+    def driver_warning(self, version: str) -> str | None:
+        """Return None: no version is known to change values."""
+        return None
 
     def open_catalog(self, spec: SourceSpec) -> PostgresCatalog:
         """Connect in the parent."""
@@ -106,6 +112,7 @@ class PostgresCatalog:
     def __init__(self, session: Session, spec: SourceSpec) -> None:
         """Take over a connected session."""
         self._session = session
+        self._name = session_name(spec)
         parts = urlsplit(spec.location)
         self._where = parts.path.lstrip("/") or "the database"
         self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
@@ -136,6 +143,7 @@ class PostgresCatalog:
         single = len(leaves) == 1 and leaves[0].relation == (schema, name)
         # Rights on some columns only do not reach to ctid, nor rights on a table to its partitions.
         readable = all(leaf.readable for leaf in leaves)
+        row_ranges = readable and any(leaf.extents for leaf in leaves)
         return TableInfo(
             schema=schema,
             name=name,
@@ -143,9 +151,10 @@ class PostgresCatalog:
             partitions=dictionary.partitions(leaves, name) if readable and not single else (),
             rows=sum(known_rows) if known_rows else None,
             bytes=sum(known_bytes) if known_bytes else None,
-            extent=leaves[0].extent if readable and single else None,
+            extents=leaves[0].extents if readable and single else (),
+            ranges_from="pg_relation_size" if row_ranges else None,
             named_partitions=True,
-            row_ranges=readable and any(leaf.extent is not None for leaf in leaves),
+            row_ranges=row_ranges,
         )
 
     def describe_query(self, query: str) -> TableInfo:
@@ -253,6 +262,13 @@ class PostgresCatalog:
             counts = " UNION ALL ".join(batch)
             total += int(self._session.value(f"SELECT sum(rows)::bigint FROM ({counts}) AS counts"))
         return total
+
+    def end_sessions_sql(self) -> str:
+        """Return the call that ends the backends of this run."""
+        return (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE application_name = {literal(self._name)}"
+        )
 
     def close(self) -> None:
         """End the transaction and with it the snapshot."""

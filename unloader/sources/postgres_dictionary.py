@@ -93,8 +93,8 @@ class Leaf:
     """Schema and name."""
     rows: int | None
     bytes: int | None
-    extent: RowExtent | None
-    """Heap blocks; None where ranges of them cannot be read alone."""
+    extents: tuple[RowExtent, ...]
+    """Heap blocks; () where ranges of them cannot be read alone."""
     readable: bool
 
 
@@ -133,9 +133,9 @@ def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
             relation=(row["schema"], row["relation"]),
             rows=row["rows"],
             bytes=row["bytes"],
-            extent=RowExtent(first=0, last=row["blocks"])
+            extents=(RowExtent(first=0, last=row["blocks"]),)
             if ranges and row["access_method"] == "heap" and row["blocks"] is not None
-            else None,
+            else (),
             readable=row["readable"],
         )
         for row in rows
@@ -165,7 +165,7 @@ def partitions(found: tuple[Leaf, ...], table: str) -> tuple[PartitionInfo, ...]
             position=position,
             rows=leaf.rows,
             bytes=leaf.bytes,
-            extent=leaf.extent,
+            extents=leaf.extents,
         )
         for position, (name, leaf) in enumerate(zip(names, found, strict=True))
     )

@@ -8,20 +8,14 @@ that only runs while its owner waits, so a slow consumer stops the socket, not m
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
-from unloader.errors import (
-    ConfigError,
-    SourceError,
-    TransientSourceError,
-    UnloaderError,
-)
+from unloader.errors import SourceError, TransientSourceError, UnloaderError
 from unloader.model import SourceSpec
+from unloader.sources.password import password_of
 from unloader.sources.registry import missing_driver
 
 T = TypeVar("T")
@@ -31,7 +25,7 @@ SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'
 SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = off;
 SET statement_timeout = 0; SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = 0;
 SET max_parallel_workers_per_gather = {gather}; SET jit = off; SET synchronize_seqscans = off;
-SET application_name = 'unloader'
+SET application_name = '{name}'
 """
 """The first lines fix the text of values; row_security off makes a policy that would hide rows an
 error; without synchronized scans the order of rows is that of the heap, the same on each run.
@@ -64,6 +58,11 @@ class CopyDialect:
     """Columns whose every value but NULL is quoted; True is all."""
 
 
+def session_name(spec: SourceSpec) -> str:
+    """Return what the server's list of sessions calls ours; the run's own within a run."""
+    return f"unloader:{spec.session.run_id}" if spec.session.run_id else "unloader"
+
+
 class Session:
     """A connection and the event loop that drives it."""
 
@@ -83,7 +82,7 @@ class Session:
         self._rows_copied = 0
         try:
             self._connection: Any = self._connect(spec)
-            self.execute(SETTINGS.format(gather=gather))
+            self.execute(SETTINGS.format(gather=gather, name=session_name(spec)))
             self._watch_connection()
         except BaseException:
             self._loop.close()
@@ -275,22 +274,3 @@ class _Gathered:
         self._size = 0
         self._full.clear()
         return piece
-
-
-def password_of(spec: SourceSpec) -> str | None:
-    """Return the password the reference points at, None to leave it to `.pgpass` and PGPASSWORD.
-
-    Raises:
-        ConfigError: The password file cannot be read.
-    """
-    if spec.secret.kind == "environment":
-        return os.environ.get(spec.secret.name)
-    if spec.secret.kind == "file":
-        try:
-            return Path(spec.secret.name).read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise ConfigError(
-                f"the password file {spec.secret.name} cannot be read: {error.strerror}",
-                "check --password-file",
-            ) from error
-    return None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 SOURCES = {
+    "oracle": "unloader.sources.oracle:OracleSource",
     "duckdb": "unloader.sources.duckdb:DuckDBSource",
     "postgresql": "unloader.sources.postgres:PostgresSource",
     "sqlite": "unloader.sources.sqlite:SQLiteSource",

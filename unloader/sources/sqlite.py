@@ -41,10 +41,16 @@ class SQLiteSource:
     summary = "SQLite database file: sqlite:///abs/path.db"
     extra = "sqlite"
     driver = "adbc-driver-sqlite"
+    session_options: frozenset[str] = frozenset()
+    value_options: frozenset[str] = frozenset()
 
     def load(self) -> None:
         """Import ADBC's driver."""
         import adbc_driver_sqlite.dbapi  # noqa: F401
+
+    def driver_warning(self, version: str) -> str | None:
+        """Return None: no version is known to change values."""
+        return None
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the file in the parent, which does without the workers' driver."""

@@ -88,7 +88,8 @@ class SQLiteCatalog:
             columns=sqlite_layout.table_columns(self._rows, name, rowid),
             rows=found.rows,
             bytes=sqlite_layout.table_bytes(self._rows, name),
-            extent=sqlite_layout.extent_of(self._rows, name, rowid) if rowid else None,
+            extents=(sqlite_layout.extent_of(self._rows, name, rowid),) if rowid else (),
+            ranges_from="rowid" if rowid else None,
             named_partitions=False,
             row_ranges=rowid is not None,
         )
@@ -162,6 +163,10 @@ class SQLiteCatalog:
         )
         self.check_snapshot()
         return rows
+
+    def end_sessions_sql(self) -> str:
+        """Return nothing: a file has no sessions."""
+        return ""
 
     def close(self) -> None:
         """Give the reservation back and close the file; never raises."""

@@ -194,17 +194,17 @@ def _check_plans(case: _Case, expected: Rows) -> None:
 
 
 def _limits(table: TableInfo) -> Iterator[PlanLimits]:
-    addresses = table.extent.addresses if table.extent is not None else 0
+    addresses = sum(extent.addresses for extent in table.extents)
     size = table.bytes or (table.rows or addresses) * ASSUMED_ROW_BYTES
     unit_bytes = max(1, size // PIECES)
-    extents = [table.extent, *(partition.extent for partition in table.partitions)]
+    carriers = table.partitions or (table,)
     for parallelism in PARALLELISMS:
         yield PlanLimits(parallelism=parallelism)
         yield PlanLimits(parallelism=parallelism, split="none")
         yield PlanLimits(parallelism=parallelism, unit_bytes=unit_bytes)
         if table.partitions:
             yield PlanLimits(parallelism=parallelism, split="partition")
-        if table.row_ranges and any(extent is not None for extent in extents):
+        if table.row_ranges and any(each.extents or each.keys for each in carriers):
             yield PlanLimits(parallelism=parallelism, split="range", unit_bytes=unit_bytes)
 
 

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import RowExtent, RowRange
 from partition_planner.parts import Part
+from partition_planner.spreads import spread_of
 from partition_planner.strategies.row_ranges import BOTH_OPEN, OpenEnds, cut, open_ends
 
 
 def part(name: str, first: int, last: int, rows: int | None = None) -> Part:
     """A part with an extent."""
-    extent = RowExtent(first=first, last=last)
-    return Part(name=name, relation=None, rows=rows, bytes=None, extent=extent)
+    return scattered((first, last), name=name, rows=rows)
+
+
+def scattered(*extents: tuple[int, int], name: str = "p", rows: int | None = None) -> Part:
+    """A part with several extents."""
+    known = tuple(RowExtent(first=first, last=last) for first, last in extents)
+    return Part(
+        name=name,
+        kind="partition",
+        relation=None,
+        object_id=7,
+        rows=rows,
+        bytes=None,
+        spread=spread_of(known, None),
+    )
 
 
 @given(st.integers(-100, 100), st.integers(1, 500), st.data())
@@ -38,7 +53,54 @@ def test_pieces_are_of_equal_address_count(first: int, length: int, data: st.Dat
 def test_one_piece_with_open_ends_is_everything() -> None:
     """A part cut into one open piece has no boundary at all."""
     (draft,) = cut(part("p", 3, 9), 1, BOTH_OPEN)
-    assert draft.selector == RowRange(partition="p", relation=None, first=None, last=None)
+    everything = RowRange(partition="p", relation=None, object_id=7, first=None, last=None)
+    assert draft.selector == everything
+
+
+@pytest.mark.parametrize(
+    ("extents", "pieces", "boundaries"),
+    [
+        # Where a piece ends with an extent the next begins with one: the gap goes below.
+        (((0, 10), (1000, 1010)), 2, [1000]),
+        (((0, 10), (1000, 1010)), 4, [5, 1000, 1005]),
+        (((0, 30), (1000, 1010)), 4, [10, 20, 1000]),
+        # A sample of single blocks: boundaries fall at blocks of the sample.
+        (((3, 4), (70, 71), (500, 501), (501, 502)), 2, [500]),
+        (((3, 4), (70, 71), (500, 501)), 3, [70, 500]),
+        (((1 << 32, (1 << 32) + 8), (7 << 32, (7 << 32) + 8)), 2, [7 << 32]),
+    ],
+)
+def test_scattered_extents_are_cut_by_their_weight(
+    extents: tuple[tuple[int, int], ...], pieces: int, boundaries: list[int]
+) -> None:
+    """Boundaries divide the known addresses evenly and lie at or inside an extent."""
+    drafts = list(cut(scattered(*extents, rows=pieces * 10), pieces, BOTH_OPEN))
+    ranges = [draft.selector for draft in drafts if isinstance(draft.selector, RowRange)]
+    assert [each.first for each in ranges] == [None, *boundaries]
+    assert [each.last for each in ranges] == [*boundaries, None]
+    assert sum(draft.rows or 0 for draft in drafts) == pieces * 10
+
+
+@given(
+    st.lists(st.integers(-(1 << 62), 1 << 62), min_size=2, max_size=40, unique=True),
+    st.integers(1, 50),
+)
+def test_pieces_of_scattered_extents_hold_equally_many_addresses(
+    ends: list[int], pieces: int
+) -> None:
+    """However far apart extents lie, pieces differ by at most one known address."""
+    extents = list(pairwise(sorted(ends)))[::2]
+    whole = sum(last - first for first, last in extents)
+    pieces = min(pieces, whole)
+    drafts = list(cut(scattered(*extents), pieces, OpenEnds(first=False, last=False)))
+    held = []
+    for draft in drafts:
+        assert isinstance(draft.selector, RowRange)
+        start, stop = draft.selector.first or 0, draft.selector.last or 0
+        held.append(sum(max(0, min(last, stop) - max(first, start)) for first, last in extents))
+    assert sum(held) == whole
+    assert max(held) - min(held) <= 1
+    assert min(held) >= 1
 
 
 def test_open_ends_go_to_the_lowest_and_highest_addresses() -> None:

@@ -193,6 +193,8 @@ def test_describe_lists_tables_and_shows_one(unloader: Run, database: str) -> No
     assert amount["name"] == "amount"
     assert amount["csv"]["output_type"] == "string"
     assert amount["parquet"]["lossless"] is True
+    assert "ranges from  rowid" in shown.stdout
+    assert document["ranges_from"] == "rowid"
 
 
 def test_plan_shows_units_seats_and_the_sql(unloader: Run, database: str) -> None:
@@ -202,6 +204,7 @@ def test_plan_shows_units_seats_and_the_sql(unloader: Run, database: str) -> Non
     assert 'FROM "main"."orders"' in result.stdout
     assert "id > 1" in result.stdout
     assert "worker  node" in result.stdout
+    assert "ranges from  rowid" in result.stdout
 
 
 def test_verify_tells_a_changed_file(unloader: Run, database: str, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 from unloader.errors import ConfigError, SourceError, TransientSourceError
 from unloader.model import SecretReference, SourceSpec
-from unloader.sources.postgres_session import CopyDialect, Session, password_of
+from unloader.sources.password import password_of
+from unloader.sources.postgres_session import CopyDialect, Session
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = 20_000

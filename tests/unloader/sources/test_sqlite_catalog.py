@@ -85,7 +85,7 @@ def test_a_table_has_extent_and_estimates(catalog: SQLiteCatalog) -> None:
     """A rowid table is cut between its first and last rowid; ANALYZE gives the rows."""
     table = described(catalog, "PLAIN")
     assert (table.schema, table.name) == ("main", "plain")
-    assert table.extent == RowExtent(first=10, last=32)
+    assert table.extents == (RowExtent(first=10, last=32),)
     assert table.row_ranges
     assert table.rows == 3
     assert table.bytes
@@ -98,7 +98,7 @@ def test_a_table_has_extent_and_estimates(catalog: SQLiteCatalog) -> None:
 
 def test_an_empty_table_has_an_empty_extent(catalog: SQLiteCatalog) -> None:
     """A table without rows has a known extent without addresses."""
-    assert described(catalog, "vacant").extent == RowExtent(first=0, last=0)
+    assert described(catalog, "vacant").extents == (RowExtent(first=0, last=0),)
 
 
 @pytest.mark.parametrize("name", ["bare", "eclipsed", "dear", "boxes"])
@@ -106,13 +106,13 @@ def test_without_a_usable_rowid_there_are_no_ranges(catalog: SQLiteCatalog, name
     """WITHOUT ROWID, three columns that hide the rowid, views and virtual tables stay whole."""
     table = described(catalog, name)
     assert not table.row_ranges
-    assert table.extent is None
+    assert table.extents == ()
 
 
 def test_a_column_may_be_called_rowid(catalog: SQLiteCatalog) -> None:
     """Ranges go by the rowid itself, not by a column of that name."""
     table = described(catalog, "shadowed")
-    assert table.extent == RowExtent(first=1, last=3)
+    assert table.extents == (RowExtent(first=1, last=3),)
     unit = WorkUnit(id="0001", partition=None, selector=RowRange(first=2, last=None))
     extract = extract_of(catalog, table)
     assert catalog.unit_sql(extract, unit).endswith('WHERE "shadowed"._rowid_ >= 2')

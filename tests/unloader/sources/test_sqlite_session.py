@@ -213,8 +213,7 @@ def test_a_wal_with_content_stays(tmp_path: Path) -> None:
     before = [Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")]
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
         catalog.snapshot("snapshot")
-        extent = catalog.describe(parse_table("t")).extent
-        assert extent is not None
+        (extent,) = catalog.describe(parse_table("t")).extents
         assert extent.last == 7
     assert [Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")] == before
 
@@ -251,7 +250,7 @@ try:
     catalog.snapshot("snapshot")
 except SourceError as error:
     print(error)
-print(catalog.snapshot("none").kind, catalog.describe(parse_table("t")).extent.last)
+print(catalog.snapshot("none").kind, catalog.describe(parse_table("t")).extents[0].last)
 catalog.close()
 """
 

@@ -1,0 +1,83 @@
+"""Oracle URLs, taken apart without a driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from unloader.errors import ConfigError
+from unloader.locations import parse_source
+from unloader.sources.oracle_url import parse_location
+
+DESCRIPTOR = (
+    "(DESCRIPTION=(ADDRESS=(PROTOCOL=tcps)(HOST=h)(PORT=2484))(CONNECT_DATA=(SERVICE_NAME=s))"
+    '(SECURITY=(SSL_SERVER_CERT_DN="CN=db,E=a@b.example")))'
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "user", "connect_string"),
+    [
+        ("oracle://scott@db01/SALES", "scott", "db01/SALES"),
+        ("oracle://scott@db01:1522/SALES", "scott", "db01:1522/SALES"),
+        ("oracle://scott@h1,h2:1522/S:pooled", "scott", "h1,h2:1522/S:pooled"),
+        ("oracle://scott@[::1]:1521/S", "scott", "[::1]:1521/S"),
+        ("oracle://scott@SALES.WORLD", "scott", "SALES.WORLD"),
+        ("oracle://proxy[target]@SALES", "proxy[target]", "SALES"),
+        ("oracle://proxy%5Btarget%5D@SALES", "proxy[target]", "SALES"),
+        ("oracle://[target]@SALES", "[target]", "SALES"),
+        ("oracle://%22Mixed%20Case%22@SALES", '"Mixed Case"', "SALES"),
+        ("oracle://a%40b@SALES", "a@b", "SALES"),
+        ("oracle:///@SALES", "", "SALES"),
+        ("oracle://@SALES", "", "SALES"),
+        ("oracle://SALES", "", "SALES"),
+        (f"oracle://scott@{DESCRIPTOR}", "scott", DESCRIPTOR),
+        ("oracle://scott@tcps://h:2484/S", "scott", "tcps://h:2484/S"),
+    ],
+)
+def test_forms_of_the_url(url: str, user: str, connect_string: str) -> None:
+    """User and connect string are found in every form, and decoded; none counts as a password."""
+    address = parse_location(parse_source(url, {"oracle": "oracle"}).location)
+    assert (address.user, address.connect_string) == (user, connect_string)
+
+
+def test_settings_become_the_drivers() -> None:
+    """Names of Easy Connect Plus become parameters of the driver, values are decoded."""
+    address = parse_location(
+        "oracle://u@h/s?wallet_location=%2Fa%20b&transport_connect_timeout=3&SERVER=pooled"
+        "&protocol=TCPS&failover=off"
+    )
+    assert dict(address.settings) == {
+        "wallet_location": "/a b",
+        "tcp_connect_timeout": "3",
+        "server_type": "pooled",
+    }
+    assert address.connect_string == "tcps://h/s?failover=off"
+    assert address.pooled
+
+
+@pytest.mark.parametrize(
+    ("url", "pooled"),
+    [("oracle://u@h/s:pooled", True), ("oracle://u@h/s", False), ("oracle://u@h/pooled", False)],
+)
+def test_a_pooled_server_is_noticed(url: str, pooled: bool) -> None:
+    """A session of the resident pool is recognised by the server type, not by a name like it."""
+    assert parse_location(url).pooled is pooled
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("oracle:SALES", "is not an Oracle URL"),
+        ("oracle://scott@", "names no database"),
+        ("oracle://scott@db01:1521", "names no service"),
+        ("oracle://scott@db01/S?walet=/w", "walet is not known"),
+        ("oracle://scott@db01/S?sdu=", "sdu has no value"),
+        ("oracle://scott@db01/S?protocol=ipc", "protocol ipc"),
+        ("oracle://scott@SALES?protocol=tcps", "does not go with an alias"),
+        (f"oracle://scott@{DESCRIPTOR}?failover=on", "setting failover"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(url: str, words: str) -> None:
+    """A URL that says too little, or what nobody knows, is refused by name."""
+    with pytest.raises(ConfigError, match=words):
+        parse_location(url)

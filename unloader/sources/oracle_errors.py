@@ -1,0 +1,194 @@
+"""Oracle's and the driver's errors in the words of this program, translated at one place.
+
+A driver error carries an object with the code and a text of several lines: the database's own
+stack, places in PL/SQL and a link to a help page. What is left of it is one line with the code.
+Source of the codes: Oracle Database Error Messages; the driver's own are DPY and DPI.
+"""
+
+from __future__ import annotations
+
+import re
+
+from unloader.errors import ConfigError, SourceError, TransientSourceError, UnloaderError
+
+_CODE = re.compile(r"\b(ORA|TNS|DPY|DPI)-(\d{4,5})\b")
+_NOISE = re.compile(r"^(Help: |https?://|ORA-06512: )")
+_CONNECTION_ID = re.compile(r" ?\(CONNECTION_ID=[^)]*\)")
+_WRAPPERS = frozenset((604, 6512, 12801, 2063))
+"""Codes that only introduce the one that matters, on the next line."""
+
+_DRIVER_WRAPPERS = ("DPY-6005", "DPY-4011")
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""What Python's TLS says in place of a code."""
+
+DEAD = frozenset(
+    ("DPY-1001", "DPY-4011", "DPY-4033", "DPY-6005", "ORA-02399", "ORA-01033", "ORA-01034")
+)
+"""After these the connection is gone, beside what the driver itself calls dead."""
+
+_INTERNAL = "DPY-5"
+"""Start of the codes of a driver that lost track of the protocol: its connection is useless."""
+
+_MISSING_RIGHT = (
+    "check the name, and let its owner grant the right: GRANT SELECT ON schema.table TO user"
+)
+_UNDO = (
+    "raise UNDO_RETENTION and the undo tablespace, run when less is written, or take smaller "
+    "units, --unit-bytes, so that each reads for a shorter time"
+)
+_SERVICE = "check the service name in the URL: lsnrctl status lists those of the listener"
+_HOST = "check host and port in the URL, and that the listener is up"
+_ALIAS = "check the alias against tnsnames.ora in TNS_ADMIN, or in config_dir= of the URL"
+_PASSWORD = "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file"
+_CHANGED = (
+    "run again: the table was truncated, moved or altered, and its rows of before cannot be read"
+)
+_SESSIONS = "lower --parallelism, or raise the database's limit of sessions"
+_THICK = "connect through Oracle's client library with --client-library"
+_DESCRIPTOR = "correct the part of the URL behind the user"
+_WALLET = "check wallet_location= in the URL, or WALLET_LOCATION in sqlnet.ora"
+
+HINTS = {
+    "ORA-00942": _MISSING_RIGHT,
+    "ORA-01031": _MISSING_RIGHT,
+    "ORA-41900": _MISSING_RIGHT,
+    "ORA-01555": _UNDO,
+    "ORA-22924": "raise the LOB's PCTVERSION or RETENTION, or take smaller units, --unit-bytes",
+    "ORA-08180": "give --scn a number that UNDO_RETENTION still covers",
+    "ORA-08181": "give --scn a number of this database that UNDO_RETENTION still covers",
+    "ORA-01466": _CHANGED,
+    "ORA-08103": _CHANGED,
+    "ORA-01410": _CHANGED,
+    "ORA-12514": _SERVICE,
+    "ORA-12505": "check the name in the URL: it takes a service name, not a SID",
+    "ORA-12521": _SERVICE,
+    "ORA-12541": _HOST,
+    "ORA-12545": _HOST,
+    "ORA-12170": _HOST,
+    "ORA-12154": _ALIAS,
+    "DPY-4000": _ALIAS,
+    "DPY-4026": _ALIAS,
+    "DPY-4027": "set TNS_ADMIN to the directory of tnsnames.ora, or write host:port/service",
+    "DPY-4018": _DESCRIPTOR,
+    "DPY-4017": _DESCRIPTOR,
+    "DPY-2049": _DESCRIPTOR,
+    "DPY-6005": _HOST,
+    "ORA-01017": _PASSWORD,
+    "ORA-01005": _PASSWORD,
+    "DPY-4001": "set UNLOADER_PASSWORD or give --password-file, --password-prompt or a wallet",
+    "ORA-28000": "let a DBA unlock it: ALTER USER user ACCOUNT UNLOCK",
+    "ORA-28001": "change the user's password, with SQL*Plus for instance",
+    "ORA-28002": "change the user's password, with SQL*Plus for instance",
+    "ORA-28150": "let a DBA allow it: ALTER USER target GRANT CONNECT THROUGH proxy",
+    "ORA-01045": "grant the user CREATE SESSION",
+    "ORA-01013": "raise --call-timeout, if it was that",
+    "DPY-4024": "raise --call-timeout",
+    "ORA-00018": _SESSIONS,
+    "ORA-00020": _SESSIONS,
+    "ORA-02391": "lower --parallelism, or raise SESSIONS_PER_USER of the user's profile",
+    "ORA-12516": _SESSIONS,
+    "ORA-12518": _SESSIONS,
+    "ORA-12519": _SESSIONS,
+    "ORA-12520": _SESSIONS,
+    "ORA-02396": "raise IDLE_TIME of the user's profile",
+    "ORA-01578": "let a DBA mend the block with RMAN, or leave its rows out with --where",
+    "ORA-01652": "enlarge the temporary tablespace",
+    "ORA-30926": "run again",
+    "DPY-2018": _WALLET,
+    _UNTRUSTED: "give the directory of an ewallet.pem that has the server's CA as wallet_location=",
+    "DPY-2033": "renew the token",
+    "DPY-2034": "connect by TLS, as a token asks for it: ?protocol=tcps behind the URL",
+    "DPY-3010": _THICK,
+    "DPY-3012": _THICK,
+    "DPY-3015": _THICK,
+    "DPY-3040": _THICK,
+    "DPY-6002": "give the certificate's name as ssl_server_cert_dn= in the URL",
+    "DPY-6006": "connect by the name in the certificate, or give ssl_server_cert_dn= in the URL",
+}
+"""What to do next, by code."""
+
+TRANSIENT = frozenset(
+    (
+        *("ORA-00018", "ORA-00020", "ORA-00028", "ORA-00060", "ORA-00600", "ORA-00602"),
+        *("ORA-00603", "ORA-00609", "ORA-01012", "ORA-01013", "ORA-01033", "ORA-01034"),
+        *("ORA-01041", "ORA-01089", "ORA-01090", "ORA-01092", "ORA-01115", "ORA-01555"),
+        *("ORA-02391", "ORA-02396", "ORA-02399", "ORA-03111", "ORA-03113", "ORA-03114"),
+        *("ORA-03122", "ORA-03135", "ORA-04031", "ORA-12153", "ORA-12170", "ORA-12514"),
+        *("ORA-12516", "ORA-12518", "ORA-12519", "ORA-12520", "ORA-12528", "ORA-12537"),
+        *("ORA-12541", "ORA-12547", "ORA-12570", "ORA-12571", "ORA-12583", "ORA-22924"),
+        *("ORA-25402", "ORA-25408", "ORA-27146", "ORA-30006"),
+        *("DPY-1001", "DPY-4011", "DPY-4024", "DPY-4033", "DPY-6005"),
+    )
+)
+"""Codes after which another attempt, with a new connection, may succeed."""
+
+CONFIGURATION = frozenset(
+    ("DPI-1047", "DPI-1072", "DPY-2019", "DPY-2017", "DPY-4017", "DPY-4018", "DPY-2049")
+)
+"""Codes that no database has a part in."""
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code that matters, such as ORA-01555; empty if the error has none.
+
+    Among the database's own lines the first counts that does not merely introduce another, and so
+    with the driver's, where the database said nothing.
+    """
+    found = _CODE.findall(_text(error))
+    database = [number for kind, number in found if kind in ("ORA", "TNS")]
+    for number in (*(each for each in database if int(each) not in _WRAPPERS), *database):
+        return f"ORA-{int(number):05d}"
+    if _UNTRUSTED in _text(error):
+        return _UNTRUSTED
+    codes = [f"{kind}-{number}" for kind, number in found]
+    for code in (*(each for each in codes if each not in _DRIVER_WRAPPERS), *codes):
+        return code
+    return ""
+
+
+def is_dead(error: BaseException) -> bool:
+    """Return whether the connection must never be touched again after this error."""
+    detail = error.args[0] if error.args else None
+    driver_code = str(getattr(detail, "full_code", ""))
+    return (
+        _is_lost(error)
+        or bool(getattr(detail, "is_session_dead", False))
+        or driver_code in DEAD
+        or code_of(error) in DEAD
+        or driver_code.startswith(_INTERNAL)
+    )
+
+
+def one_line(error: BaseException) -> str:
+    """Return the error's text as one line, without help links and places in PL/SQL."""
+    lines = [line.strip() for line in _text(error).splitlines()]
+    kept = [line for line in lines if line and not _NOISE.match(line)]
+    if len(kept) > 1 and kept[0].startswith("DPY-4011:"):
+        kept = [*kept[1:], "DPY-4011"]
+    text = "; ".join(line.rstrip(".; ") for line in dict.fromkeys(kept))
+    return _CONNECTION_ID.sub("", text) or type(error).__name__
+
+
+def translated(error: BaseException) -> UnloaderError:
+    """Return the user's error for one of the driver's; an error of our own stays as it is."""
+    if isinstance(error, UnloaderError):
+        return error
+    code = code_of(error)
+    message = f"Oracle: {one_line(error)}"
+    if code in CONFIGURATION:
+        return ConfigError(message, HINTS.get(code, ""))
+    # A connection may also be lost for a reason that stays, such as a wallet that is not there.
+    transient = code in TRANSIENT or (is_dead(error) and code not in HINTS)
+    hint = HINTS.get(code, _HOST if _is_lost(error) else "")
+    return (TransientSourceError if transient else SourceError)(message, hint)
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Return whether the system itself reports the connection's end."""
+    local = isinstance(error, (FileNotFoundError, PermissionError))
+    return isinstance(error, (OSError, EOFError)) and not local
+
+
+def _text(error: BaseException) -> str:
+    detail = error.args[0] if error.args else error
+    return str(getattr(detail, "message", None) or detail)

@@ -1,0 +1,132 @@
+"""The statements that read work units of an Oracle table, word for word as a worker sends them.
+
+A unit is a table, one of its partitions or sub-partitions, a range of ROWIDs or a range of keys.
+ROWIDs are ordered by segment, file, block and row in the database only: their texts are made here
+from numbers and never compared. Ranges are half-open and the outermost ends stay open, so that
+together they have every row whatever the extents were said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from partition_planner.model import KeyRange, NamedPartition, RowRange, WholeTable, WorkUnit
+from unloader.model import Extract, Snapshot
+from unloader.sources.statement import condition, literal, qualified, quoted
+
+FILE_SHIFT = 32
+"""An address is the relative file number, shifted by this, and the number of the block."""
+
+_BLOCK_BITS = 22
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+def unit_statement(columns_sql: str, extract: Extract, unit: WorkUnit) -> str:
+    """Return a SELECT of a select list over the rows of one unit, at the extract's snapshot."""
+    return _select(columns_sql, relation(extract, unit), _conditions(extract, unit))
+
+
+def count_statement(extract: Extract, unit: WorkUnit) -> str:
+    """Return the COUNT of all rows of the partition or table that the unit is in."""
+    conditions = [condition(extract.where)] if extract.where else []
+    return _select("COUNT(*)", relation(extract, unit), conditions)
+
+
+def whole_count_statement(extract: Extract) -> str:
+    """Return the COUNT of all rows of the table."""
+    conditions = [condition(extract.where)] if extract.where else []
+    name = qualified(extract.table.schema, extract.table.name)
+    return _select("COUNT(*)", name + as_of(extract.snapshot), conditions)
+
+
+def relation(extract: Extract, unit: WorkUnit) -> str:
+    """Return what the unit reads from: table and partition, or the query, at the snapshot."""
+    at = as_of(extract.snapshot)
+    if extract.query is not None:
+        return query_relation(extract.query) + at
+    name = qualified(extract.table.schema, extract.table.name)
+    return name + _partition(unit) + at
+
+
+def query_relation(query: str) -> str:
+    """Return a query as a table expression; the newline ends a trailing `--` comment."""
+    return f"({query.strip().rstrip(';')}\n)"
+
+
+def as_of(snapshot: Snapshot | None) -> str:
+    """Return the clause that reads at a snapshot, with a blank before it; empty without one."""
+    return f" AS OF SCN {int(snapshot.value)}" if snapshot and snapshot.kind == "scn" else ""
+
+
+def partition_name(*levels: str) -> str:
+    """Return the name of a leaf: `PARTITION` or `PARTITION/SUBPARTITION`.
+
+    A name that has the slash itself is put into double quotes, which no name in Oracle can have.
+    """
+    return "/".join(quoted(level) if "/" in level else level for level in levels)
+
+
+def last_level(name: str) -> str:
+    """Return the last name that `partition_name` put together, as the dictionary has it."""
+    if name.endswith('"'):
+        return name[name.rindex('"', 0, -1) + 1 : -1]
+    return name.rpartition("/")[2]
+
+
+def partition_clause(kind: str, name: str) -> str:
+    """Return what selects one leaf, with a blank before it."""
+    return f" {kind.upper()} ({quoted(last_level(name))})"
+
+
+def rowid_text(object_id: int, address: int) -> str:
+    """Return the ROWID of the first row in a block, as 18 characters.
+
+    The ten bits of a file and the 22 of a block make one number of 32 bits. In a bigfile tablespace
+    the only file is 1024, which those ten bits hold as 0, and the block may need all 32.
+    """
+    file, block = address >> FILE_SHIFT, address & ((1 << FILE_SHIFT) - 1)
+    place = ((file << _BLOCK_BITS) + block) & ((1 << 32) - 1)
+    numbers = (object_id, place >> _BLOCK_BITS, place & ((1 << _BLOCK_BITS) - 1), 0)
+    return "".join(
+        _DIGITS[number >> 6 * digit & 63]
+        for number, width in zip(numbers, (6, 3, 6, 3), strict=True)
+        for digit in reversed(range(width))
+    )
+
+
+def _partition(unit: WorkUnit) -> str:
+    selector = unit.selector
+    if isinstance(selector, WholeTable) or selector.partition is None:
+        return ""
+    return partition_clause(selector.kind, selector.partition)
+
+
+def _conditions(extract: Extract, unit: WorkUnit) -> list[str]:
+    conditions = []
+    selector = unit.selector
+    if isinstance(selector, RowRange):
+        conditions += _rowid_conditions(selector)
+    elif isinstance(selector, KeyRange):
+        column = quoted(selector.column)
+        ends = ((">=", selector.first), ("<", selector.last))
+        conditions += [f"{column} {sign} {key}" for sign, key in ends if key is not None]
+    else:
+        assert isinstance(selector, (NamedPartition, WholeTable))
+    if extract.where:
+        conditions.append(condition(extract.where))
+    return conditions
+
+
+def _rowid_conditions(selector: RowRange) -> list[str]:
+    assert selector.object_id is not None
+    ends = ((">=", selector.first), ("<", selector.last))
+    return [
+        f"ROWID {sign} CHARTOROWID({literal(rowid_text(selector.object_id, address))})"
+        for sign, address in ends
+        if address is not None
+    ]
+
+
+def _select(columns: str, source: str, conditions: Sequence[str]) -> str:
+    text = f"SELECT {columns} FROM {source}"
+    return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
