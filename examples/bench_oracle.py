@@ -62,7 +62,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, default=1_000_000, help="default: 1000000")
     parser.add_argument("--runs", type=int, default=5, help="rounds; default: 5")
-    parser.add_argument("--mode", default="19c", help="19c, 21c or 23ai; default: 19c")
+    parser.add_argument("--mode", default="23ai", help="19c, 21c or 23ai; default: 23ai")
     parser.add_argument("--url", help="a database of your own; its password in UNLOADER_PASSWORD")
     parser.add_argument("--table", default=TABLE, help=f"default: {TABLE}")
     parser.add_argument("--only", choices=CONTENDERS, action="append", help="can be repeated")
@@ -91,11 +91,12 @@ def served(options: argparse.Namespace) -> Iterator[str]:
     assert server.stdin is not None
     assert server.stdout is not None
     try:
-        url = server.stdout.readline().strip()
-        if not url:
+        line = server.stdout.readline()
+        if not line:
             raise SystemExit("the test server did not start. Next: pip install '.[test]'")
-        os.environ["UNLOADER_PASSWORD"] = "tiger"
-        yield url
+        told = json.loads(line)
+        os.environ["UNLOADER_PASSWORD"] = told["password"]
+        yield told["url"]
     finally:
         server.stdin.close()
         server.wait()

@@ -199,8 +199,8 @@ class _Run:
         return PartialUnload(
             f"{len(given_up)} of {len(self._units)} work units failed, first {unit}: "
             f"{failure.message}",
-            f"mend the cause ({failure.hint}) and run again with --overwrite; the finished units are "
-            f"in {self.directory.staged}",
+            f"mend the cause ({failure.hint}) and run again with --overwrite; the finished units "
+            f"are in {self.directory.staged}",
         )
 
     def _verify(self, stop: Callable[[], bool]) -> None:

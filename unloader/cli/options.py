@@ -64,7 +64,7 @@ connection = Bundle(
         type=types.STATEMENTS,
         multiple=True,
         callback=flatten,
-        help="Run this statement first in every session. Repeat it for more. Oracle.",
+        help="Run this statement in every session before it reads. Repeat it for more. Oracle.",
     ),
     _session(
         "--call-timeout",

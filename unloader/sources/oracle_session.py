@@ -8,6 +8,7 @@ touched any more: the driver has been seen to crash the process where that was d
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,9 @@ MAX_IDENTIFIER_BYTES = 64
 
 FETCH_ROWS = 5000
 """Rows of one answer to a question about the dictionary."""
+
+_SECRET = re.compile(r'(\bIDENTIFIED\s+BY\s+)("[^"]*"|[^\s,]+)', re.IGNORECASE)
+"""The password in a SET ROLE."""
 
 Binds = Sequence[Any] | Mapping[str, Any]
 
@@ -181,7 +185,6 @@ class Session:
                 logger.info("closing the session: %s", translated(error).message)
 
     def _settle(self, spec: SourceSpec, scans: bool) -> None:
-        self.run(SETTINGS)
         if not spec.session.parallel_query:
             self._ask_for(NO_PARALLEL_QUERY)
         if scans and spec.session.direct_read:
@@ -190,10 +193,13 @@ class Session:
             try:
                 self.run(statement)
             except UnloaderError as error:
+                shown = _SECRET.sub(r"\1***", statement)
                 raise type(error)(
-                    f"--session-sql {statement} failed: {error.message}",
+                    f"--session-sql {shown} failed: {error.message}",
                     "correct the statement, or grant the user what it needs",
                 ) from error
+        # Last, so that nothing overrules them: texts and the order of keys depend on them.
+        self.run(SETTINGS)
 
     def _ask_for(self, statement: str) -> None:
         """Run a statement that may be refused: the run is right without it."""

@@ -64,8 +64,8 @@ def test_a_run_is_found_in_the_list_of_sessions(server: OracleServer, tmp_path: 
     session.close()
 
 
-def test_own_statements_come_last_and_in_order(server: OracleServer, tmp_path: Path) -> None:
-    """--session-sql runs behind our settings and may overrule them; a refused one is named."""
+def test_own_statements_overrule_hints_only(server: OracleServer, tmp_path: Path) -> None:
+    """--session-sql has its way, but for settings that texts and keys depend on; errors name it."""
     options = SessionOptions(
         session_sql=(
             "ALTER SESSION ENABLE PARALLEL QUERY",
@@ -74,7 +74,7 @@ def test_own_statements_come_last_and_in_order(server: OracleServer, tmp_path: P
     )
     Session(source(server, tmp_path, session=options), action="x").close()
     settings = server.sessions[-1].settings
-    assert (settings["PARALLEL QUERY"], settings["NLS_SORT"]) == ("ENABLE", "GERMAN")
+    assert (settings["PARALLEL QUERY"], settings["NLS_SORT"]) == ("ENABLE", "BINARY")
     wrong = SessionOptions(session_sql=("ALTER SESSION SET NO_SUCH_THING = 1",))
     with pytest.raises(SourceError, match=r"NO_SUCH_THING = 1 failed: .*ORA-02248"):
         Session(source(server, tmp_path, session=wrong), action="x")
