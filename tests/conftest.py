@@ -13,6 +13,13 @@ from urllib.parse import quote
 import pytest
 
 
+def pytest_report_header() -> str:
+    """Say which Oracle the system tests unload from."""
+    import oracle_leg
+
+    return oracle_leg.header()
+
+
 class PostgresServer:
     """A running PostgreSQL server and its own `psql`."""
 

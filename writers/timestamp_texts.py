@@ -2,8 +2,8 @@
 
 Their one form is `[-]YYYY-MM-DD HH24:MI:SS[.f][ +HH:MM][[Region/Name]]`: a minus for years before
 1 (-0001 is 1 BC), 1 to 9 digits of a fraction, and for a zoned one the offset, with the region
-directly behind it as in RFC 9557. Without a mask it is written as it is, but for years before 1,
-which end in ` BC` instead, as those of typed timestamps do; a mask takes its fields as they are. A
+directly behind it as in RFC 9557. Without a mask it is written as typed timestamps are: no blank
+before the offset, and ` BC` behind years before 1; a mask takes its fields as they are. A
 February 29 that only the Julian calendar has is a day here; what counts days (the weekday, the ISO
 week, the Julian day) is not written for it.
 """
@@ -72,10 +72,7 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
     for zoned, mask in ((True, format.timestamp_tz_format), (False, format.timestamp_format)):
         chosen = pc.equal(pc.match_substring_regex(texts, r" [+-]"), zoned)
         if mask is None:
-            chosen = pc.fill_null(pc.and_(chosen, pc.starts_with(texts, "-")), False)
-            if pc.any(chosen).as_py():
-                before_christ = pc.replace_substring_regex(texts, r"^-(.*)$", r"\1 BC")
-                result = pc.if_else(chosen, before_christ, result)
+            result = pc.if_else(pc.fill_null(chosen, False), _iso(texts, zoned=zoned), result)
             continue
         rows = pc.indices_nonzero(chosen)
         if len(rows):
@@ -83,6 +80,15 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
             chosen = pc.fill_null(chosen, False)
             result = pc.replace_with_mask(result, chosen, pc.cast(written, result.type))
     return result
+
+
+def _iso(texts: pa.Array, *, zoned: bool) -> pa.Array:
+    """Return texts as typed timestamps are written without a mask."""
+    if zoned:
+        texts = pc.replace_substring_regex(texts, r" ([+-])", r"\1")
+    if pc.any(pc.starts_with(texts, "-")).as_py():
+        texts = pc.replace_substring_regex(texts, r"^-(.*)$", r"\1 BC")
+    return texts
 
 
 def timestamp_alphabet(format: TextFormat) -> frozenset[str] | None:

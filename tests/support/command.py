@@ -56,7 +56,7 @@ def manifest_of(destination: Path) -> dict[str, Any]:
 class Running:
     """A command in the background, for tests that disturb it."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
         """Start it in a process group of its own, as a shell does."""
         self.process = subprocess.Popen(
             [*UNLOADER, *arguments],
@@ -64,6 +64,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, **(env or {})},
         )
 
     def workers(self) -> list[psutil.Process]:

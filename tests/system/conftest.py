@@ -1,11 +1,35 @@
-"""A fence against runs that leave processes behind."""
+"""The Oracle of a test, and a fence against runs that leave processes behind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import oracle_leg
 import psutil
 import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker that says on which servers a test runs."""
+    config.addinivalue_line(
+        "markers", "oracle_modes(*names): versions of the test server that a test runs on"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that takes `oracle` on the test server, and on a real database if there is one."""
+    if "oracle" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("oracle_modes")
+        metafunc.parametrize(
+            "oracle", oracle_leg.legs(marker.args if marker else ("23ai",)), indirect=True
+        )
+
+
+@pytest.fixture
+def oracle(request: pytest.FixtureRequest) -> Iterator[oracle_leg.OracleLeg]:
+    """A database of its own for one test, which drops what it made."""
+    with oracle_leg.opened(request.param) as leg:
+        yield leg
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,8 @@ class BindType(NamedTuple):
     size: int
     form: int
     is_array: bool
+    prefetch: int = 0
+    """Characters or bytes of a LOB that are to come with its locator."""
 
 
 def read_types(reader: Reader, count: int, field_version: int) -> tuple[BindType, ...]:
@@ -44,10 +46,10 @@ def _read_type(reader: Reader, field_version: int) -> BindType:
     reader.dalc()
     reader.skip("uu")
     form = reader.u8()
-    reader.skip("u")
+    prefetch = reader.ub()
     if field_version >= _COLLATION_VERSION:
         reader.skip("u")
-    return BindType(number, size, form, bool(flags & _ARRAY))
+    return BindType(number, size, form, bool(flags & _ARRAY), prefetch)
 
 
 def read_rows(

@@ -80,6 +80,8 @@ class Execute:
     bind_rows: tuple[tuple[Any, ...], ...] = ()
     defines: tuple[int, ...] | None = None
     """Type number of each column, of an execute that defines."""
+    prefetches: tuple[int, ...] = ()
+    """How much of each column's LOBs is to come with their locators."""
 
     def has(self, option: int) -> bool:
         """Tell whether an option is set."""
@@ -133,8 +135,10 @@ def read_execute(reader: Reader, field_version: int, locators: Locators) -> Exec
             options=options,
             cursor=cursor,
             statement=statement,
-            rows=rows,
+            # Java clients say it here and leave the other one zero.
+            rows=rows or numbers[1],
             defines=tuple(each.number for each in types),
+            prefetches=tuple(each.prefetch for each in types),
         )
     types = read_types(reader, binds, field_version)
     executions = 1 if numbers[7] else max(numbers[1], 1)

@@ -45,6 +45,8 @@ class Catalog:
     views: dict[Name, View] = field(default_factory=dict)
     synonyms: dict[Name, Name] = field(default_factory=dict)
     synonym_ids: dict[Name, int] = field(default_factory=dict)
+    comments: dict[Name, str] = field(default_factory=dict)
+    """Of tables."""
     version: int = 0
     next_object: int = 70_000
 

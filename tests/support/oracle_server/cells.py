@@ -19,6 +19,7 @@ from oracle_server.values import (
     LONG,
     LONG_NULL,
     LONG_RAW,
+    LONG_VARCHAR,
     PREFETCHED_TYPES,
     Encoder,
     encoder,
@@ -28,11 +29,15 @@ from oracle_server.wire_forms import clr, read_clr, read_dalc, read_ub
 
 ROW = b"\x07"
 VECTOR = b"\x15"
-_INLINE = frozenset({LONG, LONG_RAW})
+_INLINE = frozenset({LONG, LONG_RAW, LONG_VARCHAR})
+"""Types that a LOB is defined as when its data is to come in the row; the last one by Go clients."""
 
 
 def make_encoders(
-    columns: Sequence[Column], defines: Sequence[int] | None, locators: Locators | None
+    columns: Sequence[Column],
+    defines: Sequence[int] | None,
+    locators: Locators | None,
+    prefetches: Sequence[int] = (),
 ) -> list[Encoder]:
     """Return each column's function from a value to its cell.
 
@@ -42,11 +47,14 @@ def make_encoders(
     """
     wanted = defines or [wire_type(column.type).number for column in columns]
     return [
-        _encoder(column, number, locators) for column, number in zip(columns, wanted, strict=True)
+        _encoder(column, number, locators, prefetch)
+        for column, number, prefetch in zip(
+            columns, wanted, prefetches or (0,) * len(columns), strict=True
+        )
     ]
 
 
-def _encoder(column: Column, number: int, locators: Locators | None) -> Encoder:
+def _encoder(column: Column, number: int, locators: Locators | None, prefetch: int = 0) -> Encoder:
     kind = column.type
     if is_absent(column):
         return lambda value: b""
@@ -58,7 +66,7 @@ def _encoder(column: Column, number: int, locators: Locators | None) -> Encoder:
         raise OracleError(932, f"inconsistent data types: expected {kind.name} got type {number}")
     if locators is None:
         raise ValueError(f"column {column.name}: a {kind.name} is encoded for one connection only")
-    return lambda value: locators.cell(value, kind)
+    return lambda value: locators.cell(value, kind, prefetch=prefetch)
 
 
 def _inline(kind: Type) -> Encoder:

@@ -38,6 +38,7 @@ class Cursor:
     changed: int = 0
     """Rows that its last execution changed."""
     defines: tuple[int, ...] | None = None
+    prefetches: tuple[int, ...] = ()
     bind_types: tuple[BindType, ...] = ()
     faults: tuple[Fault, ...] = ()
     """Those that may happen to this execution."""
@@ -61,7 +62,9 @@ class Cursor:
         limits = [fault.torn_at(before) for fault in self.faults]
         # Should another execution claim the fault first, the reply is short, which is no harm.
         limit = min([asked, *(each for each in limits if each is not None)])
-        data = rows.take(limit, locators, defines=self.defines, asked=asked)
+        data = rows.take(
+            limit, locators, defines=self.defines, prefetches=self.prefetches, asked=asked
+        )
         for fault in self.faults:
             if not fault.is_due(before, rows.rows_so_far, rows.done) or not faults.claim(fault):
                 continue

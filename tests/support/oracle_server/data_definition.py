@@ -49,7 +49,9 @@ class DataDefinition:
             self._alter(session, parser)
         elif first in ("GRANT", "REVOKE"):
             self._grant(session, parser, given=first == "GRANT")
-        elif first != "COMMENT":
+        elif first == "COMMENT":
+            self._comment(session, parser)
+        else:
             raise OracleError(900, "invalid SQL statement")
 
     def _create(self, session: SessionState, parser: Parser) -> None:
@@ -77,6 +79,14 @@ class DataDefinition:
             database.create_synonym(whose, name, (schema or session.schema, target))
         else:
             raise OracleError(901, "invalid CREATE command")
+
+    def _comment(self, session: SessionState, parser: Parser) -> None:
+        parser.expect("ON")
+        parser.expect("TABLE")
+        table = self._database.writable(session, *table_name(parser))
+        parser.expect("IS")
+        self._database.catalog.comments[table.owner, table.name] = parser.take().value
+        self._database.catalog.version += 1
 
     def _owner(self, session: SessionState, owner: str | None) -> str:
         wanted = owner or session.schema
@@ -116,6 +126,7 @@ class DataDefinition:
         elif kind == "TABLE":
             table = database.writable(session, *table_name(parser))
             database.drop_table(table.owner, table.name)
+            database.catalog.comments.pop((table.owner, table.name), None)
         elif kind in ("VIEW", "SYNONYM"):
             owner, name = table_name(parser)
             objects: dict[Any, Any] = (

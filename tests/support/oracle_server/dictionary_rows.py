@@ -74,6 +74,14 @@ def views(database: Database) -> Rows:
                "TEXT_VC": view.sql, "TEXT_LENGTH": len(view.sql), "READ_ONLY": "N"}  # fmt: skip
 
 
+def tab_comments(database: Database) -> Rows:
+    """TAB_COMMENTS."""
+    comments = database.catalog.comments
+    for table in database.catalog.tables.values():
+        yield {"OWNER": table.owner, "TABLE_NAME": table.name, "TABLE_TYPE": "TABLE",
+               "COMMENTS": comments.get((table.owner, table.name))}  # fmt: skip
+
+
 def mviews(database: Database) -> Rows:
     """MVIEWS."""
     for table in database.catalog.tables.values():
@@ -274,6 +282,7 @@ SHAPES: dict[str, Shape] = {
         rows=mviews,
         name="MVIEW_NAME",
     ),
+    "TAB_COMMENTS": Shape(columns="OWNER TABLE_NAME TABLE_TYPE COMMENTS:T", rows=tab_comments),
     "TAB_COLS": Shape(columns=COLUMNS, rows=tab_cols),
     "TAB_COLUMNS": Shape(columns=COLUMNS, rows=tab_cols),
     "OBJECTS": Shape(

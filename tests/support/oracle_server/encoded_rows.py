@@ -141,6 +141,11 @@ class EncodedRows:
         self._at, self._stop = next(self._slices, (0, 0))
         self._last: int | None = None
 
+    @property
+    def table(self) -> EncodedTable:
+        """What the slices are of."""
+        return self._table
+
     def batch(self, limit: int, position: int, compress: bool, encoders: list[Encoder]) -> Batch:
         """Return the next rows; see `rows.RowSet.batch`."""
         parts: list[bytes | memoryview] = []

@@ -30,6 +30,7 @@ LOCATOR_LENGTH = 40
 CHUNK_SIZE = 8060
 _CHARSETS = {0: 0, 1: 873, 2: 2000}
 _KINDS = {"BLOB": 0x01, "CLOB": 0x02, "NCLOB": 0x04}
+_FORMS = {"BLOB": 0, "CLOB": 1, "NCLOB": 2}
 _TEMPORARY = 0x80
 """In the same byte as the kind, as captured locators of temporary LOBs have it."""
 _PIECE_BYTES = 16 * CHUNK
@@ -141,7 +142,7 @@ class Locators:
     def _locator(self, type: Type, temporary: bool) -> bytes:
         self._made += 1
         kind = _KINDS[type.name] | (_TEMPORARY if temporary else 0)
-        form = {"BLOB": 0, "CLOB": 1, "NCLOB": 2}[type.name]
+        form = _FORMS[type.name]
         # 0x80 in the third flag byte: characters of a varying width, which are sent as UTF-16.
         flags = bytes((kind, 0x08, 0x80 if form else 0, 0x01 if temporary else 0))
         head = b"".join(
@@ -156,13 +157,22 @@ class Locators:
         )
         return head.ljust(LOCATOR_LENGTH, b"\x00")
 
-    def cell(self, value: Any, type: Type) -> bytes:
-        """Return a row's cell with a new locator, or NULL: length, size, chunk size, locator."""
+    def cell(self, value: Any, type: Type, *, prefetch: int = 0) -> bytes:
+        """Return a row's cell with a new locator, or NULL: length, size, chunk size, locator.
+
+        With `prefetch` its first characters or bytes, that many at most, stand before the locator.
+        """
         if value is None:
             return NULL
         locator = self.new(value, type, temporary=type.expression)
-        size = self._contents[locator].length()
-        return b"".join((ub(LOCATOR_LENGTH), ub(size), ub(CHUNK_SIZE), clr(locator)))
+        content = self._contents[locator]
+        parts = [ub(LOCATOR_LENGTH), ub(content.length()), ub(CHUNK_SIZE)]
+        if prefetch:
+            if type.name != "BLOB":
+                # Characters of a varying width, in the national character set.
+                parts += (b"\x01", ub(_CHARSETS[2]), bytes((_FORMS[type.name],)))
+            parts.append(clr(content.read(0, prefetch)))
+        return b"".join((*parts, clr(locator)))
 
     def size(self, locator: bytes) -> int:
         """Return characters (UTF-16 units) or bytes behind a locator."""

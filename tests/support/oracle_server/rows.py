@@ -117,6 +117,7 @@ class RowCursor:
         locators: Locators,
         *,
         defines: Sequence[int] | None = None,
+        prefetches: Sequence[int] = (),
         asked: int | None = None,
         first_reply: bool | None = None,
     ) -> bytes:
@@ -129,6 +130,7 @@ class RowCursor:
             locators: Of the connection; LOB values of these rows get their locators there.
             defines: Oracle type number of each column's define (8 LONG, 24 LONG RAW, 112, 113, ...)
                 as the client's last execute with defines had them; None: as described.
+            prefetches: How much of each column's LOBs comes with their locators; empty: nothing.
             asked: Rows the client asked for, which the header repeats; None: n.
             first_reply: The header's flags are those of the first reply with rows; None: of this
                 cursor's first.
@@ -136,7 +138,7 @@ class RowCursor:
         Raises:
             OracleError: ORA-00932, a LOB's define is neither a LOB nor a LONG.
         """
-        self._prepare(defines, locators)
+        self._prepare(defines, prefetches, locators)
         batch = self._source.batch(n, self.rows_so_far, self._compress, self._encoders)
         first = not self._replied if first_reply is None else first_reply
         self._replied = True
@@ -148,13 +150,15 @@ class RowCursor:
         self._compress = self._compress and not switched_off
         return _header(batch, first, n if asked is None else asked) + batch.body
 
-    def _prepare(self, defines: Sequence[int] | None, locators: Locators) -> None:
+    def _prepare(
+        self, defines: Sequence[int] | None, prefetches: Sequence[int], locators: Locators
+    ) -> None:
         """Make the columns' encoders, again only if the defines are others."""
-        wanted = (None if defines is None else tuple(defines), id(locators))
+        wanted = (None if defines is None else tuple(defines), tuple(prefetches), id(locators))
         if wanted == self._encoders_for:
             return
         if isinstance(self._source, RowSet):
-            self._encoders = cells.make_encoders(self.columns, defines, locators)
+            self._encoders = cells.make_encoders(self.columns, defines, locators, prefetches)
         self._encoders_for = wanted
         self._compress = self._compress and not cells.has_long(self.columns, defines)
 

@@ -117,7 +117,7 @@ class Session:
         self._current = cursor
         before = (self.state.schema, self.state.settings.get("TIME_ZONE"))
         if request.defines is not None:
-            cursor.defines = request.defines
+            cursor.defines, cursor.prefetches = request.defines, request.prefetches
             start = Reply(pieces=[])
         elif request.has(calls.OPTION_EXECUTE):
             start = self._run(cursor, request)

@@ -31,6 +31,7 @@ LONG_NULL = b"\x00" + sb(-1) + ub(1405)
 """A LONG that is NULL: no data, its indicator, and the code that says the value was null."""
 LONG = 8
 LONG_RAW = 24
+LONG_VARCHAR = 94
 
 
 class WireType(NamedTuple):

@@ -1,0 +1,192 @@
+"""The published table HASH_PART_0160: the same records as published, whatever the parallelism."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import command
+import duckdb
+import oracle_leg
+import pytest
+from oracle_leg import OracleLeg
+from oracle_server.model import Column, Moment, Type
+from oracle_server.samples import reference_table
+
+from unloader.sources.duckdb_reference import build_reference_table
+from unloader.sources.duckdb_reference_columns import COLUMNS
+
+TABLE = "HASH_PART_0160"
+PARTITIONS = 32
+ROWS = int(os.environ.get("UNLOADER_TEST_ORACLE_ROWS", "20000"))
+
+_TYPES = (
+    Type(name="VARCHAR2", length=15),
+    Type(name="DATE"),
+    Type(name="NUMBER", precision=13, scale=0),
+    Type(name="VARCHAR2", length=15),
+    Type(name="NUMBER", precision=12, scale=2),
+    Type(name="DATE"),
+    Type(name="CHAR", length=8),
+    Type(name="VARCHAR2", length=10),
+    Type(name="NUMBER", precision=15, scale=0),
+    Type(name="VARCHAR2", length=20),
+)
+REFERENCE_COLUMNS = tuple(
+    Column(name=column.name, type=kind) for column, kind in zip(COLUMNS, _TYPES, strict=True)
+)
+
+PUBLISHED = (
+    b"0000000148~~Foqvre~~,~~21530424004401~~,280731594835,~~dlG9HSUf~~,748766.98,"
+    b"~~23240607215642~~,~~k7037   ~~,~~FFw5hZ12W~~,768478998939019,~~9LRhSbMaR9fBv~~,\r\n",
+    b"0000000159~~1cCQM39g~~,~~38441127025731~~,2379760955898,~~EMLo6HgNWq~~,996422.43,"
+    b"~~28320220041621~~,~~ikKDhPZ ~~,~~hDWNzNWpV~~,793767313694761,~~HR3Z3krExrMuKMu7Od2~~,\r\n",
+    b"0000000160~~sQ5QpcWkOu~~,~~35821117194854~~,3681160762725,~~rfBYL7IYdN5go~~,622915.16,"
+    b"~~19750226100019~~,~~oM4LJJ  ~~,~~MKExk1~~,629023003075868,~~2VXfksb1aVlUcoBfad~~,\r\n",
+)
+"""The three records of an unload of this table that were published in 2015."""
+
+PUBLISHED_ROWS: tuple[tuple[Any, ...], ...] = (
+    (
+        "Foqvre", Moment(2153, 4, 24, 0, 44, 1), 280731594835, "dlG9HSUf", Decimal("748766.98"),
+        Moment(2324, 6, 7, 21, 56, 42), "k7037", "FFw5hZ12W", 768478998939019, "9LRhSbMaR9fBv",
+    ),
+    (
+        "1cCQM39g", Moment(3844, 11, 27, 2, 57, 31), 2379760955898, "EMLo6HgNWq",
+        Decimal("996422.43"), Moment(2832, 2, 20, 4, 16, 21), "ikKDhPZ", "hDWNzNWpV",
+        793767313694761, "HR3Z3krExrMuKMu7Od2",
+    ),
+    (
+        "sQ5QpcWkOu", Moment(3582, 11, 17, 19, 48, 54), 3681160762725, "rfBYL7IYdN5go",
+        Decimal("622915.16"), Moment(1975, 2, 26, 10, 0, 19), "oM4LJJ", "MKExk1",
+        629023003075868, "2VXfksb1aVlUcoBfad",
+    ),
+)  # fmt: skip
+"""Their values, read off by hand."""
+
+
+@pytest.fixture(scope="module")
+def reference_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The DuckDB file that the table's rows come from."""
+    path = tmp_path_factory.mktemp("reference") / "reference.duckdb"
+    build_reference_table(path, ROWS, partitions=PARTITIONS, table=TABLE, stop=lambda: False)
+    return path
+
+
+@pytest.fixture(scope="module", params=oracle_leg.legs())
+def reference(request: pytest.FixtureRequest, reference_file: Path) -> Iterator[OracleLeg]:
+    """The reference table in Oracle."""
+    with oracle_leg.opened(request.param) as leg:
+        if leg.is_real:
+            names = ", ".join(f"PARTITION {TABLE}_P{n:02d}" for n in range(1, PARTITIONS + 1))
+            leg.create(TABLE, REFERENCE_COLUMNS, tail=f"PARTITION BY HASH (REF_KEY) ({names})")
+            leg.load(TABLE, REFERENCE_COLUMNS, _rows(reference_file))
+        else:
+            reference_table(leg.database, ROWS, PARTITIONS)
+        yield leg
+
+
+def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        found = connection.execute(f"FROM {TABLE}")
+        while batch := found.fetchmany(10_000):
+            yield from batch
+
+
+def _unloaded(source: tuple[str, dict[str, str]], to: Path, *options: str) -> bytes:
+    """Return the one file of an unload to CSV."""
+    url, environment = source
+    command.run(
+        "run", url, "--table", TABLE, "--to", str(to), "--file-per", "table", "--progress", "none",
+        *options, env=environment,
+    )  # fmt: skip
+    manifest = command.manifest_of(to)
+    assert manifest["totals"]["rows"] == ROWS
+    assert manifest["verified"]["result"] == "ok"
+    (file,) = to.glob("*.csv")
+    return file.read_bytes()
+
+
+def _records(content: bytes) -> list[bytes]:
+    """Return records that say their own length, without knowing what is in them."""
+    found, at = [], 0
+    while at < len(content):
+        end = at + 10 + int(content[at : at + 10])
+        found.append(content[at:end])
+        at = end
+    return sorted(found)
+
+
+def test_bytes_do_not_depend_on_the_parallelism(
+    reference: OracleLeg, reference_file: Path, tmp_path: Path
+) -> None:
+    """One worker, two and eight write the bytes that the DuckDB file unloads to."""
+    source = (reference.url, reference.environment)
+    one, two, eight = (
+        _unloaded(source, tmp_path / str(n), "--parallelism", str(n)) for n in (1, 2, 8)
+    )
+    assert one == two
+    assert one == eight
+    wanted = _unloaded(
+        (f"duckdb://{reference_file}", {}), tmp_path / "duckdb", "--parallelism", "1"
+    )
+    if reference.is_real:
+        # Its hash puts rows into other partitions, and there is no order in a heap.
+        assert sorted(one.splitlines()) == sorted(wanted.splitlines())
+    else:
+        assert one == wanted
+
+
+def test_records_with_lengths_are_those_of_the_duckdb_file(
+    reference: OracleLeg, reference_file: Path, tmp_path: Path
+) -> None:
+    """In the published record format, too, Oracle's table unloads to the same records."""
+    options = ("--dialect", "sqlldr-var", "--parallelism", "2")
+    found = _unloaded((reference.url, reference.environment), tmp_path / "oracle", *options)
+    wanted = _unloaded((f"duckdb://{reference_file}", {}), tmp_path / "duckdb", *options)
+    records = _records(found)
+    assert len(records) == ROWS
+    assert records == _records(wanted)
+
+
+def test_parquet_has_the_rows_of_the_duckdb_file(
+    reference: OracleLeg, reference_file: Path, tmp_path: Path
+) -> None:
+    """DuckDB reads from the Parquet files exactly the rows it had itself."""
+    to = tmp_path / "out"
+    command.run(
+        "run", reference.url, "--table", TABLE, "--to", str(to), "--format", "parquet",
+        "--parallelism", "2", "--progress", "none", env=reference.environment,
+    )  # fmt: skip
+    kinds = {column.name: column.type for column in COLUMNS}
+    with duckdb.connect(str(reference_file), read_only=True) as connection:
+        files = f"read_parquet('{to}/*.parquet')"
+        described = connection.execute(f"DESCRIBE FROM {files}").fetchall()
+        assert {name: kind for name, kind, *_ in described} == kinds | {
+            "VALID_FROM": "TIMESTAMP", "VALID_TO": "TIMESTAMP",
+            "ITEM_NO": "BIGINT", "SERIAL_NO": "BIGINT",
+        }  # fmt: skip
+        cast = ", ".join(f"{name}::{kind} AS {name}" for name, kind in kinds.items())
+        ours, theirs = f"SELECT {cast} FROM {files}", f"FROM {TABLE}"
+        for left, right in ((ours, theirs), (theirs, ours)):
+            missing = connection.execute(f"SELECT count(*) FROM ({left} EXCEPT ALL {right})")
+            assert missing.fetchone() == (0,)
+
+
+@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
+def test_published_records_come_out_as_published(
+    reference: OracleLeg, tmp_path: Path, fetch: str
+) -> None:
+    """The values of the three published records make the published bytes."""
+    table = f"PUBLISHED_{fetch.upper()}"
+    reference.create(table, REFERENCE_COLUMNS, rows=PUBLISHED_ROWS)
+    to = tmp_path / "out"
+    command.run(
+        "run", reference.url, "--table", table, "--to", str(to), "--dialect", "sqlldr-var",
+        "--fetch", fetch, "--file-per", "table", "--progress", "none", env=reference.environment,
+    )  # fmt: skip
+    (file,) = to.glob("*.csv")
+    assert _records(file.read_bytes()) == sorted(PUBLISHED)
