@@ -26,12 +26,12 @@ class PostgresServer:
     def __init__(self, url: str, psql: str) -> None:
         """Remember where the server listens and which client speaks to it."""
         self.url = url
-        self._psql = psql
+        self.psql = psql
 
     def run(self, sql: str, *, url: str | None = None) -> str:
         """Run SQL through psql, stop at the first error, return what it printed."""
         done = subprocess.run(
-            [self._psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url or self.url],
+            [self.psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url or self.url],
             input=sql,
             capture_output=True,
             text=True,

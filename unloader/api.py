@@ -169,7 +169,7 @@ def unload(
     job = _named(job)
     with _translated(), crew(job) as pool:
         observe(PhaseStarted(phase="planning"))
-        with prepared(job) as ready:
+        with prepared(job, stop) as ready:
             return run(job, ready, pool, observe=observe, stop=stop)
 
 

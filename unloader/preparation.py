@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from numa.model import Topology
 from partition_planner.model import Plan, PlanLimits, RowRange, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
+from unloader.cancelling import cancelled_by
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import Extract, JobSpec, Selection, Target
 from unloader.names import choose_columns, matching_any
@@ -35,10 +36,14 @@ class Prepared:
 
 
 @contextmanager
-def prepared(job: JobSpec) -> Iterator[Prepared]:
+def prepared(job: JobSpec, stop: Callable[[], bool] = lambda: False) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
     The catalog is closed, and the snapshot released, at the end of the context.
+
+    Args:
+        job: What the user asked for.
+        stop: Asked several times a second until all is prepared; True cancels what is going on.
 
     Raises:
         SourceError: The source refused.
@@ -47,30 +52,34 @@ def prepared(job: JobSpec) -> Iterator[Prepared]:
         UsageError: The selection names what is not there.
     """
     started = time.perf_counter()
-    topology = machine()
     catalog = source_of(job.source.kind).open_catalog(job.source)
     try:
-        snapshot = catalog.snapshot(job.consistency)
-        table = chosen_table(catalog, job.selection)
-        projection = catalog.project(table, job.selection.query, target_of(job))
-        plan = _plan(job, table, topology)
-        extract = Extract(
-            source=job.source,
-            snapshot=snapshot,
-            table=_slim(table),
-            query=job.selection.query,
-            where=job.selection.where,
-            projection=projection,
-        )
-        catalog.check_where(extract)
-        catalog.hold(extract, plan.units)
-        workers = min(plan.limits.parallelism, len(plan.units))
-        seating = seat_workers(topology, workers, job.seats)
-        yield Prepared(
-            catalog=catalog, extract=extract, plan=plan, seating=seating, started=started
-        )
+        with cancelled_by(stop, catalog):
+            ready = _prepare(job, catalog, started)
+        yield ready
     finally:
         catalog.close()
+
+
+def _prepare(job: JobSpec, catalog: Catalog, started: float) -> Prepared:
+    topology = machine()
+    snapshot = catalog.snapshot(job.consistency)
+    table = chosen_table(catalog, job.selection)
+    projection = catalog.project(table, job.selection.query, target_of(job))
+    plan = _plan(job, table, topology)
+    extract = Extract(
+        source=job.source,
+        snapshot=snapshot,
+        table=_slim(table),
+        query=job.selection.query,
+        where=job.selection.where,
+        projection=projection,
+    )
+    catalog.check_where(extract)
+    catalog.hold(extract, plan.units)
+    workers = min(plan.limits.parallelism, len(plan.units))
+    seating = seat_workers(topology, workers, job.seats)
+    return Prepared(catalog=catalog, extract=extract, plan=plan, seating=seating, started=started)
 
 
 def chosen_table(catalog: Catalog, selection: Selection) -> TableInfo:

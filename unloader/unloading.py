@@ -16,6 +16,7 @@ from typing import Any
 
 from numa.pool import Pool
 from partition_planner.model import WorkUnit
+from unloader.cancelling import cancelled_by
 from unloader.engine import Engine, Orders
 from unloader.errors import (
     Interrupted,
@@ -209,9 +210,9 @@ class _Run:
             return
         self.observe(PhaseStarted(phase="counting"))
         written = sum(unit.result.rows for unit in self._finished.values())
-        self.source_rows = self.prepared.catalog.count(
-            self.prepared.extract, self.prepared.plan.units
-        )
+        catalog = self.prepared.catalog
+        with cancelled_by(stop, catalog):
+            self.source_rows = catalog.count(self.prepared.extract, self.prepared.plan.units)
         consistent = self.job.consistency == "snapshot"
         if written != self.source_rows and consistent:
             raise VerifyMismatch(

@@ -92,18 +92,18 @@ def test_signal_stops_cleanly(slow: str, tmp_path: Path, number: signal.Signals)
 
 
 def test_signal_while_counting_publishes_nothing(postgres: Any, tmp_path: Path) -> None:
-    """A signal after the last unit stops the run, too: its files stay staged, the status is 130."""
+    """A signal cuts a count of hours short: files stay staged, the status is 130."""
     url = postgres.database("counted")
     postgres.run(
         "CREATE FUNCTION slow_to_count(i int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$ BEGIN "
-        "IF current_query() LIKE '%count(*)%' THEN PERFORM pg_sleep(1); END IF; RETURN i; END $$;"
+        "IF current_query() LIKE '%count(*)%' THEN PERFORM pg_sleep(3600); END IF; RETURN i; END $$;"
         "CREATE VIEW counted AS SELECT * FROM (SELECT slow_to_count(g) AS id "
         "FROM generate_series(1, 3) g) AS calls WHERE id > 0",
         url=url,
     )
     counting = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = 'counted' AND state = 'active' "
-        "AND application_name = 'unloader' AND query LIKE '%count(*)%'"
+        "AND application_name LIKE 'unloader:%' AND query LIKE '%count(*)%'"
     )
     dest = tmp_path / "out"
     running = command.Running("run", url, "--table", "counted", "--to", str(dest))
@@ -113,6 +113,28 @@ def test_signal_while_counting_publishes_nothing(postgres: Any, tmp_path: Path) 
     assert (status, out) == (130, ""), err
     assert command.final_names(dest) == []
     assert begun(dest)
+
+
+def test_signal_while_waiting_for_a_lock(postgres: Any, tmp_path: Path) -> None:
+    """A signal ends the wait for somebody else's lock before anything is read."""
+    url = postgres.database("locked")
+    postgres.run("CREATE TABLE locked (id int)", url=url)
+    dest = tmp_path / "out"
+    with subprocess.Popen(
+        [postgres.psql, "-X", "-q", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.write("BEGIN; LOCK TABLE locked;\n\\echo held\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == "held\n"
+        running = command.Running("run", url, "--table", "locked", "--to", str(dest))
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        running.wait_until(lambda: postgres.run(waiting) != "0", "a wait for the lock")
+        running.signal(signal.SIGTERM)
+        status, out, err = running.finish()
+    assert (status, out) == (130, ""), err
+    assert not dest.exists()
 
 
 def test_foreign_file_is_told_before_anything_is_read(slow: str, tmp_path: Path) -> None:

@@ -144,6 +144,12 @@ class Catalog(Protocol):
         Empty where there is none.
         """
 
+    def cancel(self) -> None:
+        """Make the call that another thread waits for raise soon; harmless if there is none.
+
+        The one method that may be called from any thread, more than once, and never raises.
+        """
+
     def close(self) -> None:
         """Release the snapshot and the connection; never raises."""
 

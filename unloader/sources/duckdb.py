@@ -197,6 +197,10 @@ class DuckDBCatalog:
         """Return nothing: a file has no sessions."""
         return ""
 
+    def cancel(self) -> None:
+        """Interrupt the query that is running."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()

@@ -224,6 +224,10 @@ class OracleCatalog:
             "',@' || s.inst_id || ''' IMMEDIATE'; END LOOP; END;"
         )
 
+    def cancel(self) -> None:
+        """Send a break to the statement that is running."""
+        self._session.cancel()
+
     def close(self) -> None:
         """Close the session."""
         self._session.close()

@@ -73,7 +73,7 @@ class Session:
         import oracledb
 
         self._errors = (oracledb.Error, OSError)
-        self._dead = False
+        self._dead = self._busy = False
         self._connection = open_connection(spec)
         if spec.session.call_timeout_seconds > 0:
             # Only here: on a connection that has failed, setting it ends the process.
@@ -156,10 +156,13 @@ class Session:
     @contextmanager
     def translating(self) -> Iterator[None]:
         """Let the driver's errors inside the context become the user's."""
+        self._busy = True
         try:
             yield
         except self._errors as error:
             raise self.translate(error) from error
+        finally:
+            self._busy = False
 
     def translate(self, error: BaseException) -> UnloaderError:
         """Return the user's error for one of the driver's, and give up a connection it cost."""
@@ -168,8 +171,9 @@ class Session:
         return translated(error)
 
     def cancel(self) -> None:
-        """Stop the statement that another thread waits for; never raises."""
-        if not self._dead:
+        """Stop the statement that another thread waits for, if there is one; never raises."""
+        # A break that nobody waits for would hit the next statement instead.
+        if self._busy and not self._dead:
             try:
                 self._connection.cancel()
             except self._errors as error:

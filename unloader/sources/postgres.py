@@ -270,6 +270,10 @@ class PostgresCatalog:
             f"WHERE application_name = {literal(self._name)}"
         )
 
+    def cancel(self) -> None:
+        """Have the server cancel the query that is running."""
+        self._session.cancel()
+
     def close(self) -> None:
         """End the transaction and with it the snapshot."""
         self._session.close()

@@ -197,8 +197,19 @@ class Session:
     def _run(self, awaitable: Awaitable[T]) -> T:
         try:
             return self._loop.run_until_complete(awaitable)
+        except asyncio.CancelledError as error:
+            raise SourceError("the call was cancelled", "run again") from error
         except Exception as error:
             raise self._translated(error) from error
+
+    def cancel(self) -> None:
+        """Stop the call that another thread waits for; never raises."""
+        with suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(self._cancel_tasks)
+
+    def _cancel_tasks(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
 
     def _abandon(self) -> None:
         # A COPY cut short cannot be resumed: the connection goes with it.

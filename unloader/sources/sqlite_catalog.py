@@ -168,6 +168,10 @@ class SQLiteCatalog:
         """Return nothing: a file has no sessions."""
         return ""
 
+    def cancel(self) -> None:
+        """Interrupt the statement that is running."""
+        self._session.cancel()
+
     def close(self) -> None:
         """Give the reservation back and close the file; never raises."""
         self._session.close()

@@ -43,6 +43,11 @@ class Session:
         with _driver_errors(self.path):
             return self._connection.execute(sql, parameters).fetchall()
 
+    def cancel(self) -> None:
+        """Stop the statement that another thread waits for; never raises."""
+        with suppress(sqlite3.ProgrammingError):  # The file is closed.
+            self._connection.interrupt()
+
     def reserve(self) -> str:
         """Keep every writer out until `close`, and return text that tells the state from others.
 

@@ -1,0 +1,48 @@
+"""Calls of the parent into its source that a signal may cut short."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from unloader.errors import Interrupted
+from unloader.sources.base import Catalog
+
+_POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 5.0
+"""Before a source that did not heed a cancel is told again."""
+
+
+@contextmanager
+def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
+    """Cancel what the catalog does inside the block as soon as `stop` returns True.
+
+    Without it a count of hours, or a wait for a lock, would be deaf to Ctrl-C until it returns.
+
+    Args:
+        stop: Asked several times a second, in a thread of its own.
+        catalog: Its `cancel` is called from that thread.
+
+    Raises:
+        Interrupted: In place of whatever the cancelled call raised.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_POLL_SECONDS):
+            if stop():
+                catalog.cancel()
+                over.wait(_PATIENCE_SECONDS)
+
+    watcher = threading.Thread(target=watch, name="stop", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if stop():
+            raise Interrupted("stopped by a signal while the source was asked") from error
+        raise
+    finally:
+        over.set()
+        watcher.join()
