@@ -49,6 +49,7 @@ _WHO = (
 )
 
 _NO_UNDO = "ORA-01555"
+_KILLED = "ORA-00028"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,8 @@ class OracleCatalog:
         """Check that the tables read so far can still be read at the SCN.
 
         A connection that is lost is no sign of that; the workers have their own. Undo that is gone
-        does not come back.
+        does not come back. A session that was killed on purpose is to end the run: retries would
+        make it rise again.
         """
         at = as_of(self._snapshot)
         if not at or not self._session.alive:
@@ -150,6 +152,11 @@ class OracleCatalog:
         except TransientSourceError as error:
             if _NO_UNDO in error.message:
                 raise
+            if _KILLED in error.message:
+                raise SourceError(
+                    f"the run's own session was killed: {error.message}",
+                    "run again when the database's administrator agrees",
+                ) from error
 
     def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
         """Decide how columns are read; by then the right to read them at the SCN is certain."""
