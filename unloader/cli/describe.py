@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     epilog="""\b
     Examples:
       unloader describe duckdb:///data/sales.db
-      unloader describe duckdb:///data/sales.db --table ORDERS
+      unloader describe oracle://scott@db01:1521/SALES --table ORDERS
     """,
 )
 @click.argument("source")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     short_help="Show exactly what run would do.",
     epilog="""\b
     Examples:
-      unloader plan duckdb:///data/sales.db --table ORDERS --parallelism 8
+      unloader plan oracle://scott@db01:1521/SALES --table ORDERS --parallelism 8
       unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
     """,
 )

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     short_help="Unload one table or query to files.",
     epilog="""\b
     Examples:
-      unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
+      unloader run oracle://scott@db01:1521/SALES --table ORDERS --to /extract/orders \\
+          --dialect sqlldr-var --parallelism 32
       unloader run postgresql://etl@db01/sales --table public.orders \\
           --to /extract/orders --format parquet --parallelism 8
       unloader run plan.json --to /extract/orders
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, /, target: Target, **values: Any) -> None:
     """Unload one table or query to files.
 
-    SOURCE is a URL such as duckdb:///data/sales.db or postgresql://user@host/database. A plan that
-    `unloader plan --output` made, or a job file in TOML, takes its place; a URL before it then
+    SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
+    duckdb:///data/sales.db. A plan that `unloader plan --output` made, or a job file in TOML, takes its place; a URL before it then
     replaces the source that the file names.
 
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
