@@ -41,8 +41,8 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     """Unload one table or query to files.
 
     SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
-    duckdb:///data/sales.db. A plan that `unloader plan --output` made, or a job file in TOML, takes its place; a URL before it then
-    replaces the source that the file names.
+    duckdb:///data/sales.db. A plan that `unloader plan --output` made, or a job file in TOML, takes
+    its place; a URL before it then replaces the source that the file names.
 
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
     command line comes before the variable, the variable before the job file.

@@ -270,6 +270,9 @@ def _expression(name: str, native: NativeType, output: str) -> str:
         return _NUMBER_TEXT.format(value)
     if form == "zoned":
         return f"TO_CHAR({value},'{_moment_mask(native)} TZH:TZM TZR')"
+    if native.name == _LOCAL:
+        # The manuals disagree on which zone SYS_EXTRACT_UTC takes such a value to be in.
+        value = f"{value} AT TIME ZONE '+00:00'"
     if native.name in (_ZONED, _LOCAL):
         value = f"SYS_EXTRACT_UTC({value})"
     return _moment_text(value, native) if form in ("moment", "utc") else value
