@@ -47,6 +47,8 @@ def test_plain_users_do_not_see_what_is_not_theirs(db: Database, sql: str) -> No
         ("USER_TAB_COLS", "SELECT COUNT(*) FROM USER_TAB_COLS", 942),
         ("ALTER SESSION", "ALTER SESSION SET TIME_ZONE = 'UTC'", 1031),
         ("TIMESTAMP_TO_SCN", "SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL", 8180),
+        ("DBMS_LOB", "SELECT DBMS_LOB.GETLENGTH(TO_CLOB('x')) FROM DUAL", 904),
+        ("DBMS_ROWID", "SELECT DBMS_ROWID.ROWID_OBJECT(ROWID) FROM NUMBERS", 904),
     ],
 )
 def test_rights_of_everybody_can_be_taken_away(

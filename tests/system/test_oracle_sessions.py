@@ -128,7 +128,7 @@ def test_logged_statement_ends_exactly_this_run(server: OracleServer, tmp_path: 
     for running in (ours, other):
         running.wait_until(lambda: slow.count == 4, "four slow statements")
     found = re.search(
-        r"to end it in the database: BEGIN FOR s IN \((SELECT .*)\) LOOP EXECUTE IMMEDIATE "
+        r"to end it in the database: BEGIN FOR s IN \((SELECT .*)\) LOOP BEGIN EXECUTE IMMEDIATE "
         r"'ALTER SYSTEM KILL SESSION .* END LOOP; END;",
         log,
     )

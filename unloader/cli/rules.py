@@ -31,7 +31,15 @@ TEXT_OPTIONS = (
     "boolean_format",
     "binary_format",
 )
-PARQUET_OPTIONS = ("row_group_rows", "parquet_version", "dictionary", "statistics")
+PARQUET_OPTIONS = (
+    "row_group_rows",
+    "parquet_version",
+    "dictionary",
+    "statistics",
+    "number_without_precision",
+    "nanoseconds",
+    "zone_columns",
+)
 
 SOURCE_OPTIONS = frozenset(
     (
@@ -165,6 +173,14 @@ def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
         )
 
 
+def _snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if values["scn"] is not None and values["consistency"] == "none":
+        raise UsageError(
+            "--scn does not apply to --consistency none, which reads each work unit as it comes",
+            "leave one of the two out",
+        )
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -185,4 +201,5 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _file_sizes,
     _file_names,
     _destination,
+    _snapshot,
 )

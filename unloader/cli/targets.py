@@ -135,6 +135,8 @@ def _defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
         if option.is_flag != isinstance(value, bool):
             wanted = "true or false" if option.is_flag else "not true or false"
             raise ConfigError(f"{path}: the key {key!r} is {value!r}", f"its value is {wanted}")
+        if isinstance(value, float):
+            value = str(value)  # As it is written: click would cut 12.5 to the whole number 12.
         if option.multiple:
             # The items of a list are names already; only text is cut at its commas.
             value = [tuple(map(str, value))] if isinstance(value, list) else [value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from partition_planner.model import RowRange, TableInfo, WorkUnit
@@ -18,6 +19,7 @@ from unloader.model import (
 )
 from unloader.sources import oracle_dictionary as dictionary
 from unloader.sources.base import Capabilities
+from unloader.sources.oracle_condition import refuse_row_numbers
 from unloader.sources.oracle_connect import PROGRAM
 from unloader.sources.oracle_dictionary import Relation
 from unloader.sources.oracle_layout import Layout, lay_out
@@ -50,6 +52,8 @@ _WHO = (
 
 _NO_UNDO = "ORA-01555"
 _KILLED = "ORA-00028"
+_QUERY = re.compile(r"(?is)(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b")
+"""How a query begins. `PURGE RECYCLEBIN` in parentheses would be one, too: a table, an alias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +111,24 @@ class OracleCatalog:
 
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of the query, which the database parses and does not run."""
-        # In parentheses first: what is no query must not even be parsed, for that runs DDL.
-        # Then bare, for `SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL` is another query in them.
-        self._session.parse(f"SELECT * FROM {query_relation(query)}")
-        found = self._session.parse(query.strip().rstrip(";"))
+        # What is no query must not even be parsed, for that runs DDL. In parentheses first, then
+        # bare, for `SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL` is another query in them.
+        if _QUERY.match(query) is None:
+            raise SourceError("--query is no query", "begin it with SELECT or WITH")
+        try:
+            self._session.parse(f"SELECT * FROM {query_relation(query)}")
+            found = self._session.parse(query.strip().rstrip(";"))
+        except SourceError as error:
+            usual = error.hint == error.usual_hint
+            hint = "correct the statement, one SELECT" if usual else error.hint
+            raise type(error)(f"--query is not accepted: {error.message}", hint) from error
         names = [info.name for info in found]
         for name in names:
             if names.count(name) > 1:
                 raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
+            if '"' in name:
+                # An expression is named by its text, and no name can hold a double quote.
+                raise SourceError(f"the column {name} has no name of its own", "give it an alias")
         return TableInfo(
             schema=None,
             name="query",
@@ -171,6 +185,7 @@ class OracleCatalog:
     def check_where(self, extract: Extract) -> None:
         """Let Oracle parse the user's condition."""
         if extract.where is not None:
+            refuse_row_numbers(extract.where)
             source = (
                 query_relation(extract.query) if extract.query is not None else _name(extract.table)
             )
@@ -226,9 +241,11 @@ class OracleCatalog:
         name = literal(client_identifier(self._spec))
         return (
             "BEGIN FOR s IN (SELECT sid, serial#, inst_id FROM gv$session "
-            f"WHERE module = '{PROGRAM}' AND client_identifier = {name}) LOOP "
+            f"WHERE module = '{PROGRAM}' AND client_identifier = {name}) LOOP BEGIN "
             "EXECUTE IMMEDIATE 'ALTER SYSTEM KILL SESSION ''' || s.sid || ',' || s.serial# || "
-            "',@' || s.inst_id || ''' IMMEDIATE'; END LOOP; END;"
+            "',@' || s.inst_id || ''' IMMEDIATE'; EXCEPTION WHEN OTHERS THEN "
+            # One that is gone, or marked for it only, must not spare the rest.
+            "IF SQLCODE NOT IN (-30, -31) THEN RAISE; END IF; END; END LOOP; END;"
         )
 
     def cancel(self) -> None:

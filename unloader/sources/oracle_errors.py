@@ -40,10 +40,15 @@ _SERVICE = "check the service name in the URL: lsnrctl status lists those of the
 _HOST = "check host and port in the URL, and that the listener is up"
 _ALIAS = "check the alias against tnsnames.ora in TNS_ADMIN, or in config_dir= of the URL"
 _PASSWORD = "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file"
+_CALL_TIMEOUT = "raise --call-timeout"
+_TIMED_OUT = "socket timed out while recovering from previous socket timeout"
+"""What the driver says where the database did not even answer that it stopped the call."""
 _CHANGED = (
-    "run again: the table was truncated, moved or altered, and its rows of before cannot be read"
+    "run again: the table was truncated, moved or altered, and its rows of before cannot be read; "
+    "one made or altered just now can be read as of an SCN after some seconds"
 )
 _SESSIONS = "lower --parallelism, or raise the database's limit of sessions"
+_LIMIT = "take smaller units, --unit-bytes, or raise the limits of calls in the user's profile"
 _THICK = "connect through Oracle's client library with --client-library"
 _DESCRIPTOR = "correct the part of the URL behind the user"
 _WALLET = "check wallet_location= in the URL, or WALLET_LOCATION in sqlnet.ora"
@@ -56,6 +61,7 @@ HINTS = {
     "ORA-22924": "raise the LOB's PCTVERSION or RETENTION, or take smaller units, --unit-bytes",
     "ORA-08180": "give --scn a number that UNDO_RETENTION still covers",
     "ORA-08181": "give --scn a number of this database that UNDO_RETENTION still covers",
+    "ORA-08187": "take it as it is at the moment, with --consistency none",
     "ORA-01466": _CHANGED,
     "ORA-08103": _CHANGED,
     "ORA-01410": _CHANGED,
@@ -82,7 +88,7 @@ HINTS = {
     "ORA-28150": "let a DBA allow it: ALTER USER target GRANT CONNECT THROUGH proxy",
     "ORA-01045": "grant the user CREATE SESSION",
     "ORA-01013": "raise --call-timeout, if it was that",
-    "DPY-4024": "raise --call-timeout",
+    "DPY-4024": _CALL_TIMEOUT,
     "ORA-00018": _SESSIONS,
     "ORA-00020": _SESSIONS,
     "ORA-02391": "lower --parallelism, or raise SESSIONS_PER_USER of the user's profile",
@@ -91,13 +97,18 @@ HINTS = {
     "ORA-12519": _SESSIONS,
     "ORA-12520": _SESSIONS,
     "ORA-02396": "raise IDLE_TIME of the user's profile",
+    "ORA-02393": _LIMIT,
+    "ORA-02395": _LIMIT,
+    "ORA-00040": "take smaller units, --unit-bytes, or let a DBA lift the Resource Manager's limit",
     "ORA-01578": "let a DBA mend the block with RMAN, or leave its rows out with --where",
     "ORA-01652": "enlarge the temporary tablespace",
     "ORA-30926": "run again",
     "DPY-2018": _WALLET,
     _UNTRUSTED: "give the directory of an ewallet.pem that has the server's CA as wallet_location=",
+    "DPY-2031": "check the token in UNLOADER_ORACLE_TOKEN or UNLOADER_ORACLE_TOKEN_FILE",
     "DPY-2033": "renew the token",
     "DPY-2034": "connect by TLS, as a token asks for it: ?protocol=tcps behind the URL",
+    "DPY-3001": _THICK,
     "DPY-3010": _THICK,
     "DPY-3012": _THICK,
     "DPY-3015": _THICK,
@@ -115,7 +126,9 @@ TRANSIENT = frozenset(
         *("ORA-02391", "ORA-02396", "ORA-02399", "ORA-03111", "ORA-03113", "ORA-03114"),
         *("ORA-03122", "ORA-03135", "ORA-04031", "ORA-12153", "ORA-12170", "ORA-12514"),
         *("ORA-12516", "ORA-12518", "ORA-12519", "ORA-12520", "ORA-12528", "ORA-12537"),
-        *("ORA-12541", "ORA-12547", "ORA-12570", "ORA-12571", "ORA-12583", "ORA-22924"),
+        *("ORA-12535", "ORA-12541", "ORA-12543", "ORA-12547", "ORA-12570", "ORA-12571"),
+        *("ORA-12583", "ORA-12592", "ORA-12606", "ORA-12608", "ORA-12609", "ORA-12805"),
+        *("ORA-22924", "ORA-24964"),
         *("ORA-25402", "ORA-25408", "ORA-27146", "ORA-30006"),
         *("DPY-1001", "DPY-4011", "DPY-4024", "DPY-4033", "DPY-6005"),
     )
@@ -180,6 +193,8 @@ def translated(error: BaseException) -> UnloaderError:
     # A connection may also be lost for a reason that stays, such as a wallet that is not there.
     transient = code in TRANSIENT or (is_dead(error) and code not in HINTS)
     hint = HINTS.get(code, _HOST if _is_lost(error) else "")
+    if _TIMED_OUT in message:
+        hint = _CALL_TIMEOUT
     return (TransientSourceError if transient else SourceError)(message, hint)
 
 
@@ -190,5 +205,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     detail = error.args[0] if error.args else error
     return str(getattr(detail, "message", None) or detail)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from partition_planner.model import ColumnInfo, KeySample, PartitionInfo, RowExtent
+from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from partition_planner.table import coalesced
 from unloader.errors import SourceError
 from unloader.sources import oracle_dictionary as dictionary
@@ -73,12 +73,16 @@ def lay_out(session: Session, table: Relation, columns: Sequence[ColumnInfo], us
         parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts),
     )
     try:
-        return _by_extents(layout, segments.extents(session, table))
+        by_extents = _by_extents(layout, segments.extents(session, table))
     except SourceError as error:
         if not session.alive:
             raise
         logger.info("DBA_EXTENTS is not to be had: %s", error.message)
-    return _by_sample(session, table, layout, user)
+        return _by_sample(session, table, layout, user, "DBA_EXTENTS")
+    if ids:
+        return by_extents
+    # Extents are of no use without the segments' numbers, which sampled rows have in them.
+    return _by_sample(session, table, layout, user, "DBA_OBJECTS")
 
 
 def _leaf(part: PartitionInfo) -> str | None:
@@ -104,10 +108,11 @@ def _by_extents(layout: Layout, found: list[tuple[str | None, int, int, int, int
     return replace(layout, parts=parts, ranges_from="DBA_EXTENTS")
 
 
-def _by_sample(session: Session, table: Relation, layout: Layout, user: str) -> Layout:
+def _by_sample(session: Session, table: Relation, layout: Layout, user: str, better: str) -> Layout:
+    """Return parts with sampled blocks; `better` is the view that would spare the samples."""
     missing = [
-        "SELECT on SYS.DBA_EXTENTS is missing, so where rows lie is known from sampled blocks "
-        f"only: GRANT SELECT ON SYS.DBA_EXTENTS TO {user}"
+        f"SELECT on SYS.{better} is missing, so where rows lie is known from sampled blocks "
+        f"only: GRANT SELECT ON SYS.{better} TO {user}"
     ]
     view = "USER_SEGMENTS" if table.owner == user else "DBA_SEGMENTS"
     sizes: dict[str | None, int] = {}
@@ -134,7 +139,7 @@ def _by_sample(session: Session, table: Relation, layout: Layout, user: str) -> 
             raise
         missing[0] = (
             f"blocks cannot be sampled ({error.message}), so only whole partitions are read: "
-            f"GRANT SELECT ON SYS.DBA_EXTENTS TO {user}"
+            f"GRANT SELECT ON SYS.{better} TO {user}"
         )
         return replace(layout, parts=parts, missing=tuple(missing))
     parts = tuple(found.get(part.name, part) for part in parts)
@@ -173,6 +178,12 @@ def _by_keys(
             f"DBMS_STATS.GATHER_TABLE_STATS('{table.owner}', '{table.name}')"
         )
         return replace(layout, missing=(missing,))
-    keys: dict[str, KeySample] = sample_keys(session, table, tuple(chosen), column)
+    try:
+        keys = sample_keys(session, table, tuple(chosen), column)
+    except SourceError as error:
+        if not session.alive:
+            raise
+        missing = f"keys cannot be sampled ({error.message}), so the table is not cut by them"
+        return replace(layout, missing=(missing,))
     parts = tuple(replace(part, keys=keys.get(part.name)) for part in layout.parts)
     return replace(layout, parts=parts, ranges_from=f"SAMPLE of key {column.name}")

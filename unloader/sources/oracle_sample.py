@@ -36,6 +36,9 @@ is a thousand times as large as its statistics say would cost more than the unlo
 LEAST_PERCENT, MOST_PERCENT = 0.000001, 99.999999
 """The bounds that SAMPLE takes."""
 
+MAX_LITERAL = 1000
+"""Characters of a text key: a literal has room for 4,000 bytes, four for a character."""
+
 _KEY_TYPES = ("NUMBER", "FLOAT", "VARCHAR2", "DATE", "TIMESTAMP")
 
 
@@ -152,7 +155,7 @@ def _keys(
 
 
 def key_literal(value: Any) -> str | None:
-    """Return SQL for a key, None for a text that no statement can hold.
+    """Return SQL for a key, None for a text that no literal can hold.
 
     A fraction of a second finer than Python's is cut off: a boundary between keys need not be one.
     """
@@ -164,7 +167,8 @@ def key_literal(value: Any) -> str | None:
         return f"TO_DATE({literal(text)},'SYYYY-MM-DD HH24:MI:SS')"
     if isinstance(value, (int, Decimal)):
         return str(value)
-    return literal(value) if isinstance(value, str) and "\0" not in value else None
+    fits = isinstance(value, str) and "\0" not in value and len(value) <= MAX_LITERAL
+    return literal(value) if fits else None
 
 
 def _relation(table: Relation, part: PartitionInfo) -> str:

@@ -6,12 +6,16 @@ grant. Each question is one statement, however many partitions there are.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from partition_planner.model import PartitionInfo
+from unloader.errors import SourceError
 from unloader.sources.oracle_dictionary import Relation, integer, statistical_bytes
 from unloader.sources.oracle_session import Session
 from unloader.sources.oracle_units import partition_name
+
+logger = logging.getLogger(__name__)
 
 PARTITIONS = """
 SELECT PARTITION_NAME, SUBPARTITION_COUNT, NUM_ROWS, BLOCKS, AVG_ROW_LEN FROM ALL_TAB_PARTITIONS
@@ -22,7 +26,7 @@ SELECT PARTITION_NAME, SUBPARTITION_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN FROM ALL
 WHERE TABLE_OWNER = :owner AND TABLE_NAME = :name ORDER BY PARTITION_NAME, SUBPARTITION_POSITION
 """
 OBJECTS = """
-SELECT SUBOBJECT_NAME, DATA_OBJECT_ID FROM ALL_OBJECTS
+SELECT SUBOBJECT_NAME, DATA_OBJECT_ID FROM {view}
 WHERE OWNER = :owner AND OBJECT_NAME = :name AND DATA_OBJECT_ID IS NOT NULL
 AND OBJECT_TYPE IN ('TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION')
 """
@@ -65,9 +69,19 @@ def leaves(session: Session, table: Relation) -> tuple[PartitionInfo, ...]:
 def object_ids(session: Session, table: Relation) -> dict[str | None, int]:
     """Return the segments' numbers, by the name of partition or sub-partition, None for neither.
 
-    A number changes with TRUNCATE, EXCHANGE and MOVE, and rows' addresses have it in them.
+    A number changes with TRUNCATE, EXCHANGE and MOVE, and rows' addresses have it in them. Of
+    another user's table ALL_OBJECTS shows the partitions to whoever may read it, sub-partitions
+    only to those who may read any; then they come from DBA_OBJECTS, if the user may see that.
     """
-    return {part: int(number) for part, number in session.run(OBJECTS, table.binds)}
+    found = session.run(OBJECTS.format(view="ALL_OBJECTS"), table.binds)
+    if not found:
+        try:
+            found = session.run(OBJECTS.format(view="DBA_OBJECTS"), table.binds)
+        except SourceError as error:
+            if not session.alive:
+                raise
+            logger.info("DBA_OBJECTS is not to be had: %s", error.message)
+    return {part: int(number) for part, number in found}
 
 
 def segment_bytes(session: Session, table: Relation, view: str) -> dict[str | None, int]:

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import SourceError, TransientSourceError, UnloaderError
@@ -42,8 +43,10 @@ MAX_IDENTIFIER_BYTES = 64
 FETCH_ROWS = 5000
 """Rows of one answer to a question about the dictionary."""
 
-_SECRET = re.compile(r'(\bIDENTIFIED\s+BY\s+)("[^"]*"|[^\s,]+)', re.IGNORECASE)
-"""The password in a SET ROLE."""
+_SECRET = re.compile(
+    r"""(\b(?:IDENTIFIED\s+BY(?:\s+VALUES)?|REPLACE)\s+)("[^"]*"|'[^']*'|[^\s,]+)""", re.IGNORECASE
+)
+"""The password in a SET ROLE, or in what has no place here such as ALTER USER."""
 
 Binds = Sequence[Any] | Mapping[str, Any]
 
@@ -77,7 +80,9 @@ class Session:
         self._connection = open_connection(spec)
         if spec.session.call_timeout_seconds > 0:
             # Only here: on a connection that has failed, setting it ends the process.
-            self._connection.call_timeout = round(spec.session.call_timeout_seconds * 1000)
+            # 0 would be no limit.
+            milliseconds = ceil(spec.session.call_timeout_seconds * 1000)
+            self._connection.call_timeout = milliseconds
         self._connection.module = PROGRAM
         self._connection.client_identifier = client_identifier(spec)
         self.act(action)

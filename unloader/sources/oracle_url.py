@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from unloader.errors import ConfigError
+from unloader.errors import ConfigError, UsageError
 
 PROTOCOLS = ("tcp", "tcps")
 
@@ -47,6 +47,8 @@ _IN_STRING = ("enable", "failover", "load_balance", "recv_buf_size", "send_buf_s
 """Settings that the driver takes as part of an Easy Connect string only."""
 
 _EXAMPLE = "write for instance oracle://user@host:1521/service or oracle://user@ALIAS"
+_QUOTED = re.compile(r'"[^"]*"')
+_SECRET_FIELD = re.compile(r"(?i)\(\s*\w*(?:password|passwd|pwd)\s*=")
 _POOLED = re.compile(r"(?i)(?:\bserver=|/[^/]*:)pooled\b")
 
 
@@ -77,15 +79,19 @@ def parse_location(location: str) -> OracleAddress:
     """Return what the URL says.
 
     Raises:
+        UsageError: It holds a password.
         ConfigError: It names no database, no service, or a setting that there is not.
     """
     _, found, rest = location.partition("://")
     if not found:
-        raise ConfigError(f"{location} is not an Oracle URL", _EXAMPLE)
+        # Not repeated: `oracle:scott/tiger@db` is what may stand there.
+        raise ConfigError("what follows oracle: is not //user@database", _EXAMPLE)
     head, _, query = rest.partition("?")
     # A descriptor may hold an @ of its own, in a certificate's name for instance.
     user, at, target = head.partition("@(") if "@(" in head else head.rpartition("@")
+    user = unquote(user).strip("/")
     target = unquote("(" + target if at == "@(" else target).strip("/ ")
+    _refuse_password(user, target)
     if not target:
         raise ConfigError(f"{location} names no database", _EXAMPLE)
     if re.search(r":\d+$", target) and "/" not in target:
@@ -93,11 +99,24 @@ def parse_location(location: str) -> OracleAddress:
     passed, settings = _settings(query)
     protocol = settings.pop("protocol", "")
     address = OracleAddress(
-        user=unquote(user).strip("/"),
+        user=user,
         connect_string=target,
         settings=tuple(settings.items()),
     )
     return _completed(address, protocol, passed)
+
+
+def _refuse_password(user: str, target: str) -> None:
+    """Refuse `user/password`, as SQL*Plus takes it, and a descriptor's; nothing is repeated.
+
+    A name that has a slash or a colon itself can only be one in double quotes.
+    """
+    if re.search("[:/]", _QUOTED.sub("", user)) or _SECRET_FIELD.search(target):
+        raise UsageError(
+            "the oracle: URL holds a password, which every user of this machine can read in the "
+            "list of processes",
+            "take it out and set UNLOADER_PASSWORD, or give --password-file or --password-prompt",
+        )
 
 
 def _completed(address: OracleAddress, protocol: str, passed: list[str]) -> OracleAddress:

@@ -81,6 +81,9 @@ class Dictionary:
             return bool(owner == user or row.get("GRANTEE") == user)
         if row.get("GRANTEE") == user:
             return True
+        if row.get("OBJECT_TYPE") in ("TABLE SUBPARTITION", "INDEX SUBPARTITION"):
+            # ALL_OBJECTS does without the grants on the table there.
+            return owner == user or self._database.privileges.has(user, "SELECT ANY TABLE")
         return self._database.privileges.sees(user, owner, str(row.get(shape.name)))
 
 

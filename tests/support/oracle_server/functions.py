@@ -36,6 +36,8 @@ def build(call: Call, arguments: Arguments, environment: Environment) -> Compile
         return _to_type(call, arguments[0], environment)
     if call.name == "EXTRACT":
         return moment_functions.extract(call.extra, arguments[0])
+    if "." in call.name:
+        environment.check(call.name)
     builder = _BUILDERS.get(call.name)
     if builder is not None:
         return builder(arguments, environment)

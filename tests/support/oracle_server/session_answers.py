@@ -78,7 +78,7 @@ def check_function(database: Database, user: str, name: str) -> None:
             times to SCNs.
     """
     package, _, function = name.partition(".")
-    if package == "DBMS_FLASHBACK" and not database.privileges.has(user, package):
+    if function and not database.privileges.has(user, package):
         raise OracleError(904, f'"{package}"."{function}": invalid identifier')
     if name == "TIMESTAMP_TO_SCN" and not database.privileges.has(user, name):
         raise OracleError(8180, "no snapshot found based on specified time")

@@ -88,6 +88,8 @@ def test_a_mistake_is_one_line_with_a_way_out(
         (("--format", "parquet", "--delimiter", ";"), "--delimiter"),
         (("--format", "parquet", "--no-header"), "--header"),
         (("--row-group-rows", "1000"), "--row-group-rows"),
+        (("--zone-columns",), "--zone-columns does not apply to --format csv"),
+        (("--scn", "5", "--consistency", "none"), "--scn does not apply to --consistency none"),
         (("--file-name", "{table}.{ext}"), "{unit}"),
         (("--file-name", "{table}.{unit}.{extension}"), "{extension}"),
         (("--file-name", "{unit}.{ext}", "--file-size", "1MB"), "{part}"),

@@ -157,6 +157,7 @@ def test_a_variable_for_the_other_format_is_let_pass(unloader: Run, database: st
         ("tabel = 'orders'", "did you mean 'table'"),
         ("header = 'yes'", "true or false"),
         ("parallelism = 'many'", "key 'parallelism' of job.toml"),
+        ("retries = 2.5", "'2.5' is not a valid integer"),
         ("[output]\nto = 'x'", "output"),
     ],
 )

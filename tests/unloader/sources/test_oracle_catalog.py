@@ -258,7 +258,14 @@ def test_conditions_are_parsed(catalog: OracleCatalog) -> None:
     table = catalog.describe(parse_table("PLAIN"))
     good = extract_of(catalog, table, snapshot, where="ID BETWEEN 1 AND 5 -- some")
     catalog.check_where(good)
-    for wrong in ("ID > 1) OR (ID < 1", "NOSUCH = 1", "ID = :x", "ID > 1 ORDER BY ID", ""):
+    for wrong in (
+        "ID > 1) OR (ID < 1",
+        "NOSUCH = 1",
+        "ID = :x",
+        "ID > 1 ORDER BY ID",
+        "ROWNUM < 3",
+        "",
+    ):
         with pytest.raises(SourceError, match="--where") as caught:
             catalog.check_where(replace(good, where=wrong))
         assert caught.value.hint
@@ -284,7 +291,8 @@ def test_queries_are_described(server: OracleServer, catalog: OracleCatalog) -> 
     ("query", "words"),
     [
         ("SELECT ID, NAME AS ID FROM PLAIN", "named 'ID'|ORA-00918"),
-        ("DROP TABLE PLAIN", "ORA-"),
+        ("DROP TABLE PLAIN", "no query"),
+        ("/* SELECT */ PURGE RECYCLEBIN -- SELECT", "no query"),
         ("SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL", "ORA-"),
         ("SELECT ID FROM PLAIN WHERE ID = :x", ":X"),
         ("SELECT NOSUCH FROM PLAIN", "ORA-00904"),
@@ -294,8 +302,9 @@ def test_queries_that_are_none(
     server: OracleServer, catalog: OracleCatalog, query: str, words: str
 ) -> None:
     """What is no single query, or has columns of one name, is refused; nothing of it is run."""
-    with pytest.raises(SourceError, match=words):
+    with pytest.raises(SourceError, match=words) as caught:
         catalog.describe_query(query)
+    assert caught.value.hint != caught.value.usual_hint
     assert ("SCOTT", "PLAIN") in server.database.catalog.tables
 
 

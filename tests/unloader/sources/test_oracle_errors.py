@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from oracledb import exceptions
 from oracledb.errors import _create_err, _Error
@@ -29,6 +31,8 @@ def raised(code: int, text: str) -> Exception:
         (12537, TransientSourceError, True),
         (600, TransientSourceError, True),
         (2399, TransientSourceError, True),
+        (12609, TransientSourceError, False),
+        (2395, SourceError, False),
         (1013, TransientSourceError, False),
         (8103, SourceError, False),
         (1466, SourceError, False),
@@ -96,3 +100,21 @@ def test_codes_are_written_alike() -> None:
     for code in {*HINTS, *TRANSIENT, *CONFIGURATION} - {"CERTIFICATE_VERIFY_FAILED"}:
         kind, _, number = code.partition("-")
         assert (kind, len(number)) in {("ORA", 5), ("DPY", 4), ("DPI", 4)}, code
+
+
+def test_a_host_that_is_not_known_is_told_in_words() -> None:
+    """An error of the system has its text, not its number, and the place to look at."""
+    with pytest.raises(socket.gaierror) as caught:
+        socket.getaddrinfo("no-such-host.invalid", 1521)
+    known = translated(caught.value)
+    assert known.message == f"Oracle: {caught.value.strerror}"
+    assert "host" in known.hint
+
+
+def test_a_call_that_could_not_be_cut_short_names_its_option() -> None:
+    """Where the database does not answer a break in time either, --call-timeout is the way out."""
+    reason = "socket timed out while recovering from previous socket timeout"
+    error = _Error(f"DPY-4011: the database or network closed the connection\n{reason}")
+    known = translated(error.exc_type(error))
+    assert reason in known.message
+    assert "--call-timeout" in known.hint

@@ -34,9 +34,10 @@ LOBS: Natives = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OracleServer]:
-    """A server with the user SCOTT and no tables."""
+    """A server with the user SCOTT and no tables, where PUBLIC was denied DBMS_LOB."""
     database = Database()
     database.add_user("SCOTT", "tiger")
+    database.privileges.revoke("SCOTT", "DBMS_LOB")
     with OracleServer(database) as running:
         yield running
 

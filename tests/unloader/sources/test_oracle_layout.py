@@ -156,6 +156,27 @@ def test_partitions(
     assert len(selectors(catalog, table, split="partition")) == len(names)
 
 
+def test_subpartitions_of_somebody_else(server: OracleServer, catalog: OracleCatalog) -> None:
+    """Their segments' numbers are not in ALL_OBJECTS: DBA_OBJECTS has them, else sampled rows."""
+    made = server.database
+    parts = tuple(PartitionSpec(name=f"P{n}", subpartitions=(f"S{n}", f"R{n}")) for n in range(2))
+    made.create_table("HR", "T", columns=ID_AND_NAME, rows=rows(ROWS), partitions=parts)
+    for right in ("SELECT", "FLASHBACK"):
+        made.privileges.grant("SCOTT", right, on=("HR", "T"))
+    made.privileges.grant("SCOTT", "DBA_EXTENTS")
+    table = catalog.describe(parse_table("HR.T"))
+    assert table.ranges_from == "SAMPLE BLOCK"
+    assert len(selectors(catalog, table)) > 4
+    missing = " ".join(catalog.missing_privileges(table))
+    assert "GRANT SELECT ON SYS.DBA_OBJECTS TO SCOTT" in missing
+    assert "DBA_EXTENTS" not in missing
+    made.privileges.grant("SCOTT", "DBA_OBJECTS")
+    table = catalog.describe(parse_table("HR.T"))
+    assert table.ranges_from == "DBA_EXTENTS"
+    assert len({part.object_id for part in table.partitions}) == 4
+    assert len(selectors(catalog, table)) > 4
+
+
 def test_many_partitions_take_few_statements(server: OracleServer, catalog: OracleCatalog) -> None:
     """The number of partitions does not matter to the number of questions to the dictionary."""
     server.database.privileges.grant("SCOTT", "DBA_EXTENTS")
@@ -250,6 +271,23 @@ def test_keys_that_cannot_be_ranges(server: OracleServer, catalog: OracleCatalog
     assert any("RAW(8)" in each for each in catalog.missing_privileges(table))
 
 
+def test_keys_that_may_not_be_sampled(server: OracleServer, catalog: OracleCatalog) -> None:
+    """Where the database takes no sample of keys the table is one unit, and the reason is told."""
+    server.database.create_table(
+        "SCOTT",
+        "IOT",
+        columns=ID_AND_NAME,
+        organization="index",
+        key=("ID",),
+        rows=rows(600),
+    )
+    server.faults.add(Fault(kind="ora-30561", statement="SAMPLE \\(", times=None))
+    table = catalog.describe(parse_table("IOT"))
+    assert table.ranges_from is None
+    assert len(selectors(catalog, table, split="auto")) == 1
+    assert any("keys cannot be sampled" in each for each in catalog.missing_privileges(table))
+
+
 def test_views_are_read_as_a_whole(server: OracleServer, catalog: OracleCatalog) -> None:
     """A view has neither segment nor ROWIDs of its own; its columns say so to the reader."""
     server.database.create_table("SCOTT", "T", columns=ID_AND_NAME, rows=rows(100))
@@ -267,6 +305,8 @@ def test_views_are_read_as_a_whole(server: OracleServer, catalog: OracleCatalog)
         (Decimal("-0.125"), "-0.125"),
         ("it's", "'it''s'"),
         ("a\0b", None),
+        ("k" * 1000, "'" + "k" * 1000 + "'"),
+        ("k" * 1001, None),
         (b"x", None),
         (datetime(33, 2, 1, 4, 5, 6), "TO_DATE('0033-02-01 04:05:06','SYYYY-MM-DD HH24:MI:SS')"),
         (

@@ -156,3 +156,33 @@ def test_parsing_runs_nothing(server: OracleServer, tmp_path: Path) -> None:
         session.parse("SELECT ID FROM T WHERE ID = :wanted")
     session.close()
     session.close()
+
+
+def test_the_shortest_timeout_is_one(server: OracleServer, tmp_path: Path) -> None:
+    """Less than a millisecond is the shortest limit there is, not none at all."""
+    options = SessionOptions(call_timeout_seconds=0.0001)
+    server.faults.add(Fault(kind="stall", statement="FROM T", seconds=2))
+    # A millisecond may be over before the session has its settings.
+    with pytest.raises(TransientSourceError, match=r"DPY-4024|DPY-4011") as caught:
+        Session(source(server, tmp_path, session=options), action="x").run("SELECT * FROM T")
+    assert "--call-timeout" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET ROLE r IDENTIFIED BY hunter2, s",
+        'SET ROLE r IDENTIFIED  BY "hunter2 hunter2"',
+        "ALTER USER scott identified by 'hunter2 hunter2' replace hunter2",
+        "ALTER USER scott IDENTIFIED BY VALUES 'hunter2'",
+    ],
+)
+def test_a_password_in_a_statement_is_not_repeated(
+    server: OracleServer, tmp_path: Path, statement: str
+) -> None:
+    """The error of a --session-sql that has a password shows the statement without it."""
+    server.faults.add(Fault(kind="ora-01979", statement="hunter2"))
+    options = SessionOptions(session_sql=(statement,))
+    with pytest.raises(SourceError, match=r"\*\*\*.* failed") as caught:
+        Session(source(server, tmp_path, session=options), action="x")
+    assert "hunter2" not in str(caught.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unloader.errors import ConfigError
+from unloader.errors import ConfigError, UsageError
 from unloader.locations import parse_source
 from unloader.sources.oracle_url import parse_location
 
@@ -67,7 +67,7 @@ def test_a_pooled_server_is_noticed(url: str, pooled: bool) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("oracle:SALES", "is not an Oracle URL"),
+        ("oracle:SALES", "//user@database"),
         ("oracle://scott@", "names no database"),
         ("oracle://scott@db01:1521", "names no service"),
         ("oracle://scott@db01/S?walet=/w", "walet is not known"),
@@ -81,3 +81,33 @@ def test_what_cannot_be_meant_is_refused(url: str, words: str) -> None:
     """A URL that says too little, or what nobody knows, is refused by name."""
     with pytest.raises(ConfigError, match=words):
         parse_location(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://scott/tiger@db01/SALES",
+        "oracle://scott%2Ftiger@db01/SALES",
+        "oracle://scott%3Atiger@db01/SALES",
+        "oracle://scott/ti@ger@SALES",
+        "oracle://proxy[scott]/tiger@SALES",
+        "oracle://scott@(DESCRIPTION=(ADDRESS=(HOST=h))(SECURITY=(WALLET_PASSWORD=tiger)))",
+    ],
+)
+def test_a_password_in_other_forms_is_refused_and_not_repeated(url: str) -> None:
+    """What SQL*Plus takes as user/password, encoded or not, is a password in the URL, too."""
+    with pytest.raises(UsageError, match="holds a password") as caught:
+        parse_location(url)
+    assert "ger" not in str(caught.value)
+
+
+def test_what_is_no_url_is_not_repeated() -> None:
+    """`oracle:scott/tiger@db` holds a password that an error must not show."""
+    with pytest.raises(ConfigError) as caught:
+        parse_location("oracle:scott/tiger@db01")
+    assert "tiger" not in str(caught.value)
+
+
+def test_a_quoted_user_may_have_any_character() -> None:
+    """In double quotes a slash or colon is a part of the user's name."""
+    assert parse_location("oracle://%22a%2Fb:c%22@SALES").user == '"a/b:c"'
