@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -137,16 +137,21 @@ def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLim
     """
     if not patterns:
         return make_plan(table, limits)
-    wanted = matching_any((part.name for part in table.partitions), patterns)
+    wanted = _chosen((part.name for part in table.partitions), patterns)
     if not wanted:
         raise PlanFailed(
             f"no partition of {table.name} matches {', '.join(patterns)}",
-            "see their names with: unloader describe SOURCE --table",
+            f"see their names with: unloader describe SOURCE --table {table.name}",
         )
     if table.named_partitions:
         kept = tuple(part for part in table.partitions if part.name in wanted)
         return make_plan(replace(table, partitions=kept), limits)
     return _kept_units(make_plan(table, limits), wanted, limits)
+
+
+def _chosen(names: Iterable[str], patterns: tuple[str, ...]) -> frozenset[str]:
+    """Return the partitions that a pattern matches; a partition's name stands for its parts."""
+    return matching_any(names, (*patterns, *(f"{pattern}/*" for pattern in patterns)))
 
 
 def _kept_units(plan: Plan, wanted: frozenset[str], limits: PlanLimits) -> Plan:
@@ -171,7 +176,7 @@ def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None
     was, now = plan.table, table
     before = {(part.name, part.relation) for part in was.partitions}
     after = {(part.name, part.relation) for part in now.partitions}
-    chosen = matching_any((name for name, _ in after), patterns or ("*",))
+    chosen = _chosen((name for name, _ in after), patterns or ("*",))
     wanted = {part for part in after if part[0] in chosen}
     in_parts = any(not isinstance(unit.selector, WholeTable) for unit in plan.units)
     problem = None

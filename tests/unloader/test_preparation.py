@@ -11,11 +11,19 @@ import duckdb
 import pytest
 
 from partition_planner.errors import PlanError
-from partition_planner.model import NamedPartition, Plan, PlanLimits, RowRange
+from partition_planner.model import (
+    NamedPartition,
+    PartitionInfo,
+    Plan,
+    PlanLimits,
+    RowRange,
+    TableInfo,
+)
 from unloader.errors import PlanFailed, SourceError, UsageError
-from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
+from unloader.model import JobSpec, OutputOptions, SecretReference, Selection, SourceSpec
 from unloader.names import parse_table
-from unloader.preparation import prepared, target_of
+from unloader.preparation import plan_partitions, prepared, target_of
+from unloader.sources.password import password_of
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
 ROWS = 40_000
@@ -319,3 +327,30 @@ def test_the_source_hears_what_the_output_needs(path: Path) -> None:
     )
     target = target_of(replace(job, output=replace(job.output, output=spec)))
     assert (target.format, target.text, target.encoded_allowed) == ("parquet", None, False)
+
+
+def test_a_partition_stands_for_its_sub_partitions() -> None:
+    """A pattern that matches a partition chooses all of its parts, and one with a slash some."""
+    names = ("P1/A", "P1/B", "P2/A")
+    table = TableInfo(
+        schema="S",
+        name="T",
+        columns=(),
+        partitions=tuple(
+            PartitionInfo(name=name, position=at, kind="subpartition")
+            for at, name in enumerate(names, 1)
+        ),
+        named_partitions=True,
+        row_ranges=False,
+    )
+    for patterns, chosen in ((("p1",), names[:2]), (("P*/A",), names[::2]), (("P1/B",), ("P1/B",))):
+        plan = plan_partitions(table, patterns, PlanLimits(parallelism=1))
+        assert sorted(str(unit.partition) for unit in plan.units) == list(chosen)
+
+
+def test_a_password_ends_with_its_line(tmp_path: Path) -> None:
+    """Of a password file the first line counts, whatever an editor put behind it."""
+    file = tmp_path / "password"
+    file.write_bytes(b"tiger\r\n# of SCOTT\n")
+    secret = SecretReference(kind="file", name=str(file))
+    assert password_of(SourceSpec(kind="oracle", location="", secret=secret)) == "tiger"

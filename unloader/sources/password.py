@@ -18,7 +18,8 @@ def password_of(spec: SourceSpec) -> str | None:
     if spec.secret.kind == "environment":
         return os.environ.get(spec.secret.name)
     if spec.secret.kind == "file":
-        return secret_in(Path(spec.secret.name), "password file", "check --password-file")
+        text = secret_in(Path(spec.secret.name), "password file", "check --password-file")
+        return text.partition("\n")[0].rstrip("\r")
     return None
 
 
