@@ -60,7 +60,7 @@ from contenders import (  # noqa: E402
     say,
 )
 
-from unloader.sources.duckdb_reference import build_reference_table  # noqa: E402
+from unloader.sources.duckdb.reference import build_reference_table  # noqa: E402
 
 DISK_BYTES_PER_ROW = 900
 """Reference file, PostgreSQL's heap and log, and the output of one run; a guess, and high."""

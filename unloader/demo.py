@@ -19,7 +19,7 @@ from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
 from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
 from unloader.names import parse_table
-from unloader.sources import duckdb_reference
+from unloader.sources.duckdb import reference as duckdb_reference
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
 TABLE = "HASH_PART_0160"

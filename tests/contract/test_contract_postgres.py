@@ -28,7 +28,7 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.names import parse_table
-from unloader.sources.postgres import PostgresSource
+from unloader.sources.postgres.source import PostgresSource
 from unloader.sources.testing import check_source
 from writers.model import Compression, OutputSpec, TextFormat
 

@@ -13,7 +13,7 @@ import pytest
 
 from unloader.model import SourceSpec
 from unloader.names import parse_table
-from unloader.sources.sqlite import SQLiteSource
+from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
 
 TOP = 2**63 - 1

@@ -15,7 +15,7 @@ from oracle_server.model import Column, OracleError, Rowid, SessionState, Type
 from oracle_server.samples import furnished, iot_table, numbers_table, reference_table
 from oracle_server.tables import PartitionSpec
 
-from unloader.sources.duckdb_reference import build_reference_table
+from unloader.sources.duckdb.reference import build_reference_table
 
 NUMBER = Type(name="NUMBER", precision=10, scale=0)
 

@@ -16,8 +16,8 @@ from oracle_leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
 from oracle_server.samples import reference_table
 
-from unloader.sources.duckdb_reference import build_reference_table
-from unloader.sources.duckdb_reference_columns import COLUMNS
+from unloader.sources.duckdb.reference import build_reference_table
+from unloader.sources.duckdb.reference_columns import COLUMNS
 
 TABLE = "HASH_PART_0160"
 PARTITIONS = 32

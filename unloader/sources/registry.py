@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 SOURCES = {
-    "oracle": "unloader.sources.oracle:OracleSource",
-    "duckdb": "unloader.sources.duckdb:DuckDBSource",
-    "postgresql": "unloader.sources.postgres:PostgresSource",
-    "sqlite": "unloader.sources.sqlite:SQLiteSource",
+    "oracle": "unloader.sources.oracle.source:OracleSource",
+    "duckdb": "unloader.sources.duckdb.source:DuckDBSource",
+    "postgresql": "unloader.sources.postgres.source:PostgresSource",
+    "sqlite": "unloader.sources.sqlite.source:SQLiteSource",
 }
 """Scheme to module and class of the sources that come with the package."""
 

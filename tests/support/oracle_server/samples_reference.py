@@ -17,9 +17,9 @@ import pyarrow as pa
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from oracle_server.tables import PartitionSpec, Row, Table
-from unloader.sources.duckdb_layout import PARTITION_MAP
-from unloader.sources.duckdb_reference import build_reference_table
-from unloader.sources.duckdb_reference_columns import COLUMNS
+from unloader.sources.duckdb.layout import PARTITION_MAP
+from unloader.sources.duckdb.reference import build_reference_table
+from unloader.sources.duckdb.reference_columns import COLUMNS
 
 _TYPES = (
     Type(name="VARCHAR2", length=15),

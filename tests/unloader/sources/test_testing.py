@@ -12,10 +12,10 @@ import pytest
 from partition_planner.model import TableInfo, WorkUnit
 from unloader.model import Extract, Projection, SourceSpec, TableName, Target
 from unloader.names import parse_table
-from unloader.sources.sqlite import SQLiteSource
-from unloader.sources.sqlite_catalog import SQLiteCatalog
-from unloader.sources.sqlite_file import database_path
-from unloader.sources.sqlite_session import Session
+from unloader.sources.sqlite.catalog import SQLiteCatalog
+from unloader.sources.sqlite.file import database_path
+from unloader.sources.sqlite.session import Session
+from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
 
 ROWS = [(1, "", 0.0), (2, None, -1.5), (3, "x", None)]

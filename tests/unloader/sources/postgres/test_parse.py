@@ -1,0 +1,163 @@
+"""COPY's text into batches: what is kept apart, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unloader.errors import OutputFailed, SourceError
+from unloader.sources.postgres.parse import CopyParser
+
+
+def rows_of(data: bytes, **types: pa.DataType) -> list[tuple[object, ...]]:
+    """Return the rows that a parser for these columns makes of the text."""
+    schema = pa.schema(list(types.items()))
+    batch = CopyParser(schema).parse(data)
+    batch.validate(full=True)
+    assert batch.schema.equals(schema)
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def refusal_of(data: bytes, **types: pa.DataType) -> OutputFailed:
+    """Return the error that the text is refused with."""
+    with pytest.raises(OutputFailed) as caught:
+        rows_of(data, **types)
+    assert not caught.value.retryable
+    return caught.value
+
+
+def test_null_and_the_empty_string_stay_apart() -> None:
+    """Nothing between two delimiters is NULL, two quotes are the empty string."""
+    data = b',""\n"",\n"NULL",NULL\n'
+    assert rows_of(data, a=pa.string(), b=pa.string()) == [(None, ""), ("", None), ("NULL", "NULL")]
+
+
+def test_one_column_of_nulls() -> None:
+    """An empty line is a record with a NULL, not the lack of a record."""
+    assert rows_of(b'\n""\n\nx\n\n', a=pa.string()) == [(None,), ("",), (None,), ("x",), (None,)]
+    assert rows_of(b"\n1\n", a=pa.int64()) == [(None,), (1,)]
+
+
+def test_text_is_kept_to_the_character() -> None:
+    """Delimiters, quotes, ends of line of all kinds, blanks and `\\.` come out as they were."""
+    values = ["a,b", 'say "hi"', "two\nlines", "cr\rlf\r\n", " lead ", "\\.", "ü😀", "\t", "'"]
+    data = "".join('"' + value.replace('"', '""') + '"\n' for value in values).encode()
+    assert rows_of(data, a=pa.string()) == [(value,) for value in values]
+
+
+@given(st.lists(st.none() | st.text(alphabet=st.characters(codec="utf-8")), min_size=1))
+def test_any_text_comes_out_as_it_was(values: list[str | None]) -> None:
+    """Whatever UTF-8 text COPY encloses is what arrives, NULLs between it included."""
+    values = [value.replace("\0", "") if value is not None else None for value in values]
+    lines = ['"' + v.replace('"', '""') + '"' if v is not None else "" for v in values]
+    data = "".join(f"{line},1\n" for line in lines).encode()
+    assert [row[0] for row in rows_of(data, a=pa.string(), b=pa.int32())] == values
+
+
+def test_values_of_every_type() -> None:
+    """What PostgreSQL prints is read as the type says, edges included, NULL in each."""
+    columns = {
+        "flag": (pa.bool_(), "t", True),
+        "whole": (pa.int64(), "-9223372036854775808", -(2**63)),
+        "real": (pa.float32(), "1.5", 1.5),
+        "double": (pa.float64(), "5e-324", 5e-324),
+        "infinite": (pa.float64(), "-Infinity", -math.inf),
+        "money": (pa.decimal128(5, 2), "-999.99", Decimal("-999.99")),
+        "wide": (pa.decimal128(38, 0), "9" * 38, Decimal("9" * 38)),
+        "day": (pa.date32(), "9999-12-31", date(9999, 12, 31)),
+        "moment": (pa.timestamp("us"), "0001-01-01 00:00:00.000001", datetime(1, 1, 1, 0, 0, 0, 1)),
+        "zoned": (
+            pa.timestamp("us", "UTC"),
+            "1969-12-31 23:59:59.5Z",
+            datetime(1969, 12, 31, 23, 59, 59, 500000, timezone.utc),
+        ),
+        "bytes": (pa.binary(), "00ff0a", b"\x00\xff\n"),
+    }
+    texts = ",".join(text for _, text, _ in columns.values())
+    data = f"{texts}\n{',' * (len(columns) - 1)}\n".encode()
+    types = {name: kind for name, (kind, _, _) in columns.items()}
+    values, nulls = rows_of(data, **types)
+    assert values == tuple(value for _, _, value in columns.values())
+    assert nulls == (None,) * len(columns)
+
+
+def test_not_a_number_stays_one() -> None:
+    """NaN of a float is a value, not NULL."""
+    ((value,),) = rows_of(b"NaN\n", a=pa.float64())
+    assert isinstance(value, float)
+    assert math.isnan(value)
+
+
+@given(st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=30))
+def test_any_bytes_come_out_as_they_were(values: list[bytes | None]) -> None:
+    """Hex text becomes the very bytes; NULL and no bytes stay apart."""
+    lines = ["" if value is None else f'"{value.hex()}"' for value in values]
+    data = "".join(f"{line},1\n" for line in lines).encode()
+    assert [row[0] for row in rows_of(data, a=pa.binary(), b=pa.int8())] == values
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.date32(), "infinity"),
+        (pa.date32(), "0044-03-15 BC"),
+        (pa.date32(), "10000-01-01"),
+        (pa.timestamp("us"), "-infinity"),
+        (pa.timestamp("us"), "294276-12-31 23:59:59"),
+        (pa.timestamp("us", "UTC"), "infinity"),
+        (pa.decimal128(5, 2), "NaN"),
+        (pa.decimal128(5, 2), "1000.00"),
+        (pa.int16(), "32768"),
+        (pa.int32(), "1.0"),
+        (pa.bool_(), "yes"),
+    ],
+)
+def test_what_a_type_cannot_hold_is_refused(kind: pa.DataType, text: str) -> None:
+    """Nothing is rounded, cut or made NULL: column, value and the way out are named."""
+    error = refusal_of(f"1,{text}\n".encode(), good=pa.int64(), bad=kind)
+    assert "column bad" in error.message
+    assert "good" not in error.message
+    assert text in error.message
+    assert "--as-text bad" in error.hint
+
+
+def test_all_columns_that_do_not_fit_are_named_at_once() -> None:
+    """One run tells every column to write as text, not one a run."""
+    data = b"1,infinity,x,NaN\n2,2024-01-01,y,1.00\n"
+    types = {"k": pa.int64(), "d": pa.date32(), "s": pa.string(), "n": pa.decimal128(5, 2)}
+    error = refusal_of(data, **types)
+    assert "column d" in error.message
+    assert "column n" in error.message
+    assert "--as-text d,n" in error.hint
+
+
+def test_a_column_with_an_odd_name_is_told_by_it() -> None:
+    """The name in the error is the column's own, whatever characters it has."""
+    error = refusal_of(b"x\n", **{'In CSV column #7: "a,b"': pa.int64()})
+    assert 'column In CSV column #7: "a,b"' in error.message
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64()])
+def test_text_that_is_no_utf8_is_refused(kind: pa.DataType) -> None:
+    """Bytes of another encoding are refused with the column's name, never replaced."""
+    error = refusal_of(b"1,caf\xe9\n", k=pa.int64(), v=kind)
+    assert "column v" in error.message
+    assert "\ufffd" not in error.message
+
+
+def test_bytes_that_are_no_utf8_beside_a_value_that_does_not_fit() -> None:
+    """Of several faults at least one is told; none is passed over."""
+    error = refusal_of(b"infinity,caf\xe9\n", d=pa.date32(), v=pa.string())
+    assert "column" in error.message
+
+
+def test_a_record_of_another_width_is_the_sources_fault() -> None:
+    """Text that is not what COPY sends is no user's mistake about a value."""
+    with pytest.raises(SourceError, match="cannot be parsed"):
+        rows_of(b"1,2\n1\n", a=pa.int64(), b=pa.int64())

@@ -1,0 +1,208 @@
+"""What the parent learns of a SQLite file: tables, columns, sizes, rowids, queries, conditions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from partition_planner.model import RowExtent, RowRange, TableInfo, WholeTable, WorkUnit
+from unloader.errors import SourceError
+from unloader.model import Extract, SourceSpec, Target
+from unloader.names import parse_table
+from unloader.sources.sqlite.catalog import SQLiteCatalog
+from unloader.sources.sqlite.source import SQLiteSource
+
+WHOLE = WorkUnit(id="0001", partition=None, selector=WholeTable())
+
+SCRIPT = """
+CREATE TABLE plain (id INTEGER PRIMARY KEY, name TEXT NOT NULL, price DECIMAL(10,2));
+INSERT INTO plain VALUES (10, 'a', 1), (20, 'b', 2), (31, 'c', 3);
+CREATE INDEX plain_name ON plain (name);
+CREATE TABLE bare (k TEXT PRIMARY KEY, v INT) WITHOUT ROWID;
+CREATE TABLE shadowed (rowid TEXT, v INT);
+CREATE TABLE eclipsed (rowid TEXT, _ROWID_ TEXT, oid TEXT);
+CREATE TABLE descending (id INTEGER PRIMARY KEY DESC);
+CREATE TABLE vacant (v INT);
+CREATE TABLE "Mixed Case" (v INT);
+CREATE VIRTUAL TABLE boxes USING rtree(id, low, high);
+INSERT INTO boxes VALUES (1, 0, 1);
+CREATE VIEW dear AS SELECT name, price * 2 AS double FROM plain;
+INSERT INTO shadowed VALUES ('x', 1), ('y', 2);
+ANALYZE;
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with a table of every kind."""
+    file = tmp_path / "data.db"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.executescript(SCRIPT)
+    return file
+
+
+@pytest.fixture
+def catalog(path: Path) -> Iterator[SQLiteCatalog]:
+    """The open catalog of that file."""
+    spec = SourceSpec(kind="sqlite", location=f"sqlite://{path}")
+    with closing(SQLiteSource().open_catalog(spec)) as opened:
+        yield opened
+
+
+def described(catalog: SQLiteCatalog, name: str) -> TableInfo:
+    """Return the description of a table."""
+    return catalog.describe(parse_table(name))
+
+
+def extract_of(catalog: SQLiteCatalog, table: TableInfo, where: str | None = None) -> Extract:
+    """Return an extract of the whole table; no worker is started for it."""
+    return Extract(
+        source=SourceSpec(kind="sqlite", location=""),
+        snapshot=None,
+        table=table,
+        query=None,
+        where=where,
+        projection=catalog.project(table, None, Target(format="parquet", text=None)),
+    )
+
+
+def test_tables_are_listed_by_name(catalog: SQLiteCatalog) -> None:
+    """Tables, views and virtual tables are listed, SQLite's own are not."""
+    kinds = {table.name: table.kind for table in catalog.tables()}
+    assert kinds["plain"] == kinds["bare"] == "table"
+    assert kinds["dear"] == "view"
+    assert kinds["boxes"] == "virtual table"
+    assert not [name for name in kinds if name.startswith("sqlite_")]
+    assert list(kinds) == sorted(kinds)
+    assert {table.name: table.rows for table in catalog.tables()}["plain"] == 3
+
+
+def test_a_table_has_extent_and_estimates(catalog: SQLiteCatalog) -> None:
+    """A rowid table is cut between its first and last rowid; ANALYZE gives the rows."""
+    table = described(catalog, "PLAIN")
+    assert (table.schema, table.name) == ("main", "plain")
+    assert table.extents == (RowExtent(first=10, last=32),)
+    assert table.row_ranges
+    assert table.rows == 3
+    assert table.bytes
+    assert [(column.name, column.nullable) for column in table.columns] == [
+        ("id", False),
+        ("name", False),
+        ("price", True),
+    ]
+
+
+def test_an_empty_table_has_an_empty_extent(catalog: SQLiteCatalog) -> None:
+    """A table without rows has a known extent without addresses."""
+    assert described(catalog, "vacant").extents == (RowExtent(first=0, last=0),)
+
+
+@pytest.mark.parametrize("name", ["bare", "eclipsed", "dear", "boxes"])
+def test_without_a_usable_rowid_there_are_no_ranges(catalog: SQLiteCatalog, name: str) -> None:
+    """WITHOUT ROWID, three columns that hide the rowid, views and virtual tables stay whole."""
+    table = described(catalog, name)
+    assert not table.row_ranges
+    assert table.extents == ()
+
+
+def test_a_column_may_be_called_rowid(catalog: SQLiteCatalog) -> None:
+    """Ranges go by the rowid itself, not by a column of that name."""
+    table = described(catalog, "shadowed")
+    assert table.extents == (RowExtent(first=1, last=3),)
+    unit = WorkUnit(id="0001", partition=None, selector=RowRange(first=2, last=None))
+    extract = extract_of(catalog, table)
+    assert catalog.unit_sql(extract, unit).endswith('WHERE "shadowed"._rowid_ >= 2')
+    assert catalog.count(extract, (unit,)) == 1
+
+
+def test_a_descending_key_is_no_alias(catalog: SQLiteCatalog) -> None:
+    """`INTEGER PRIMARY KEY DESC`, which SQLite lets hold anything, is read with care."""
+    table = described(catalog, "descending")
+    assert table.columns[0].nullable
+    assert "typeof" in extract_of(catalog, table).projection.columns[0].expression
+
+
+@pytest.mark.parametrize("name", ["missing", "other.plain", '"PLAIN"', "sqlite_master"])
+def test_unknown_tables(catalog: SQLiteCatalog, name: str) -> None:
+    """A name that no table has is an error with a hint."""
+    with pytest.raises(SourceError, match="there is no table") as caught:
+        described(catalog, name)
+    assert caught.value.hint
+
+
+def test_quoted_and_qualified_names(catalog: SQLiteCatalog) -> None:
+    """A name may carry its schema and quotes."""
+    assert described(catalog, 'main."Mixed Case"').name == "Mixed Case"
+    assert described(catalog, "mixed case").name == "Mixed Case"
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT 1 AS a, 2 AS A", "two columns of the query are named"),
+        ("SELEC 1", "syntax error"),
+        ("SELECT 1; DROP TABLE plain", "one statement"),
+        ("DELETE FROM plain", "syntax error"),
+        ("SELECT nope FROM plain", "no such column: nope"),
+        ("SELECT ? AS a", "bindings"),
+        ("SELECT 1) AS a, (SELECT 2", "syntax error"),
+    ],
+)
+def test_queries_that_are_not_accepted(catalog: SQLiteCatalog, query: str, message: str) -> None:
+    """A query that is wrong, or more than a query, is refused in SQLite's words."""
+    with pytest.raises(SourceError, match=message):
+        catalog.describe_query(query)
+    assert described(catalog, "plain").rows == 3
+
+
+def test_a_query_is_a_table_called_query(catalog: SQLiteCatalog) -> None:
+    """A query has columns with types and can be counted, and is not cut."""
+    query = "WITH x AS (SELECT id, name FROM plain) SELECT * FROM x -- comment;"
+    table = catalog.describe_query(query)
+    assert (table.name, table.row_ranges) == ("query", False)
+    assert [(column.name, column.native_type) for column in table.columns] == [
+        ("id", "INTEGER"),
+        ("name", "TEXT"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"), [("id > 10", 2), ("name = 'a' OR 1 -- all", 3), ("plain.id < 0", 0)]
+)
+def test_conditions_go_into_statement_and_count(
+    catalog: SQLiteCatalog, where: str, rows: int
+) -> None:
+    """The user's condition narrows a range, whatever operators or comments it has."""
+    table = described(catalog, "plain")
+    extract = extract_of(catalog, table, where)
+    units = (
+        WorkUnit(id="0001", partition=None, selector=RowRange(first=None, last=20)),
+        WorkUnit(id="0002", partition=None, selector=RowRange(first=20, last=None)),
+    )
+    assert catalog.count(extract, units) == rows
+    assert catalog.unit_sql(extract, units[0]).endswith(
+        f'FROM "main"."plain" WHERE "plain".rowid < 20 AND ({where}\n)'
+    )
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["nope = 1", "id >", "id = 10) OR (id = 20", "1 ORDER BY id", "id = ?", "1; DROP TABLE t"],
+)
+def test_conditions_that_are_not_accepted(catalog: SQLiteCatalog, where: str) -> None:
+    """A condition that is wrong, or breaks out of its parentheses, fails before any worker runs."""
+    extract = extract_of(catalog, described(catalog, "plain"), where)
+    with pytest.raises(SourceError, match="--where"):
+        catalog.check_where(extract)
+
+
+def test_statements_show_types_and_table(catalog: SQLiteCatalog) -> None:
+    """The statement is what a worker sends: a row that fixes the types, then those of the unit."""
+    extract = extract_of(catalog, described(catalog, "vacant"))
+    statement = catalog.unit_sql(extract, WHOLE)
+    assert statement.startswith("SELECT 0 UNION ALL SELECT ")
+    assert statement.endswith('FROM "main"."vacant"')

@@ -1,0 +1,418 @@
+"""Values out of SQLite, which types values and not columns, against what Python's sqlite3 reads."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import random
+import re
+import sqlite3
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+
+from partition_planner.model import PlanLimits, RowRange, WholeTable, WorkUnit
+from partition_planner.planner import plan
+from unloader.errors import ConfigError, OutputFailed, SourceError
+from unloader.model import Extract, SourceSpec, Target
+from unloader.names import parse_table
+from unloader.sources.sqlite.source import SQLiteSource
+
+WHOLE = WorkUnit(id="0001", partition=None, selector=WholeTable())
+TOP = 2**63 - 1
+
+
+def spec_of(path: Path) -> SourceSpec:
+    """Return the spec of a file."""
+    return SourceSpec(kind="sqlite", location=f"sqlite://{quote(str(path))}")
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that makes a database with one script and the rows of one table."""
+
+    def build(script: str, rows: Sequence[Sequence[object]] = (), table: str = "t") -> Path:
+        path = tmp_path / "data.db"
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.executescript(script)
+            if rows:
+                marks = ", ".join("?" * len(rows[0]))
+                connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        return path
+
+    return build
+
+
+def extract_of(
+    path: Path,
+    table: str = "t",
+    *,
+    query: str | None = None,
+    where: str | None = None,
+    as_text: tuple[str, ...] = (),
+) -> Extract:
+    """Return what the parent would hand to a worker."""
+    with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
+        info = catalog.describe_query(query) if query else catalog.describe(parse_table(table))
+        target = Target(format="parquet", text=None, as_text=as_text)
+        return Extract(
+            source=spec_of(path),
+            snapshot=catalog.snapshot("none"),
+            table=info,
+            query=query,
+            where=where,
+            projection=catalog.project(info, query, target),
+        )
+
+
+def batches_of(
+    extract: Extract, unit: WorkUnit = WHOLE, fetch_bytes: int = 1 << 20
+) -> list[pa.RecordBatch]:
+    """Return the batches of one unit, read by a reader of its own."""
+    with closing(SQLiteSource().open_reader(extract.source, extract.snapshot)) as reader:
+        return list(reader.batches(extract, unit, fetch_bytes=fetch_bytes))
+
+
+def rows_of(
+    extract: Extract, unit: WorkUnit = WHOLE, fetch_bytes: int = 1 << 20
+) -> list[tuple[object, ...]]:
+    """Return the rows of one unit as Python values."""
+    batches = batches_of(extract, unit, fetch_bytes)
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def types_of(extract: Extract) -> list[str]:
+    """Return the output type of each column."""
+    return [column.output_type for column in extract.projection.columns]
+
+
+HOSTILE = [
+    (1, 1.5, "x", b"y"),
+    (None, None, None, None),
+    (TOP, math.inf, "", b""),
+    (-TOP - 1, -math.inf, "a\0b", b"\0"),
+    (0, 5e-324, "ü\U0001f600\n\"',;\r\n", bytes(range(256))),
+    (2**53 + 1, 1.7976931348623157e308, "y" * 100_000, b"z" * 100_000),
+    (-1, 0.1 + 0.2, "NULL", b"\xff\xfe"),
+    (7, 1e22, " ", b" "),
+]
+
+
+@pytest.mark.parametrize("fetch_bytes", [1, 5000, 1 << 25])
+def test_typed_columns_keep_every_value(make: Callable[..., Path], fetch_bytes: int) -> None:
+    """Integers, reals, texts and blobs come as sqlite3 reads them, however small the batches."""
+    path = make("CREATE TABLE t (i INTEGER, r DOUBLE, s VARCHAR(9), b BLOB)", HOSTILE)
+    extract = extract_of(path)
+    assert types_of(extract) == ["int64", "double", "string", "binary"]
+    with closing(sqlite3.connect(path)) as connection:
+        stored = connection.execute("SELECT * FROM t ORDER BY rowid").fetchall()
+    assert rows_of(extract, fetch_bytes=fetch_bytes) == stored == HOSTILE
+
+
+def test_fetch_memory_bounds_batches(make: Callable[..., Path]) -> None:
+    """The rows of a batch follow from the width of the rows and the memory allowed."""
+    path = make("CREATE TABLE t (s TEXT)", [("x" * 1000,)] * 2000)
+    extract = extract_of(path)
+    sizes = [batch.nbytes for batch in batches_of(extract, fetch_bytes=100_000)]
+    assert max(sizes) < 2 * 100_000
+    assert len(sizes) < 60
+
+
+def test_a_late_value_of_another_class_is_not_missed(make: Callable[..., Path]) -> None:
+    """A value of a foreign class far behind the first batch stops the unit and names the row."""
+    path = make("CREATE TABLE t (i INTEGER)", [(1,)] * 20_000)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE t SET i = 'n/a' WHERE rowid = 19999")
+    with pytest.raises(OutputFailed) as caught:
+        rows_of(extract_of(path))
+    text = str(caught.value)
+    assert "column i of main.t" in text
+    assert "storage class text" in text
+    assert "rowid 19999" in text
+    assert "--as-text i" in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "storage"),
+    [
+        ("INTEGER", "abc", "text"),
+        ("INTEGER", 1.5, "real"),
+        ("INTEGER", 1e19, "real"),
+        ("BIGINT", b"1", "blob"),
+        ("BOOLEAN", "true", "text"),
+        ("REAL", "1,5", "text"),
+        ("DOUBLE PRECISION", b"1.5", "blob"),
+        ("TEXT", b"\x00\x01", "blob"),
+        ("BLOB", "text", "text"),
+        ("BLOB", 5, "integer"),
+        ("DECIMAL(10,2)", b"1", "blob"),
+        ("DATE", b"2020", "blob"),
+        ("", b"\x01", "blob"),
+    ],
+)
+def test_foreign_storage_classes_are_refused(
+    make: Callable[..., Path], declared: str, value: object, storage: str
+) -> None:
+    """A value that the type of its column would change is refused by class, column and rowid."""
+    path = make(f"CREATE TABLE t (ok INTEGER, c {declared})", [(1, None), (2, value)])
+    with pytest.raises(OutputFailed) as caught:
+        rows_of(extract_of(path))
+    assert "column c of main.t" in caught.value.message
+    assert f"storage class {storage} in the row with rowid 2" in caught.value.message
+    assert "--as-text c" in caught.value.hint
+    with_text = rows_of(extract_of(path, as_text=("C",)))
+    assert with_text[0] == (1, None)
+    shown = with_text[1][1]
+    assert shown == (r"\x" + value.hex() if isinstance(value, bytes) else _exact(value))
+
+
+def test_booleans_are_integers(make: Callable[..., Path]) -> None:
+    """A column declared BOOLEAN holds 0 and 1, and they stay what they are."""
+    extract = extract_of(make("CREATE TABLE t (b BOOLEAN)", [(True,), (False,), (None,)]))
+    assert types_of(extract) == ["int64"]
+    assert rows_of(extract) == [(1,), (0,), (None,)]
+
+
+@pytest.mark.parametrize("declared", ["", "NUMERIC", "DECIMAL(10,2)", "DATETIME", "ANY"])
+def test_columns_of_any_kind_become_exact_text(make: Callable[..., Path], declared: str) -> None:
+    """Where the declared type fixes no class, each value is written as its own exact text."""
+    values = [(1,), (TOP,), (0.1 + 0.2,), (1e300,), ("2020-01-01",), ("",), (None,), (-2.5,)]
+    path = make(f"CREATE TABLE t (c {declared})", values)
+    extract = extract_of(path)
+    assert types_of(extract) == ["string"]
+    assert "exact text" in extract.projection.columns[0].note
+    with closing(sqlite3.connect(path)) as connection:
+        stored = [value for (value,) in connection.execute("SELECT c FROM t ORDER BY rowid")]
+    assert [value for (value,) in rows_of(extract)] == [_exact(value) for value in stored]
+
+
+def _exact(value: object) -> str | None:
+    """Return the exact text expected for a value that is not a blob."""
+    if isinstance(value, float):
+        return str(pa.scalar(value).cast(pa.string()).as_py())
+    return None if value is None else str(value)
+
+
+def test_reals_as_text_read_back_equal(make: Callable[..., Path]) -> None:
+    """Every real, written as exact text, reads back as the same bits with the fewest digits."""
+    bits = random.Random(7)
+    reals = [struct.unpack("<d", bits.randbytes(8))[0] for _ in range(3000)]
+    reals = [value for value in reals if math.isfinite(value)]
+    reals += [-0.0, 0.1, 1 / 3, 1e15, 1e16, 1e22, 1e23, 5e-324, 2.0**63, 123456789.123456789]
+    path = make("CREATE TABLE t (c)", [(value,) for value in reals])
+    texts = [str(value) for (value,) in rows_of(extract_of(path))]
+    assert [struct.pack("<d", float(text)) for text in texts] == [
+        struct.pack("<d", value) for value in reals
+    ]
+    assert [_digits(text) for text in texts] == [_digits(repr(value)) for value in reals]
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"[eE].*|[-.]", "", text).strip("0")
+
+
+def test_text_that_is_not_utf8_is_refused(make: Callable[..., Path]) -> None:
+    """Text that is not valid UTF-8 is refused by column; its bytes can be unloaded as a blob."""
+    path = make(
+        "CREATE TABLE t (ok TEXT, bad TEXT); INSERT INTO t VALUES ('x', CAST(x'ff61' AS TEXT))"
+    )
+    for as_text in ((), ("bad",)):
+        with pytest.raises(OutputFailed, match="column bad holds a text that is not valid UTF-8"):
+            rows_of(extract_of(path, as_text=as_text))
+    query = extract_of(path, query="SELECT CAST(bad AS BLOB) AS bad FROM t", as_text=("bad",))
+    assert rows_of(query) == [(r"\xff61",)]
+
+
+def test_an_empty_table_has_the_schema_and_no_rows(make: Callable[..., Path]) -> None:
+    """No row comes from a table without rows, and its column types are those declared."""
+    path = make("CREATE TABLE t (i INT, r REAL, s TEXT, b BLOB, n NUMERIC)")
+    extract = extract_of(path)
+    assert types_of(extract) == ["int64", "double", "string", "binary", "string"]
+    assert rows_of(extract) == []
+
+
+def test_columns_of_nulls_keep_their_types(make: Callable[..., Path]) -> None:
+    """Batches that hold nothing but NULL have the types of all others."""
+    path = make("CREATE TABLE t (i INT, r REAL, s TEXT, b BLOB, n NUMERIC)", [(None,) * 5] * 100)
+    extract = extract_of(path)
+    schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
+    batches = batches_of(extract, fetch_bytes=10)
+    assert all(batch.schema.equals(schema) for batch in batches)
+    assert sum(batch.num_rows for batch in batches) == 100
+
+
+def test_strict_tables_need_no_guards(make: Callable[..., Path]) -> None:
+    """STRICT columns are read as they are, ANY as exact text."""
+    path = make(
+        "CREATE TABLE t (i INT, r REAL, s TEXT, b BLOB, a ANY) STRICT",
+        [(1, 2.0, "x", b"y", "007"), (None, None, None, None, 7)],
+    )
+    extract = extract_of(path)
+    assert types_of(extract) == ["int64", "double", "string", "binary", "string"]
+    assert [column.expression for column in extract.projection.columns[:4]] == [
+        '"t"."i"', '"t"."r"', '"t"."s"', '"t"."b"',
+    ]  # fmt: skip
+    assert rows_of(extract) == [(1, 2.0, "x", b"y", "007"), (None, None, None, None, "7")]
+
+
+def test_generated_columns_are_read(make: Callable[..., Path]) -> None:
+    """Virtual and stored generated columns are part of the table."""
+    path = make(
+        "CREATE TABLE t (a INT, v TEXT AS (a || 'x') VIRTUAL, s INT AS (a * 2) STORED);"
+        "INSERT INTO t (a) VALUES (21)"
+    )
+    assert rows_of(extract_of(path)) == [(21, "21x", 42)]
+
+
+def test_tables_without_rowid_are_one_unit(make: Callable[..., Path]) -> None:
+    """A WITHOUT ROWID table is read whole, and refusals name no row."""
+    path = make("CREATE TABLE t (k TEXT PRIMARY KEY, v INT) WITHOUT ROWID", [("a", 1), ("b", "x")])
+    extract = extract_of(path)
+    assert not extract.table.row_ranges
+    with pytest.raises(OutputFailed) as caught:
+        rows_of(extract)
+    assert "rowid" not in caught.value.message
+    assert rows_of(extract_of(path, as_text=("v",))) == [("a", "1"), ("b", "x")]
+
+
+def test_views_and_queries_keep_values(make: Callable[..., Path]) -> None:
+    """Columns of views and queries have the type of the column behind them, others exact text."""
+    script = (
+        "CREATE TABLE t (i INTEGER, b BLOB); INSERT INTO t VALUES (1, x'00'), (2, NULL);"
+        "CREATE VIEW v AS SELECT i, b, i * 1.5 AS x, upper('a' || i) AS u FROM t;"
+    )
+    path = make(script)
+    expected = [(1, b"\0", "1.5", "A1"), (2, None, "3", "A2")]
+    assert rows_of(extract_of(path, "v")) == expected
+    assert (
+        rows_of(extract_of(path, query="SELECT * FROM v ORDER BY i DESC -- all")) == expected[::-1]
+    )
+
+
+def test_a_query_of_constants_is_read(make: Callable[..., Path]) -> None:
+    """Expressions without any type are told apart by their values, row by row."""
+    path = make("CREATE TABLE t (i)")
+    extract = extract_of(path, query="VALUES (1, 'a'), (0.5, NULL);")
+    assert rows_of(extract) == [("1", "a"), ("0.5", None)]
+
+
+def test_units_have_each_rowid_once(make: Callable[..., Path]) -> None:
+    """Ranges over the whole span of 64 bits read every row once, the outermost rowids too."""
+    ids = [-TOP - 1, -TOP, -5, 0, 1, 2, 3, TOP - 1, TOP]
+    path = make("CREATE TABLE t (id INTEGER PRIMARY KEY, s TEXT)", [(key, str(key)) for key in ids])
+    extract = extract_of(path)
+    limits = PlanLimits(parallelism=3, split="range", unit_bytes=500)
+    units = plan(extract.table, limits).units
+    assert len(units) > 3
+    found = [row for unit in units for row in rows_of(extract, unit)]
+    assert sorted(found) == [(key, str(key)) for key in ids]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [(0, 0, []), (2, 3, [2]), (TOP + 1, None, []), (None, TOP + 1, [1, 2, 3]), (3, TOP, [3])],
+)
+def test_ranges_are_half_open(
+    make: Callable[..., Path], first: int | None, last: int | None, expected: list[int]
+) -> None:
+    """A range has its first rowid and not its last, up to the ends of 64 bits."""
+    path = make("CREATE TABLE t (id INTEGER PRIMARY KEY)", [(1,), (2,), (3,)])
+    unit = WorkUnit(id="0001", partition=None, selector=RowRange(first=first, last=last))
+    assert [row[0] for row in rows_of(extract_of(path), unit)] == expected
+
+
+def test_names_that_need_quotes(tmp_path: Path) -> None:
+    """Files, tables and columns may be named in any way."""
+    path = tmp_path / "a b?#%25ü'.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute('CREATE TABLE "se""lect `x]" ("from" INT, "a""b" TEXT, "ä \n" REAL)')
+        connection.execute('INSERT INTO "se""lect `x]" VALUES (1, \'q\', 2.5)')
+    extract = extract_of(path, '"se""lect `x]"')
+    assert [column.name for column in extract.projection.columns] == ["from", 'a"b', "ä \n"]
+    assert rows_of(extract) == [(1, "q", 2.5)]
+
+
+def test_wide_tables_are_read_and_searched(make: Callable[..., Path]) -> None:
+    """A table of 900 columns is read, and the one refused value in it is found."""
+    columns = ", ".join(f"c{at} INTEGER" for at in range(900))
+    path = make(f"CREATE TABLE t ({columns})", [tuple(range(900))])
+    assert rows_of(extract_of(path)) == [tuple(range(900))]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE t SET c777 = 'x'")
+    with pytest.raises(OutputFailed, match=r"column c777 of main\.t"):
+        rows_of(extract_of(path))
+
+
+def test_a_dropped_column_is_an_error(make: Callable[..., Path]) -> None:
+    """A column that is gone since the description fails, and is not read as its own name."""
+    path = make("CREATE TABLE t (a INT, b TEXT)", [(1, "x")])
+    extract = extract_of(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("DROP TABLE t; CREATE TABLE t (a INT); INSERT INTO t VALUES (1)")
+    with pytest.raises(SourceError, match=r"no such column: t\.b"):
+        rows_of(extract)
+
+
+def test_an_overflow_of_the_user_is_not_taken_for_ours(make: Callable[..., Path]) -> None:
+    """An error of the user's own expression is reported in SQLite's words."""
+    path = make("CREATE TABLE t (i INTEGER)", [(-TOP - 1,)])
+    with pytest.raises(SourceError, match="integer overflow"):
+        rows_of(extract_of(path, where="abs(i) > 0"))
+
+
+def test_a_reader_closes_everything(make: Callable[..., Path]) -> None:
+    """After a reading that was broken off, closing leaves no descriptor of the file."""
+    path = make("CREATE TABLE t (i INTEGER)", [(1,)] * 5000)
+    extract = extract_of(path)
+    reader = SQLiteSource().open_reader(extract.source, None)
+    batches = reader.batches(extract, WHOLE, fetch_bytes=1000)
+    next(batches)
+    reader.close()
+    reader.close()
+    del batches
+    gc.collect()
+    assert str(path) not in _open_files()
+
+
+def _open_files() -> list[str]:
+    links = Path("/proc/self/fd")
+    if not links.is_dir():
+        pytest.skip("open files are only listed on Linux")
+    return [os.readlink(link) for link in links.iterdir() if link.is_symlink()]
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["sqlite://data.db", "sqlite://host/data.db", "sqlite://", "sqlite:///", "sqlite:///a.db?x=1"],
+)
+def test_malformed_urls(location: str) -> None:
+    """A URL that is not an absolute path alone is refused with the right form."""
+    with pytest.raises(ConfigError, match=r"sqlite:///absolute/path\.db"):
+        SQLiteSource().open_catalog(SourceSpec(kind="sqlite", location=location))
+
+
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
+    """Neither parent nor worker creates the file that the URL names."""
+    path = tmp_path / "none.db"
+    with pytest.raises(SourceError, match="there is no file"):
+        SQLiteSource().open_catalog(spec_of(path))
+    with pytest.raises(SourceError, match="there is no file"):
+        SQLiteSource().open_reader(spec_of(path), None)
+    with pytest.raises(SourceError, match="is not a file"):
+        SQLiteSource().open_catalog(spec_of(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    """Any other file is refused in SQLite's own words."""
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database at all " * 100)
+    with pytest.raises(SourceError, match="file is not a database"):
+        SQLiteSource().open_catalog(spec_of(path))
+    assert str(path) not in _open_files()

@@ -1,0 +1,299 @@
+"""The parent's side of an Oracle database: what is there, at which SCN, and how much of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from partition_planner.model import RowRange, TableInfo, WorkUnit
+from unloader.errors import SourceError, TransientSourceError
+from unloader.model import (
+    Consistency,
+    Extract,
+    Projection,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    TableSummary,
+    Target,
+)
+from unloader.sources.base import Capabilities
+from unloader.sources.oracle import dictionary
+from unloader.sources.oracle.condition import refuse_row_numbers
+from unloader.sources.oracle.connect import PROGRAM
+from unloader.sources.oracle.dictionary import Relation
+from unloader.sources.oracle.layout import Layout, lay_out
+from unloader.sources.oracle.names import find
+from unloader.sources.oracle.native import described_column
+from unloader.sources.oracle.projection import projection, select_columns
+from unloader.sources.oracle.segments import object_ids
+from unloader.sources.oracle.session import Session, client_identifier
+from unloader.sources.oracle.snapshot import (
+    LADDER,
+    check_readable,
+    current_scn,
+    take_snapshot,
+)
+from unloader.sources.oracle.units import (
+    as_of,
+    count_statement,
+    last_level,
+    query_relation,
+    relation,
+    unit_statement,
+    whole_count_statement,
+)
+from unloader.sources.statement import check_condition, literal, qualified
+
+_WHO = (
+    "SELECT USER, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'), SYS_CONTEXT('USERENV', 'SERVICE_NAME') "
+    "FROM DUAL"
+)
+
+_NO_UNDO = "ORA-01555"
+_KILLED = "ORA-00028"
+_QUERY = re.compile(r"(?is)(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b")
+"""How a query begins. `PURGE RECYCLEBIN` in parentheses would be one, too: a table, an alias."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Described:
+    """A table as it was found."""
+
+    relation: Relation
+    layout: Layout
+
+
+class OracleCatalog:
+    """The parent's session; opened again where the database ended it while the workers read."""
+
+    capabilities = Capabilities(
+        shared_snapshot=True, snapshot_outlives_run=True, encoded_text=False, queries=True
+    )
+
+    def __init__(self, spec: SourceSpec) -> None:
+        """Connect."""
+        self._spec = spec
+        self._session = self._connect()
+        self._snapshot: Snapshot | None = None
+        self._described: dict[tuple[str, str], _Described] = {}
+        self._readable: set[str] = set()
+        self._user, self._schema, service = self._session.run(_WHO)[0]
+        self._where = service or "the database"
+        self.server_version = "Oracle " + ".".join(map(str, self._session.version))
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        """Return the tables and views the user may see; a count of rows is of the statistics."""
+        return dictionary.tables(self._session)
+
+    def describe(self, table: TableName) -> TableInfo:
+        """Return columns, leaves and where rows lie, as well as the user's rights allow."""
+        found = find(self._session, table, self._schema, self._where)
+        columns = dictionary.columns(self._session, found)
+        layout = lay_out(self._session, found, columns, self._user)
+        self._described[found.owner, found.name] = _Described(relation=found, layout=layout)
+        only = None if layout.partitioned else layout.parts[0]
+        sizes = [part.bytes for part in layout.parts if part.bytes is not None]
+        return TableInfo(
+            schema=found.owner,
+            name=found.name,
+            columns=columns,
+            partitions=() if only else layout.parts,
+            rows=found.rows,
+            bytes=sum(sizes) if sizes else found.bytes,
+            extents=only.extents if only else (),
+            keys=only.keys if only else None,
+            object_id=only.object_id if only else None,
+            ranges_from=layout.ranges_from,
+            named_partitions=True,
+            row_ranges=any(part.extents or part.keys for part in layout.parts),
+        )
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of the query, which the database parses and does not run."""
+        # What is no query must not even be parsed, for that runs DDL. In parentheses first, then
+        # bare, for `SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL` is another query in them.
+        if _QUERY.match(query) is None:
+            raise SourceError("--query is no query", "begin it with SELECT or WITH")
+        try:
+            self._session.parse(f"SELECT * FROM {query_relation(query)}")
+            found = self._session.parse(query.strip().rstrip(";"))
+        except SourceError as error:
+            usual = error.hint == error.usual_hint
+            hint = "correct the statement, one SELECT" if usual else error.hint
+            raise type(error)(f"--query is not accepted: {error.message}", hint) from error
+        names = [info.name for info in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
+            if '"' in name:
+                # An expression is named by its text, and no name can hold a double quote.
+                raise SourceError(f"the column {name} has no name of its own", "give it an alias")
+        return TableInfo(
+            schema=None,
+            name="query",
+            columns=tuple(described_column(info) for info in found),
+            named_partitions=False,
+            row_ranges=False,
+        )
+
+    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
+        """Return what a better rung of each ladder would take: of the SCN's, and of the ranges'."""
+        described = self._described.get((table.schema or "", table.name))
+        if described is None:
+            return ()
+        return (*self._missing_for_snapshot(described.relation), *described.layout.missing)
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Learn the present SCN, or take the one asked for."""
+        wanted = self._spec.session.scn
+        self._snapshot = take_snapshot(self._session, self._user, consistency, wanted)
+        return self._snapshot
+
+    def check_snapshot(self) -> None:
+        """Check that the tables read so far can still be read at the SCN.
+
+        A connection that is lost is no sign of that; the workers have their own. Undo that is gone
+        does not come back. A session that was killed on purpose is to end the run: retries would
+        make it rise again.
+        """
+        at = as_of(self._snapshot)
+        if not at or not self._session.alive:
+            return
+        try:
+            for source in self._readable:
+                self._session.run(f"SELECT 1 FROM {source}{at} WHERE 1 = 0")
+        except TransientSourceError as error:
+            if _NO_UNDO in error.message:
+                raise
+            if _KILLED in error.message:
+                raise SourceError(
+                    f"the run's own session was killed: {error.message}",
+                    "run again when the database's administrator agrees",
+                ) from error
+
+    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
+        """Decide how columns are read; by then the right to read them at the SCN is certain."""
+        made = projection(table, query, target)
+        source = query_relation(query) if query is not None else _name(table)
+        if source not in self._readable:
+            owner_hint = "" if query is not None else _name(table)
+            check_readable(self._session, self._user, source, as_of(self._snapshot), owner_hint)
+            self._readable.add(source)
+        return made
+
+    def check_where(self, extract: Extract) -> None:
+        """Let Oracle parse the user's condition."""
+        if extract.where is not None:
+            refuse_row_numbers(extract.where)
+            source = (
+                query_relation(extract.query) if extract.query is not None else _name(extract.table)
+            )
+            check_condition(self._session.parse, source + as_of(extract.snapshot), extract.where)
+
+    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+        """Check that no part was truncated, exchanged or moved since it was described or planned.
+
+        Its ROWIDs and its undo would be those of another segment. Nothing is locked: from here on
+        Oracle itself refuses to read such a part at the SCN. A partition that is new does not
+        matter, as it has no rows at the SCN.
+        """
+        described = self._described.get((extract.table.schema or "", extract.table.name))
+        if extract.query is not None or described is None or not described.relation.has_rowids:
+            return
+        now = object_ids(self._session, described.relation)
+        chosen = {unit.partition for unit in units}
+        then = {
+            part.name: part.object_id
+            for part in described.layout.parts
+            if None in chosen or part.name in chosen
+        }
+        then.update(
+            (unit.partition or "", unit.selector.object_id)
+            for unit in units
+            if isinstance(unit.selector, RowRange)
+        )
+        for name, number in then.items():
+            if now and number is not None and now.get(last_level(name) or None) != number:
+                what = f"partition {name} of {extract.table.label}" if name else extract.table.label
+                raise SourceError(
+                    f"{what} was truncated, exchanged or moved since it was described",
+                    "run again, with a new plan if it was made earlier",
+                )
+
+    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
+        """Return the SELECT of a worker."""
+        return unit_statement(select_columns(extract), extract, unit)
+
+    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
+        """Return the rows of the units; ranges of one partition are counted as the whole of it."""
+        described = self._described.get((extract.table.schema or "", extract.table.name))
+        names = {part.name for part in described.layout.parts} if described else {""}
+        if extract.query is None and names <= {unit.partition or "" for unit in units}:
+            return self._counted(whole_count_statement(extract))
+        by_relation = {relation(extract, unit): unit for unit in units}
+        return sum(self._counted(count_statement(extract, unit)) for unit in by_relation.values())
+
+    def end_sessions_sql(self) -> str:
+        """Return a block that kills the run's sessions on all instances, for a DBA."""
+        if not self._spec.session.run_id:
+            return ""
+        name = literal(client_identifier(self._spec))
+        return (
+            "BEGIN FOR s IN (SELECT sid, serial#, inst_id FROM gv$session "
+            f"WHERE module = '{PROGRAM}' AND client_identifier = {name}) LOOP BEGIN "
+            "EXECUTE IMMEDIATE 'ALTER SYSTEM KILL SESSION ''' || s.sid || ',' || s.serial# || "
+            "',@' || s.inst_id || ''' IMMEDIATE'; EXCEPTION WHEN OTHERS THEN "
+            # One that is gone, or marked for it only, must not spare the rest.
+            "IF SQLCODE NOT IN (-30, -31) THEN RAISE; END IF; END; END LOOP; END;"
+        )
+
+    def cancel(self) -> None:
+        """Send a break to the statement that is running."""
+        self._session.cancel()
+
+    def close(self) -> None:
+        """Close the session."""
+        self._session.close()
+
+    def _connect(self) -> Session:
+        return Session(self._spec, action="parent", scans=False)
+
+    def _counted(self, statement: str) -> int:
+        """Return a count, with a new session if the last was ended while it had nothing to do."""
+        self._revive()
+        try:
+            return int(self._session.value(statement))
+        except TransientSourceError:
+            if self._session.alive:
+                raise
+            self._revive()
+            return int(self._session.value(statement))
+
+    def _revive(self) -> None:
+        if not self._session.alive:
+            self._session = self._connect()
+
+    def _missing_for_snapshot(self, table: Relation) -> tuple[str, ...]:
+        found = current_scn(self._session)
+        grant = f"{LADDER[0].grant} TO {self._user}"
+        if found is None:
+            return (f"the SCN is not to be had, so only --consistency none works: {grant}",)
+        scn, rung = found
+        missing = []
+        if not rung.grant:
+            missing.append(
+                f"the SCN comes from {rung.name} and may lie three seconds back: {grant}"
+            )
+        name = qualified(table.owner, table.name)
+        try:
+            check_readable(self._session, self._user, name, f" AS OF SCN {scn}", name)
+        except SourceError as error:
+            if not self._session.alive:
+                raise
+            missing.append(f"{error.message}: {error.hint}")
+        return tuple(missing)
+
+
+def _name(table: TableInfo) -> str:
+    return qualified(table.schema, table.name)

@@ -1,0 +1,79 @@
+"""From a typed table name to the table or view it means, through synonyms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from unloader.errors import SourceError
+from unloader.model import NamePart, TableName, TableSummary
+from unloader.names import resolve
+from unloader.sources.oracle import dictionary
+from unloader.sources.oracle.dictionary import Relation
+from unloader.sources.oracle.session import Session
+
+PUBLIC = "PUBLIC"
+"""Owner of the synonyms that everybody has."""
+
+MAX_SYNONYMS = 16
+"""Synonyms of synonyms that are followed; Oracle refuses circles, too."""
+
+
+def find(session: Session, wanted: TableName, schema: str, where: str) -> Relation:
+    """Return the table or view that a typed name means.
+
+    As in Oracle: a plain name means the one in upper case if there is such; without a schema come
+    first the session's own, then public synonyms. After that any schema with just one will do.
+
+    Args:
+        session: Of the parent.
+        wanted: As typed.
+        schema: The session's.
+        where: What the database is called in messages.
+
+    Raises:
+        SourceError: No such table, several, or one behind a database link.
+    """
+    found = dictionary.candidates(session, wanted.name.text)
+    schemas = {table.schema or "" for table in found}
+    owner = None if wanted.schema is None else _folded(wanted.schema, schemas)
+    near = {schema, PUBLIC, *((owner.text, owner.text.upper()) if owner else ())}
+    # Other users' private synonyms are not looked at unless their schema is named.
+    found = tuple(table for table in found if table.kind != "synonym" or table.schema in near)
+    name = _folded(wanted.name, {table.name for table in found})
+    table = resolve(
+        TableName(schema=owner, name=name), found, default_schemas=(schema, PUBLIC), where=where
+    )
+    return _behind_synonyms(session, table, wanted)
+
+
+def _folded(part: NamePart, known: Iterable[str]) -> NamePart:
+    """Return a plain name in upper case if there is such a one."""
+    upper = part.text.upper()
+    return part if part.quoted or upper not in known else NamePart(text=upper, quoted=True)
+
+
+def _behind_synonyms(session: Session, table: TableSummary, wanted: TableName) -> Relation:
+    for _ in range(MAX_SYNONYMS):
+        assert table.schema is not None
+        if table.kind != "synonym":
+            return dictionary.relation(session, table.schema, table.name, table.kind)
+        owner, name, link = dictionary.synonym_target(session, table.schema, table.name)
+        if link is not None:
+            raise SourceError(
+                f"{wanted} is a synonym of {name} behind the database link {link}",
+                "connect to that database itself, or read it by --query and --consistency none",
+            )
+        target = owner or table.schema
+        behind = dictionary.candidates(session, name)
+        table = next(
+            (each for each in behind if (each.schema, each.name) == (target, name)),
+            replace(table, kind=""),
+        )
+        if not table.kind:
+            raise SourceError(
+                f"{wanted} is a synonym of {target}.{name}, which is not there or not for "
+                "this user to read",
+                f"let its owner run GRANT SELECT ON {target}.{name}",
+            )
+    raise SourceError(f"{wanted} is a synonym of itself", "name the table itself")

@@ -1,0 +1,189 @@
+"""The parent's view of a SQLite file: what is in it, how it is read, how many rows it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from partition_planner.model import ColumnInfo, TableInfo, WorkUnit
+from unloader.errors import SourceError
+from unloader.model import (
+    Consistency,
+    Extract,
+    Projection,
+    Snapshot,
+    TableName,
+    TableSummary,
+    Target,
+)
+from unloader.names import resolve
+from unloader.sources.base import Capabilities
+from unloader.sources.sqlite import layout as sqlite_layout
+from unloader.sources.sqlite.session import Session
+from unloader.sources.sqlite.statement import (
+    conditions,
+    relation_name,
+    relation_of,
+    unit_statement,
+)
+from unloader.sources.sqlite.types import arrow_schema, read_column
+from unloader.sources.statement import check_condition, derived_table, quoted, select
+
+QUERY_VIEW = "unloader query"
+_SECOND_OF_A_NAME = re.compile(r"(.+):\d+")
+
+
+class SQLiteCatalog:
+    """The parent's session; it holds the snapshot until it is closed."""
+
+    capabilities = Capabilities(
+        shared_snapshot=True, snapshot_outlives_run=False, encoded_text=False, queries=True
+    )
+
+    def __init__(self, session: Session) -> None:
+        """Take over an open session."""
+        self._session = session
+        self._rows = session.rows
+        self._checked_where: tuple[str, str] | None = None
+        self.server_version = f"SQLite {self._rows('SELECT sqlite_version()')[0][0]}"
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        """Return the tables and views of the file by name; all are in the schema `main`."""
+        rows = self._rows(
+            "SELECT name, CASE WHEN type = 'view' THEN 'view' "
+            "WHEN sql LIKE 'CREATE VIRTUAL %' THEN 'virtual table' ELSE 'table' END "
+            "FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite^_%' "
+            "ESCAPE '^' ORDER BY name"
+        )
+        analyzed = sqlite_layout.analyzed_rows(self._rows)
+        return tuple(
+            TableSummary(
+                schema="main",
+                name=name,
+                kind=kind,
+                rows=analyzed.get(name),
+                bytes=None,
+                partitions=0,
+            )
+            for name, kind in rows
+        )
+
+    def describe(self, table: TableName) -> TableInfo:
+        """Return columns, estimates and, for a rowid table, the range of its rowids."""
+        found = resolve(table, self.tables(), default_schemas=("main",), where=self._session.path)
+        name = found.name
+        if found.kind != "table":
+            return TableInfo(
+                schema="main",
+                name=name,
+                columns=sqlite_layout.derived_columns(self._rows, name, "main"),
+                named_partitions=False,
+                row_ranges=False,
+            )
+        rowid = sqlite_layout.rowid_name(self._rows, name)
+        return TableInfo(
+            schema="main",
+            name=name,
+            columns=sqlite_layout.table_columns(self._rows, name, rowid),
+            rows=found.rows,
+            bytes=sqlite_layout.table_bytes(self._rows, name),
+            extents=(sqlite_layout.extent_of(self._rows, name, rowid),) if rowid else (),
+            ranges_from="rowid" if rowid else None,
+            named_partitions=False,
+            row_ranges=rowid is not None,
+        )
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of the query, typed as SQLite types those of a view."""
+        view = quoted(QUERY_VIEW)
+        # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+        self._rows(f"EXPLAIN {query}")
+        # In memory: a temporary file would be one more thing that can fail or be left behind.
+        self._rows("PRAGMA temp_store = memory")
+        self._rows(f"CREATE TEMP VIEW {view} AS SELECT * FROM {derived_table(query)}")
+        try:
+            columns = sqlite_layout.derived_columns(self._rows, QUERY_VIEW, "temp")
+        finally:
+            self._rows(f"DROP VIEW temp.{view}")
+        _check_names(columns)
+        return TableInfo(
+            schema=None, name="query", columns=columns, named_partitions=False, row_ranges=False
+        )
+
+    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
+        """Return nothing: who may open the file may read all of it."""
+        return ()
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Reserve the right to write until `close`, so that nobody else can commit."""
+        taken_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        if consistency == "none":
+            return Snapshot(kind="none", value="", taken_at=taken_at)
+        return Snapshot(kind="write-reservation", value=self._session.reserve(), taken_at=taken_at)
+
+    def check_snapshot(self) -> None:
+        """Check that nobody has written since the file was reserved."""
+        if not self._session.intact():
+            raise SourceError(
+                f"the snapshot is gone: {self._session.path} was written although reserved",
+                "run again; if it is on a network file system, copy it to a local disk first",
+            )
+
+    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
+        """Decide how each column is read, by its declared type and `target.as_text`."""
+        relation = relation_name(table, query)
+        columns = tuple(read_column(column, relation, target.as_text) for column in table.columns)
+        return Projection(
+            columns=columns,
+            route="arrow",
+            schema=arrow_schema(columns).serialize().to_pybytes(),
+        )
+
+    def check_where(self, extract: Extract) -> None:
+        """Let SQLite parse the user's condition."""
+        if extract.where is not None:
+            check_condition(
+                lambda sql: self._rows(f"EXPLAIN {sql}"), relation_of(extract), extract.where
+            )
+
+    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+        """Do nothing: while the snapshot lasts nobody else can write."""
+
+    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
+        """Return the statement that reads the unit."""
+        return unit_statement(extract, unit)
+
+    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
+        """Return the rows of the units, counted by SQLite."""
+        relation = relation_of(extract)
+        rows = sum(
+            int(self._rows(select("count(*)", relation, conditions(extract, unit)))[0][0])
+            for unit in units
+        )
+        self.check_snapshot()
+        return rows
+
+    def end_sessions_sql(self) -> str:
+        """Return nothing: a file has no sessions."""
+        return ""
+
+    def cancel(self) -> None:
+        """Interrupt the statement that is running."""
+        self._session.cancel()
+
+    def close(self) -> None:
+        """Give the reservation back and close the file; never raises."""
+        self._session.close()
+
+
+def _check_names(columns: Sequence[ColumnInfo]) -> None:
+    names = {column.name.casefold() for column in columns}
+    for column in columns:
+        # SQLite calls the second of two columns `a` in a view `a:1`.
+        same = _SECOND_OF_A_NAME.fullmatch(column.name)
+        if same and same.group(1).casefold() in names:
+            raise SourceError(
+                f"two columns of the query are named {same.group(1)!r}",
+                "give each a name of its own with AS",
+            )

@@ -1,0 +1,162 @@
+"""The parent's connections to a SQLite file: one that reads, one that keeps writers out."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from unloader.errors import SourceError, TransientSourceError
+from unloader.sources.sqlite.file import BUSY_SECONDS, database_uri, driver_error
+
+
+class Session:
+    """A read-only connection, and the write reservation once it is asked for.
+
+    While the reservation is held no program can commit, in rollback journal and WAL mode alike. It
+    writes nothing, and closing leaves file and WAL as they were.
+
+    POSIX drops the reservation's lock as soon as anything but this SQLite library closes a
+    descriptor of the file in this process; `intact` tells whether somebody wrote after that.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Open the file read-only.
+
+        Raises:
+            SourceError: It is no database, or cannot be read.
+        """
+        self.path = path
+        self._reservation: sqlite3.Connection | None = None
+        self._version = 0
+        self._connection = _connect(path, "ro")
+        try:
+            self.rows("SELECT count(*) FROM sqlite_master")
+        except SourceError:
+            self._connection.close()
+            raise
+
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows; raise SourceError where SQLite refuses."""
+        with _driver_errors(self.path):
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def cancel(self) -> None:
+        """Stop the statement that another thread waits for; never raises."""
+        with suppress(sqlite3.ProgrammingError):  # The file is closed.
+            self._connection.interrupt()
+
+    def reserve(self) -> str:
+        """Keep every writer out until `close`, and return text that tells the state from others.
+
+        Raises:
+            TransientSourceError: Another program is writing.
+            SourceError: This user may only read the file.
+        """
+        self._reservation = _connect(self.path, "rw")
+        try:
+            self._reservation.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self._release()
+            raise _not_reserved(self.path, str(error)) from error
+        if not self._excludes():
+            self._release()
+            raise SourceError(
+                f"{self.path} cannot be reserved against writers, as this user may only read it",
+                "if nobody writes it meanwhile, read without a snapshot: --consistency none",
+            )
+        # It moves with every commit of another connection, and with nothing else.
+        self._version = self._data_version()
+        schema, pages = (
+            self.rows(f"PRAGMA {what}")[0][0] for what in ("schema_version", "page_count")
+        )
+        wal = f"{self.path}-wal"
+        # An empty WAL only tells when somebody last opened the file.
+        written = max(_written_ns(self.path), _written_ns(wal) if _size(wal) else 0)
+        return f"schema_version={schema} pages={pages} mtime_ns={written}"
+
+    def intact(self) -> bool:
+        """Return False if somebody wrote although the file is reserved."""
+        return self._reservation is None or self._data_version() == self._version
+
+    def close(self) -> None:
+        """Give the reservation back and close the file; never raises."""
+        for connection in self._closing_order():
+            with suppress(sqlite3.Error):
+                connection.rollback()
+            with suppress(sqlite3.Error):
+                connection.close()
+        self._reservation = None
+
+    def _excludes(self) -> bool:
+        """Return whether a second connection really cannot write.
+
+        On a file that may only be read, SQLite turns BEGIN IMMEDIATE into a plain BEGIN.
+        """
+        with closing(_connect(self.path, "rw", busy_seconds=0)) as second:
+            try:
+                second.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            return False
+
+    def _release(self) -> None:
+        if self._reservation is not None:
+            self._reservation.close()
+        self._reservation = None
+
+    def _closing_order(self) -> tuple[sqlite3.Connection, ...]:
+        if self._reservation is None:
+            return (self._connection,)
+        # The last connection that may write copies a WAL into the file and deletes it. A WAL with
+        # content must stay as it was found, and does while a reader is open; an empty one goes.
+        if _size(f"{self.path}-wal"):
+            return (self._reservation, self._connection)
+        return (self._connection, self._reservation)
+
+    def _data_version(self) -> int:
+        return int(self.rows("PRAGMA data_version")[0][0])
+
+
+def _connect(path: str, mode: str, *, busy_seconds: float | None = None) -> sqlite3.Connection:
+    with _driver_errors(f"{path} cannot be opened"):
+        return sqlite3.connect(
+            database_uri(path, mode),
+            uri=True,
+            timeout=BUSY_SECONDS if busy_seconds is None else busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
+
+@contextmanager
+def _driver_errors(doing: str) -> Iterator[None]:
+    try:
+        yield
+    # Two statements in one are a Warning, which is no Error, up to Python 3.10.
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise driver_error(doing, str(error)) from error
+
+
+def _not_reserved(path: str, cause: str) -> SourceError:
+    if "locked" in cause:
+        return TransientSourceError(
+            f"{path} is being written by another program: {cause}",
+            "run again when the writer has finished, or read without a snapshot: "
+            "--consistency none",
+        )
+    return driver_error(f"{path} cannot be reserved against writers", cause)
+
+
+def _size(path: str) -> int:
+    with suppress(OSError):
+        return os.stat(path).st_size
+    return 0
+
+
+def _written_ns(path: str) -> int:
+    with suppress(OSError):
+        return os.stat(path).st_mtime_ns
+    return 0
