@@ -49,6 +49,17 @@ def select(columns: str, relation: str, conditions: Sequence[str]) -> str:
     return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
 
 
+def check_distinct(names: Sequence[str]) -> None:
+    """Make sure that each column of a query has a name of its own.
+
+    Raises:
+        SourceError: Two share one.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
+
+
 def check_condition(explain: Callable[[str], object], relation: str, where: str) -> None:
     """Let the database parse the user's condition, bare and in its parentheses.
 

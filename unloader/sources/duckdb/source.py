@@ -33,6 +33,7 @@ from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.registry import missing_driver
 from unloader.sources.statement import (
     check_condition,
+    check_distinct,
     condition,
     derived_table,
     qualified,
@@ -218,10 +219,7 @@ class DuckDBCatalog:
 
     def _columns(self, query: str) -> tuple[ColumnInfo, ...]:
         rows = self._rows(f"DESCRIBE {query}")
-        names = [row[0] for row in rows]
-        for name in names:
-            if names.count(name) > 1:
-                raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
+        check_distinct([row[0] for row in rows])
         return tuple(
             ColumnInfo(name=row[0], native_type=row[1], nullable=row[2] == "YES") for row in rows
         )

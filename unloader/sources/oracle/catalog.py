@@ -43,7 +43,7 @@ from unloader.sources.oracle.units import (
     unit_statement,
     whole_count_statement,
 )
-from unloader.sources.statement import check_condition, literal, qualified
+from unloader.sources.statement import check_condition, check_distinct, literal, qualified
 
 _WHO = (
     "SELECT USER, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'), SYS_CONTEXT('USERENV', 'SERVICE_NAME') "
@@ -123,9 +123,8 @@ class OracleCatalog:
             hint = "correct the statement, one SELECT" if usual else error.hint
             raise type(error)(f"--query is not accepted: {error.message}", hint) from error
         names = [info.name for info in found]
+        check_distinct(names)
         for name in names:
-            if names.count(name) > 1:
-                raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
             if '"' in name:
                 # An expression is named by its text, and no name can hold a double quote.
                 raise SourceError(f"the column {name} has no name of its own", "give it an alias")

@@ -39,6 +39,7 @@ from unloader.sources.postgres.types import (
 )
 from unloader.sources.statement import (
     check_condition,
+    check_distinct,
     condition,
     derived_table,
     literal,
@@ -162,10 +163,7 @@ class PostgresCatalog:
         # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
         self._session.column_names(query)
         found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
-        names = [name for name, _ in found]
-        for name in names:
-            if names.count(name) > 1:
-                raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
+        check_distinct([name for name, _ in found])
         return TableInfo(
             schema=None,
             name="query",
