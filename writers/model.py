@@ -12,6 +12,23 @@ Enclose = Literal["minimal", "strings", "all", "none"]
 Escape = Literal["double", "backslash", "none"]
 BinaryForm = Literal["prefixed-hex", "hex", "base64"]
 BooleanForm = Literal["true/false", "t/f", "1/0"]
+Checksum = Literal["xxh3", "crc32c", "sha256"]
+EncoderChoice = Literal["auto", "native", "plain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedField:
+    """Where a column stands in records of fixed width."""
+
+    start: int
+    """Of its first byte in the record, from 0."""
+    width: int
+    """Bytes in the output encoding."""
+    right: bool = False
+    """Numbers stand at the right end of their field, everything else at the left."""
+    padded: bool = False
+    """The database pads the column with blanks itself (CHAR), so blanks at a value's end mean
+    nothing; in other columns a value that ends in a blank is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +67,11 @@ class TextFormat:
     boolean: BooleanForm = "true/false"
     binary: BinaryForm = "prefixed-hex"
     r"""prefixed-hex is `\x6869`, the form PostgreSQL reads back."""
+    substitute: str | None = None
+    """What is written for a character that the encoding lacks; None refuses the value."""
+    fixed: tuple[FixedField, ...] = ()
+    """One a column for records of fixed width, which have neither delimiter nor enclosure; empty
+    for delimited text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +107,11 @@ class OutputSpec:
     buffer_bytes: int = 4 * 1024 * 1024
     buffers: int = 4
     """Output buffers in flight between encoder and I/O thread."""
+    checksum: Checksum = "xxh3"
+    direct_io: bool = False
+    """Write past the page cache, where the file system can; file contents are the same."""
+    encoder: EncoderChoice = "auto"
+    """Which text encoder: auto is the native one where it was built, and the plain one else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +123,7 @@ class WrittenFile:
     rows: int
     bytes: int
     checksum: str
-    """`xxh3:` and the 16 hex digits of XXH3-64 over the bytes of the file."""
+    """Name of the algorithm, a colon and lower-case hex digits, over the bytes of the file."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest's form of this file."""
