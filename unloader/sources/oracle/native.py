@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from partition_planner.model import ColumnInfo
@@ -47,6 +48,7 @@ class NativeType:
         return self.numbers[0] if self.numbers else None
 
 
+@lru_cache(maxsize=256)
 def parse_native(text: str) -> NativeType:
     """Return the parts of a type as Oracle prints it, such as `INTERVAL DAY(2) TO SECOND(6)`."""
     numbers: list[int | None] = []
