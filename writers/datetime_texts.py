@@ -60,7 +60,7 @@ def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
             f"the date mask for column {column} has a time zone element, and the column has no "
             "zone. Next: take TZH, TZM and TZR out of --date-format and --timestamp-format."
         )
-    if zone is not None and _fixed_offset(zone) is None:
+    if zone is not None and fixed_offset(zone) is None:
         _zone_info(zone)
 
 
@@ -120,7 +120,8 @@ def _check_time(values: pa.Array, place: Place) -> None:
     )
 
 
-def _fixed_offset(zone: str) -> int | None:
+def fixed_offset(zone: str) -> int | None:
+    """Return the seconds east of UTC of a zone that is a fixed offset or UTC, else None."""
     if zone in _UTC_NAMES:
         return 0
     if match := _FIXED_OFFSET.fullmatch(zone):
@@ -144,7 +145,7 @@ def _local(values: pa.Array, place: Place) -> tuple[pa.Array, pa.Array | int]:
     """Return the local times, without a zone, and their offsets in seconds."""
     unit, zone = values.type.unit, values.type.tz
     instants = values.view(pa.int64())
-    offsets: pa.Array | int | None = _fixed_offset(zone)
+    offsets: pa.Array | int | None = fixed_offset(zone)
     if offsets is None:
         offsets = _named_offsets(values)
     if isinstance(offsets, int) and offsets == 0:

@@ -163,12 +163,19 @@ def _fraction_pieces(element: Element, civil: Civil) -> list[pa.Array | pa.Scala
     return [*zero_padded(fraction, have), *padding]
 
 
+def year_range(mask: Mask) -> tuple[int, int] | None:
+    """Return the first and the last year that a mask can show, None if it shows every year."""
+    kinds = {element.kind for element in mask.elements}
+    if not kinds & (_PLAIN_YEARS | {"SYYYY"}):
+        return None
+    return -9998 if mask.has_era or not kinds & _PLAIN_YEARS else 1, 9999
+
+
 def _check(civil: Civil, mask: Mask, place: Place, zone: Zone | None) -> None:
     kinds = {element.kind for element in mask.elements}
     groups = {GROUPS.get(kind, "text") for kind in kinds}
-    if kinds & (_PLAIN_YEARS | {"SYYYY"}):
-        signed = mask.has_era or not kinds & _PLAIN_YEARS
-        _check_range(civil.year_parts[0], -9998 if signed else 1, 9999, "year", place)
+    if years := year_range(mask):
+        _check_range(civil.year_parts[0], *years, "year", place)
     if "isoyear" in groups:
         _check_range(civil.iso_week_parts[0], 1, 9999, "ISO year", place)
     if "julian" in groups:

@@ -1,0 +1,270 @@
+"""Delimited text from record batches through the native library.
+
+It writes what `writers.delimited` writes. Columns of types that the library does not know are made
+text by `writers.text_values` first. Where the library stops at a value, the plain encoder takes the
+whole batch: it has the bytes, or the error that names column and row.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from types import TracebackType
+
+import pyarrow as pa
+
+from writers.delimited import PlainEncoder
+from writers.errors import ValueNotRepresentable
+from writers.large_rows import LargeRow
+from writers.model import TextFormat
+from writers.native.description import Kind, describe_format, is_known
+from writers.native.library import ArrowArray, Progress, library
+from writers.text_values import text_of
+
+_DONE, _FULL, _REFUSED, _UNDECIDED = range(4)
+"""Why the library stopped: `Status` in `records.h`."""
+_ALL_ROWS = 2**63 - 1
+
+
+class NativeEncoder:
+    """Encodes the batches of one work unit, in order; used by one thread at a time.
+
+    Args:
+        schema: Of every batch.
+        format: The dialect.
+
+    Raises:
+        FormatError: The format contradicts itself, or a column's type has no text form in it.
+        Unusable: The library cannot be used.
+    """
+
+    def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
+        self._plain = PlainEncoder(schema, format)
+        self._schema = schema
+        self._format = format
+        self._style: _Style | None = None
+        if is_known(format):
+            description, kinds = describe_format(schema, format)
+            self._style = _Style(description, kinds)
+
+    @property
+    def rows_encoded(self) -> int:
+        """Rows of all batches so far; the row named in an error is counted from their start."""
+        return self._plain.rows_encoded
+
+    def preamble(self) -> bytes:
+        """Return what stands in front of everything else in a file: a byte order mark, if any."""
+        return self._plain.preamble()
+
+    def header(self) -> bytes:
+        """Return the record of column names, or nothing if the format has none.
+
+        Raises:
+            FormatError: A name cannot be written in this format.
+        """
+        return self._plain.header()
+
+    def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:
+        """Return the records of a batch, in its order and in the output encoding.
+
+        Args:
+            batch: Of the encoder's schema.
+
+        Raises:
+            ValueNotRepresentable: A value cannot be written without a change; the message names
+                column and row. The encoder must not be used after it.
+        """
+        parts = []
+        with self.rows(batch) as rows:
+            room = min(max(2 * batch.nbytes, _LEAST_ROOM), _MOST_ROOM)
+            while not rows.done:
+                # Not cleared, so what is not used costs nothing.
+                room = max(room, rows.needed)
+                memory = memoryview(pa.allocate_buffer(room)).cast("B")
+                if count := rows.fill(memory):
+                    parts.append(memory[:count])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def encode_large(self, large: LargeRow) -> Iterator[bytes]:
+        """Return the record of one row piece by piece, as `encode` writes it with whole values.
+
+        Args:
+            large: One row of the encoder's schema.
+
+        Raises:
+            ValueNotRepresentable: At any piece; the encoder must not be used after it.
+        """
+        return self._plain.encode_large(large)
+
+    def rows(self, batch: pa.RecordBatch) -> BatchRows:
+        """Return the rows of a batch, ready to be encoded into buffers of the caller.
+
+        Args:
+            batch: Of the encoder's schema. End it (`with`) before the next one begins.
+        """
+        return BatchRows(self._schema, self._format, self._style, self._plain, batch)
+
+
+_LEAST_ROOM = 64 * 1024
+_MOST_ROOM = 64 * 1024 * 1024
+
+
+class BatchRows:
+    """The rows of a batch on their way into buffers; made by `NativeEncoder.rows`."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        format: TextFormat,
+        style: _Style | None,
+        plain: PlainEncoder,
+        batch: pa.RecordBatch,
+    ) -> None:
+        self._schema = schema
+        self._format = format
+        self._style = style
+        self._plain = plain
+        self._batch = batch
+        self._first = 0
+        """Row of the batch that the library was given as its first."""
+        self._records: int | None = None
+        self._bytes = 0
+        self._ready: memoryview | None = None
+        self._undecided: set[int] = set()
+        self._progress = Progress()
+        self.done = not batch.num_rows
+        """Whether all rows are encoded."""
+        self.needed = 0
+        """Bytes of room with which the next record fits for sure, known once one did not."""
+        if not self.done and (style is None or not self._begin()):
+            self._ready = self._plainly(0)
+
+    def __enter__(self) -> BatchRows:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def fill(self, room: memoryview) -> int:
+        """Put the next records into a buffer, as many whole ones as are sure to fit.
+
+        Args:
+            room: Writable bytes; all of them may be overwritten.
+
+        Returns:
+            Bytes of the records, 0 where the next one may need more room: see `needed`. What the
+            plain encoder had to write may end within a record where the buffer does.
+
+        Raises:
+            ValueNotRepresentable: A value cannot be written without a change.
+        """
+        return self._fill(room, _ALL_ROWS)
+
+    def next_record(self) -> memoryview:
+        """Return the next record, in memory of its own."""
+        room = memoryview(bytearray(max(self.needed, 1)))
+        return room[: self._fill(room, 1)]
+
+    def _fill(self, room: memoryview, most_rows: int) -> int:
+        count, full = 0, not room.nbytes
+        while not (count or full or self.done):
+            if self._ready is not None:
+                return self._copy_ready(room)
+            full = self._call(room, most_rows)
+            count = self._progress.bytes
+            self._bytes += count
+        return count
+
+    def _call(self, room: memoryview, most_rows: int) -> bool:
+        """Let the library go on; return whether it stopped because of the room."""
+        assert self._style is not None
+        progress = self._progress
+        memory = (ctypes.c_char * room.nbytes).from_buffer(room)
+        status = self._style.library.unloader_fill(
+            self._records, ctypes.addressof(memory), room.nbytes, most_rows, progress
+        )
+        self.needed = progress.needed
+        if status == _DONE:
+            self.done = True
+            self._plain.rows_encoded += self._batch.num_rows
+            self._end()
+        elif status == _UNDECIDED:
+            self._undecided.add(progress.column)
+            self._first += progress.rows
+            if not self._begin():
+                self._ready = self._plainly(self._bytes + progress.bytes)
+        elif status == _REFUSED:
+            self._ready = self._plainly(self._bytes + progress.bytes)
+        elif status != _FULL:
+            raise MemoryError("no memory is left for the text of a record")
+        return bool(status == _FULL)
+
+    def _begin(self) -> bool:
+        """Give the rows from `_first` on to the library, unless a value has no text."""
+        assert self._style is not None
+        self._end()
+        batch = self._batch.slice(self._first)
+        columns, kinds = [], bytearray()
+        try:
+            for index, (column, field) in enumerate(zip(batch.columns, self._schema, strict=True)):
+                kind = self._style.kinds[index]
+                if kind is None or index in self._undecided:
+                    column = text_of(column, field, self._format)
+                    large = pa.types.is_large_string(column.type)
+                    kind = Kind.TEXT64 if large else Kind.TEXT32
+                columns.append(column)
+                kinds.append(kind)
+        except ValueNotRepresentable:
+            # One of another column or row may come first.
+            return False
+        names = [""] * len(columns)
+        self._records = self._style.begin(pa.RecordBatch.from_arrays(columns, names), kinds)
+        return True
+
+    def _plainly(self, done_bytes: int) -> memoryview:
+        """Return what the plain encoder makes of the batch, behind that many bytes."""
+        self._end()
+        self.needed = 1
+        return memoryview(self._plain.encode(self._batch))[done_bytes:]
+
+    def _copy_ready(self, room: memoryview) -> int:
+        assert self._ready is not None
+        count = min(room.nbytes, self._ready.nbytes)
+        room[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        self.done = not self._ready.nbytes
+        return count
+
+    def _end(self) -> None:
+        if self._records is not None and self._style is not None:
+            self._style.library.unloader_end(self._records)
+            self._records = None
+
+
+class _Style:
+    """The library's idea of a format and schema."""
+
+    def __init__(self, description: bytes, kinds: tuple[Kind | None, ...]) -> None:
+        self.library = library()
+        self.kinds = kinds
+        self._handle = self.library.unloader_open(description, len(description))
+        if not self._handle:
+            raise RuntimeError("the native encoder does not take its own description")
+
+    def begin(self, batch: pa.RecordBatch, kinds: bytearray) -> int:
+        """Hand a batch over; the library keeps its memory alive until the end."""
+        array = ArrowArray()
+        batch._export_to_c(ctypes.addressof(array))
+        records = self.library.unloader_begin(self._handle, array, bytes(kinds))
+        if not records:
+            raise RuntimeError("the native encoder does not take a batch of its schema")
+        return int(records)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.library.unloader_close(self._handle)
