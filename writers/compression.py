@@ -1,8 +1,9 @@
-"""Codecs for text output: streams of bytes in, streams of compressed bytes out.
+"""Codecs for text output: a buffer of bytes in, one whole compressed frame out.
 
-The bytes depend on nothing but the data and the level: no clock, no file name. Every stream
-may be followed by another one (gzip members, zstd and lz4 frames), so compressed files can be
-joined end to end. Parquet compresses inside its pages and takes only the checks from here.
+A frame is a gzip member, a zstd frame or an lz4 frame, and depends on nothing but its data and
+the level: no clock, no file name, no frame before it. A file is any number of frames, so files
+can be joined end to end and a reader may decompress the frames side by side. Parquet compresses
+inside its pages and takes only the checks from here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from writers.errors import FormatError
+from writers.gzip_libraries import gzip_library
 
 if TYPE_CHECKING:
     from writers.model import Compression
@@ -31,18 +33,18 @@ CODECS: dict[str, tuple[str, ...]] = {
     "parquet": ("none", "gzip", "zstd", "lz4", "snappy"),
 }
 
+FRAMED = ("gzip", "zstd", "lz4")
+"""The codecs that make frames."""
+
 SUFFIXES = {"none": "", "gzip": ".gz", "zstd": ".zst", "lz4": ".lz4"}
 """What a codec adds to the extension of a text file."""
 
 
 class Compressor(Protocol):
-    """One compressed stream, fed in order."""
+    """Makes frames; used by one thread at a time."""
 
-    def add(self, data: BytesLike) -> BytesLike:
-        """Return the next compressed bytes, possibly none yet."""
-
-    def finish(self) -> bytes:
-        """Return the rest of the stream; nothing may be added after."""
+    def frame(self, data: BytesLike) -> BytesLike:
+        """Return one whole frame that holds these bytes, none of them included."""
 
 
 def check_level(compression: Compression) -> None:
@@ -86,75 +88,56 @@ def check_codec(format_name: str, compression: Compression, usable: tuple[str, .
 
 
 def open_compressor(compression: Compression) -> Compressor:
-    """Start a stream; a level of None is the codec's own default (gzip 6, zstd 3, lz4 1).
+    """Return what makes frames; a level of None is the codec's own default: zstd 3, lz4 1, and of
+    gzip that of the library (isal 3, zlib 6).
 
     Raises:
-        FormatError: Text cannot be compressed with this codec or level.
+        FormatError: Text cannot be compressed with this codec or level, or the codec is "none",
+            which has no frames.
     """
-    check_codec("csv", compression, CODECS["csv"])
+    check_codec("csv", compression, FRAMED)
     if compression.codec == "gzip":
         return _Gzip(compression.level)
     if compression.codec == "zstd":
         return _Zstd(compression.level)
-    if compression.codec == "lz4":
-        return _Lz4(compression.level)
-    return _Plain()
-
-
-class _Plain:
-    def add(self, data: BytesLike) -> BytesLike:
-        return data
-
-    def finish(self) -> bytes:
-        return b""
+    return _Lz4(compression.level)
 
 
 class _Gzip:
+    """One gzip member a frame; its header has no time and no name."""
+
     def __init__(self, level: int | None) -> None:
-        # 16 + the window bits asks zlib for a gzip header, whose time stamp it leaves at 0.
-        self._stream = zlib.compressobj(
-            zlib.Z_DEFAULT_COMPRESSION if level is None else level,
-            zlib.DEFLATED,
-            16 + zlib.MAX_WBITS,
-        )
+        self._library = gzip_library(level)
 
-    def add(self, data: BytesLike) -> BytesLike:
-        return self._stream.compress(data)
-
-    def finish(self) -> bytes:
-        return self._stream.flush()
+    def frame(self, data: BytesLike) -> BytesLike:
+        library = self._library
+        # 16 + the window bits asks for a gzip header, whose time stamp is left at 0.
+        stream = library.module.compressobj(library.level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+        return b"".join((stream.compress(data), stream.flush()))
 
 
 class _Zstd:
+    """Frames with the size of their content in front and its checksum behind."""
+
     def __init__(self, level: int | None) -> None:
         import zstandard
 
-        self._stream = zstandard.ZstdCompressor(
-            level=3 if level is None else level, write_checksum=True
-        ).compressobj()
+        self._codec = zstandard.ZstdCompressor(
+            level=3 if level is None else level, write_checksum=True, write_content_size=True
+        )
 
-    def add(self, data: BytesLike) -> BytesLike:
-        return self._stream.compress(data)
-
-    def finish(self) -> bytes:
-        return self._stream.flush()
+    def frame(self, data: BytesLike) -> BytesLike:
+        return self._codec.compress(data)
 
 
 class _Lz4:
-    """One frame for each piece, so nothing is held back."""
+    """Frames as the lz4 program reads them, not bare blocks."""
 
     def __init__(self, level: int | None) -> None:
         import pyarrow as pa
 
-        # Arrow's "lz4" is the frame format that the lz4 program reads, not the bare block.
         self._codec: Any = pa.Codec("lz4", compression_level=level)
-        self._empty = True
 
-    def add(self, data: BytesLike) -> BytesLike:
-        self._empty = False
+    def frame(self, data: BytesLike) -> BytesLike:
         # As a Buffer it would show its whole capacity, not only what was written to it.
         return bytes(self._codec.compress(data, asbytes=True))
-
-    def finish(self) -> bytes:
-        # An empty file is not a valid lz4 file, an empty frame is.
-        return bytes(self._codec.compress(b"", asbytes=True)) if self._empty else b""

@@ -8,12 +8,13 @@ the buffers, or by one row group.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from writers.compression import open_compressor
 from writers.errors import WriteError
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat, WrittenFile
+from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.os_errors import write_error
 from writers.staging import PART_SUFFIX, StagedFiles
 from writers.text_writer import text_extension
@@ -24,17 +25,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_READ_BYTES = 4 * 1024 * 1024
+    from writers.sink import Sink
 
 
 def merge_files(
-    files: Sequence[WrittenFile],
-    staging: Path,
-    stem: str,
-    output_format: TextFormat | ParquetFormat,
-    compression: Compression,
-    *,
-    header: bytes = b"",
+    files: Sequence[WrittenFile], spec: OutputSpec, stem: str, *, header: bytes = b""
 ) -> WrittenFile:
     """Join staged files, in the order given, into the staged file `<stem>.<extension>.part`.
 
@@ -42,12 +37,10 @@ def merge_files(
     there and the joined file is not.
 
     Args:
-        files: At least one, in `staging`, written with this format and compression. Text must
-            have been written without preamble and header.
-        staging: The directory of the inputs and of the result.
+        files: At least one, written with this spec. Text must have been written without preamble
+            and header.
+        spec: Its directory is that of the inputs and of the result; the file size is not heeded.
         stem: Name of the result without extension; no input may have it.
-        output_format: Of the inputs and the result.
-        compression: Of the inputs and the result.
         header: What a text file begins with (`writers.text_writer.file_start`), not compressed.
 
     Raises:
@@ -56,9 +49,10 @@ def merge_files(
     """
     if not files:
         raise WriteError("there are no files to join. Next: plan at least one work unit.")
-    spec = OutputSpec(directory=str(staging), format=output_format, compression=compression)
-    is_text = isinstance(output_format, TextFormat)
-    result = f"{stem}.{text_extension(compression) if is_text else 'parquet'}{PART_SUFFIX}"
+    spec = replace(spec, file_size_bytes=0)
+    staging = Path(spec.directory)
+    is_text = isinstance(spec.format, TextFormat)
+    result = f"{stem}.{text_extension(spec.compression) if is_text else 'parquet'}{PART_SUFFIX}"
     if any(file.path == result for file in files):
         raise WriteError(
             f"{staging / result} would be joined into itself. Next: choose another file name."
@@ -81,13 +75,12 @@ def _merge_text(
 ) -> WrittenFile:
     output = StagedFiles(spec, stem, text_extension(spec.compression), Compression())
     try:
-        if header:
-            compressor = open_compressor(spec.compression)
-            output.sink().write(compressor.add(header))
-            output.sink().write(compressor.finish())
+        if header and spec.compression.codec != "none":
+            output.sink().write(open_compressor(spec.compression).frame(header))
+        else:
+            output.sink().write(header)
         for file in files:
-            for block in _blocks(Path(spec.directory, file.path), file.bytes):
-                output.sink().write(block)
+            _append(output.sink(), Path(spec.directory, file.path), file.bytes)
         output.finish(sum(file.rows for file in files))
     except BaseException:
         output.abort()
@@ -96,14 +89,14 @@ def _merge_text(
     return merged
 
 
-def _blocks(path: Path, size: int) -> Iterator[bytes]:
-    """Yield the bytes of a file that was reported with `size` bytes."""
+def _append(sink: Sink, path: Path, size: int) -> None:
+    """Read a file that was reported with `size` bytes into the buffers of a sink."""
     done = 0
     try:
         with open(path, "rb", buffering=0) as file:
-            while block := file.read(_READ_BYTES):
-                done += len(block)
-                yield block
+            while count := file.readinto(sink.room()):
+                sink.advance(count)
+                done += count
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     if done != size:

@@ -21,6 +21,7 @@ _NEXT = {
     errno.EIO: "the device failed; read the kernel's log (dmesg) before writing there again",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENAMETOOLONG: "choose a shorter file name",
+    errno.EPIPE: "see why the reader of {path} ended before it had all, then write again",
     errno.EXDEV: "keep the staging directory and {folder} on one file system",
 }
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-import xxhash
-
+from writers.checksums import DEFAULT, open_digest
 from writers.errors import WriteError
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.os_errors import write_error
@@ -40,28 +39,37 @@ def read_back(
     compression: Compression,
     *,
     rows: bool,
+    checksum: str = DEFAULT,
 ) -> ReadBack:
     """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
 
+    Args:
+        path: The file.
+        output_format: What it was written in.
+        compression: What it was compressed with.
+        rows: Count records.
+        checksum: Which one, of `writers.checksums.CHECKSUMS`.
+
     Raises:
         WriteError: The file is missing, unreadable, or not of its format.
+        FormatError: The checksum cannot be computed here.
     """
     try:
-        size, checksum = _digest(path)
+        size, found = _digest(path, checksum)
         counted = _count(path, output_format, compression) if rows else None
     except OSError as exc:
         raise write_error("read", path, exc) from exc
-    return ReadBack(bytes=size, checksum=checksum, rows=counted)
+    return ReadBack(bytes=size, checksum=found, rows=counted)
 
 
-def _digest(path: Path) -> tuple[int, str]:
-    digest = xxhash.xxh3_64()
+def _digest(path: Path, checksum: str) -> tuple[int, str]:
+    digest = open_digest(checksum)
     size = 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
-    return size, f"xxh3:{digest.hexdigest()}"
+    return size, digest.text()
 
 
 def _count(
@@ -77,6 +85,8 @@ def _count(
     try:
         if isinstance(output_format, ParquetFormat):
             return _count_parquet(path)
+        if output_format.fixed:
+            return _count_fixed(path, output_format, compression)
         if output_format.record_length_digits:
             return _count_prefixed(path, output_format, compression)
         if _is_plain(output_format):
@@ -190,6 +200,26 @@ def _count_prefixed(path: Path, text: TextFormat, compression: Compression) -> i
                 raise ValueError(f"record {records + 1} does not have its {length} bytes")
             records += 1
     return records - 1 if text.header else records
+
+
+def _count_fixed(path: Path, text: TextFormat, compression: Compression) -> int:
+    """Count records by their size; each has to end as they all do."""
+    from writers.output_encoding import OutputEncoding
+
+    encoding, last = OutputEncoding(text.encoding), text.fixed[-1]
+    end = encoding.encode(text.eol)
+    size = last.start + last.width + len(end)
+    records = 0
+    with io.BufferedReader(_Raw(_decompressed(path, compression)), _CHUNK_BYTES) as file:
+        file.read(len(encoding.preamble))
+        while chunk := file.read(max(1, _CHUNK_BYTES // size) * size):
+            if len(chunk) % size:
+                raise ValueError(f"behind record {records + len(chunk) // size} is half a record")
+            for place, byte in enumerate(end, size - len(end)):
+                if chunk[place::size].strip(bytes([byte])):
+                    raise ValueError(f"a record from {records + 1} on does not end as it should")
+            records += len(chunk) // size
+    return records
 
 
 def _decompressed(path: Path, compression: Compression) -> Any:

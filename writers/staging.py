@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ class StagedFiles:
         self._extension = extension
         self._compression = compression
         self._done: list[WrittenFile] = []
-        self._done_seconds = [0.0, 0.0]
+        self._done_stages = StageSeconds(uncompressed_bytes=0)
         self._sink: Sink | None = None
         self.sink()
 
@@ -54,10 +55,12 @@ class StagedFiles:
             number = f".{len(self._done) + 1:03d}" if self._spec.file_size_bytes else ""
             name = f"{self._stem}{number}.{self._extension}{PART_SUFFIX}"
             self._sink = Sink(
-                Path(self._spec.directory, name),
+                Path(self._spec.stream or Path(self._spec.directory, name)),
                 compression=self._compression,
                 buffer_bytes=self._spec.buffer_bytes,
                 buffers=self._spec.buffers,
+                checksum=self._spec.checksum,
+                direct_io=self._spec.direct_io,
             )
         return self._sink
 
@@ -77,8 +80,7 @@ class StagedFiles:
         self._done.append(
             WrittenFile(path=sink.path.name, rows=rows, bytes=size, checksum=checksum)
         )
-        self._done_seconds[0] += sink.compress_seconds
-        self._done_seconds[1] += sink.write_seconds
+        self._done_stages = _with_sink(self._done_stages, sink)
         self._sink = None
 
     @property
@@ -91,7 +93,8 @@ class StagedFiles:
         if self._sink is not None:
             self._sink.abort()
             self._sink = None
-        for file in self._done:
+        # What has gone through a pipe is nowhere, and the pipe is not ours to remove.
+        for file in () if self._spec.stream else self._done:
             with contextlib.suppress(OSError):
                 Path(self._spec.directory, file.path).unlink()
         self._done.clear()
@@ -103,9 +106,18 @@ class StagedFiles:
         return sum(file.bytes for file in self._done) + writing
 
     def stages(self, encode_seconds: float) -> StageSeconds:
-        """Return the seconds so far; compressing counts as encoding."""
-        compress, write = self._done_seconds
+        """Return the seconds and bytes so far."""
+        stages = self._done_stages
         if self._sink is not None:
-            compress += self._sink.compress_seconds
-            write += self._sink.write_seconds
-        return StageSeconds(encode_s=encode_seconds + compress, write_s=write)
+            stages = _with_sink(stages, self._sink)
+        return replace(stages, encode_s=encode_seconds)
+
+
+def _with_sink(stages: StageSeconds, sink: Sink) -> StageSeconds:
+    """Return the stages with those of one more file."""
+    return StageSeconds(
+        write_s=stages.write_s + sink.write_seconds,
+        compress_s=stages.compress_s + sink.compress_seconds,
+        compress_cpu_s=stages.compress_cpu_s + sink.compress_cpu_seconds,
+        uncompressed_bytes=(stages.uncompressed_bytes or 0) + sink.bytes_accepted,
+    )

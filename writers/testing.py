@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import xxhash
 
+from writers.checksums import checksum_name, open_digest
 from writers.large_rows import LargeRow
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ def _check_files(name: str, files: Sequence[WrittenFile], rows: int, directory: 
             file.bytes == len(data),
             f"{name}: {file.path} has {len(data)} bytes, but {file.bytes} were reported",
         )
-        checksum = f"xxh3:{xxhash.xxh3_64(data).hexdigest()}"
+        digest = open_digest(checksum_name(file.checksum))
+        digest.update(data)
+        checksum = digest.text()
         _require(
             file.checksum == checksum,
             f"{name}: {file.path} has the checksum {checksum}, but {file.checksum} was reported",

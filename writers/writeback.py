@@ -1,37 +1,77 @@
-"""Telling the kernel to start writing early, so that the final sync finds little left to do.
+"""Keeping the kernel writing, so that neither memory nor the final sync is left with a mountain.
 
 Left alone, Linux lets dirty pages pile up for seconds and then writes them in one burst, while
-whoever writes next waits. Measured on 700 MB: the final fsync took 0.45 s without and 0.01 s with
-this, at the same CPU.
+whoever writes next waits. Here each step of a file is started as soon as it is there, and before
+much more follows an older step must have arrived: so much of a file is dirty at most, whatever
+its size and the machine's memory.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 from collections.abc import Callable
 from functools import cache
 
 STEP_BYTES = 4 * 1024 * 1024
 """Written bytes after which the kernel is told; less often it has too little time left."""
 
-_START_WRITE = 2  # SYNC_FILE_RANGE_WRITE: start, do not wait (sync_file_range(2))
+WINDOW_STEPS = 8
+"""Steps on their way to the device at most: enough to keep a disk of 1 GB/s busy, and what one of
+50 MB/s needs 0.7 s for at the final sync (measured; 5 s without, for 256 MiB)."""
+
+_WAIT_BEFORE, _START, _WAIT_AFTER = 1, 2, 4  # SYNC_FILE_RANGE_*, sync_file_range(2)
+_NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP)
 
 
-def start_writeback(descriptor: int, offset: int, length: int) -> None:
-    """Start writing a range of a file to its device without waiting for it.
+class Writeback:
+    """Follows one file that grows at its end.
 
-    A hint: where the system has no such call, or refuses, nothing happens, as the final fsync
-    is what counts.
+    Args:
+        descriptor: Of the file, which begins empty.
     """
-    call = _sync_file_range()
-    if call is not None:
-        call(descriptor, offset, length, _START_WRITE)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._started = self._arrived = 0
+        self._call = _sync_file_range()
+
+    def grown(self, size: int) -> None:
+        """Start what has come since the last step; wait while too much is on its way.
+
+        Where the system has no such call nothing happens, for the final sync is what counts.
+
+        Args:
+            size: Of the file by now.
+
+        Raises:
+            OSError: The device refused an earlier write. The kernel says so only once, so it
+                must be heeded here.
+        """
+        if self._call is None or size - self._started < STEP_BYTES:
+            return
+        self._ask(self._started, size - self._started, _START)
+        self._started = size
+        late = size - WINDOW_STEPS * STEP_BYTES
+        if late > self._arrived:
+            self._ask(self._arrived, late - self._arrived, _WAIT_BEFORE | _START | _WAIT_AFTER)
+            self._arrived = late
+
+    def _ask(self, offset: int, length: int, what: int) -> None:
+        if self._call is None or self._call(self._descriptor, offset, length, what) == 0:
+            return
+        number = ctypes.get_errno()
+        if number in _NO_SUCH_CALL:
+            self._call = None
+        elif number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
 
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     try:
-        found = ctypes.CDLL(None).sync_file_range
+        found = ctypes.CDLL(None, use_errno=True).sync_file_range
     except (AttributeError, OSError):
         return None
     found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
