@@ -6,37 +6,40 @@ the column's name. A file that is given up never gets a footer, so it cannot pas
 
 from __future__ import annotations
 
-import contextlib
 import io
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from writers.compression import CODECS, check_codec
-from writers.errors import FormatError, ValueNotRepresentable, WriteError
+from writers.errors import FormatError
 from writers.large_rows import LargeRow, check_large_row, collected
 from writers.model import Compression, ParquetFormat
+from writers.parquet_columns import column_options
+from writers.parquet_options import (
+    bloom_options,
+    check_bloom_filters,
+    check_options,
+    compression_options,
+    format_options,
+)
+from writers.parquet_order import OrderCheck, sorting_columns
+from writers.parquet_rows import RowGroups
+from writers.parquet_types import check_types, refusal
 from writers.schema import check_schema
 from writers.staging import StagedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from writers.model import OutputSpec, StageSeconds, WrittenFile
     from writers.sink import Sink
 
-_VERSIONS = ("1.0", "2.4", "2.6")
-_ROW_GROUP_BYTES = 128 * 1024 * 1024
-"""Arrow bytes at which a row group is written early, whatever its rows."""
-_ZSTD_LEVEL = 1
-"""Smaller and quicker than level 3 on delta-encoded columns; see `writers.parquet_columns`."""
-
 
 class ParquetWriter:
     """Writes batches as Parquet.
 
-    Where row groups and files end depends on the rows and the spec only, so the same batches
+    Where row groups and files end depends on the rows and the spec only, so the same rows
     give the same files on every run of one pyarrow version.
 
     Args:
@@ -53,16 +56,18 @@ class ParquetWriter:
     def __init__(self, spec: OutputSpec, schema: pa.Schema, stem: str) -> None:
         if not isinstance(spec.format, ParquetFormat):
             raise FormatError(f"a Parquet writer cannot write {type(spec.format).__name__}.")
-        _check_options(spec.format)
+        check_options(spec.format)
         check_codec("parquet", spec.compression, CODECS["parquet"])
-        _check_types(schema, spec.format)
+        check_bloom_filters(schema, spec.format)
+        self._paths = check_types(schema, spec.format)
+        self._order = OrderCheck(schema, spec.format.sorted_by)
         self._format = spec.format
         self._compression = spec.compression
         self._size_limit = spec.file_size_bytes
         self._schema = schema
-        self._columns: dict[str, Any] | None = None
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = self._pending_bytes = self._file_rows = 0
+        self._options: dict[str, Any] = {}
+        self._groups = RowGroups(spec.format.row_group_rows, spec.format.row_group_bytes)
+        self._file_rows = 0
         self._encode_seconds = 0.0
         # The pages are compressed already.
         self._files = StagedFiles(spec, stem, "parquet", Compression())
@@ -72,15 +77,9 @@ class ParquetWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take one batch; see `writers.base.Writer`."""
         check_schema(batch, self._schema)
-        for piece in self._pieces(batch):
-            self._pending.append(piece)
-            self._pending_rows += piece.num_rows
-            self._pending_bytes += piece.nbytes
-            if (
-                self._pending_rows >= self._format.row_group_rows
-                or self._pending_bytes >= _ROW_GROUP_BYTES
-            ):
-                self._write_row_group()
+        self._order.check(batch)
+        for group in self._groups.add(batch):
+            self._write_row_group(group)
 
     def write_large(self, row: LargeRow) -> None:
         """Take one row, its large values collected; see `writers.base.Writer`."""
@@ -90,8 +89,8 @@ class ParquetWriter:
     def close(self) -> tuple[WrittenFile, ...]:
         """Finish the files; see `writers.base.Writer`."""
         try:
-            if self._pending_rows:
-                self._write_row_group()
+            if rest := self._groups.rest():
+                self._write_row_group(rest)
             if self._files.is_open:
                 self._finish_file()
         except BaseException:
@@ -101,7 +100,7 @@ class ParquetWriter:
 
     def abort(self) -> None:
         """Remove the files; see `writers.base.Writer`."""
-        self._pending.clear()
+        self._groups.rest()
         if self._file is not None:
             self._file.discard = True
         self._files.abort()
@@ -118,38 +117,37 @@ class ParquetWriter:
     @property
     def stages(self) -> StageSeconds:
         """Wall seconds so far; waiting for the destination while encoding counts as encoding."""
-        return self._files.stages(self._encode_seconds)
+        # What the sink takes is compressed already.
+        return replace(self._files.stages(self._encode_seconds), uncompressed_bytes=None)
 
-    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cut a batch where row groups end."""
-        start, rows = 0, batch.num_rows
-        while start < rows:
-            piece = batch.slice(start, self._format.row_group_rows - self._pending_rows)
-            room = _ROW_GROUP_BYTES - self._pending_bytes
-            while piece.num_rows > 1 and piece.nbytes > room:
-                piece = piece.slice(0, piece.num_rows // 2)
-            start += piece.num_rows
-            yield piece
-
-    def _write_row_group(self) -> None:
+    def _write_row_group(self, batches: list[pa.RecordBatch]) -> None:
         import pyarrow as pa
 
         started = perf_counter()
-        table = pa.Table.from_batches(self._pending, self._schema)
-        self._pending = []
-        self._pending_rows = self._pending_bytes = 0
-        if self._columns is None:
-            self._columns = self._choose_columns(table)
+        table = pa.Table.from_batches(batches, self._schema)
+        if not self._options:
+            self._options = self._choose_options(table)
         if self._writer is None:
             self._open_file()
         try:
             self._writer.write_table(table, row_group_size=table.num_rows)
         except (pa.ArrowException, ValueError, OverflowError, OSError) as exc:
-            raise _refusal(table, exc, self._format) from exc
+            raise refusal(table, exc, self._format) from exc
         self._file_rows += table.num_rows
         self._encode_seconds += perf_counter() - started
         if self._size_limit and self._files.sink().bytes_accepted >= self._size_limit:
             self._finish_file()
+
+    def _choose_options(self, table: pa.Table) -> dict[str, Any]:
+        import pyarrow as pa
+
+        try:
+            return {
+                **column_options(table, self._paths, self._format, self._compression),
+                **bloom_options(table, self._format),
+            }
+        except (pa.ArrowException, ValueError, OverflowError, OSError) as exc:
+            raise refusal(table, exc, self._format) from exc
 
     def _open_file(self) -> None:
         import pyarrow as pa
@@ -157,16 +155,12 @@ class ParquetWriter:
 
         self._file_rows = 0
         self._file = _SinkFile(self._files.sink())
-        level = self._compression.level
-        if level is None and self._compression.codec == "zstd":
-            level = _ZSTD_LEVEL
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._file, mode="w"),
             self._schema,
-            compression=self._compression.codec,
-            compression_level=level,
-            **_format_options(self._format),
-            **(self._columns or {}),
+            sorting_columns=sorting_columns(self._paths, self._format.sorted_by),
+            **format_options(self._format),
+            **(self._options or compression_options(self._compression, [])),
         )
 
     def _finish_file(self) -> None:
@@ -177,13 +171,6 @@ class ParquetWriter:
         self._encode_seconds += perf_counter() - started
         self._writer = self._file = None
         self._files.finish(self._file_rows)
-
-    def _choose_columns(self, table: pa.Table) -> dict[str, Any]:
-        from writers.parquet_columns import column_options
-
-        return column_options(
-            table, dictionary=self._format.dictionary, delta=self._format.version != "1.0"
-        )
 
 
 class _SinkFile(io.RawIOBase):
@@ -204,74 +191,3 @@ class _SinkFile(io.RawIOBase):
 
     def tell(self) -> int:
         return self._sink.bytes_accepted
-
-
-def _format_options(parquet: ParquetFormat) -> dict[str, Any]:
-    return {
-        "version": parquet.version,
-        "write_statistics": parquet.statistics,
-        # Half the size of the fixed-length bytes that are the default, and exact as well.
-        "store_decimal_as_integer": True,
-    }
-
-
-def _check_options(parquet: ParquetFormat) -> None:
-    if parquet.version not in _VERSIONS:
-        raise FormatError(
-            f"there is no Parquet version {parquet.version!r}. "
-            f"Next: use one of {', '.join(_VERSIONS)}."
-        )
-    if parquet.row_group_rows < 1:
-        raise FormatError(
-            f"row groups of {parquet.row_group_rows} rows are impossible. Next: use 1 or more."
-        )
-
-
-def _check_types(schema: pa.Schema, parquet: ParquetFormat) -> None:
-    """Refuse, before any row is read, a column that Parquet has no type for."""
-    import pyarrow as pa
-
-    for field in schema:
-        if pa.types.is_date64(field.type):
-            # Arrow stores it as whole days and drops the time of day without a word.
-            raise _unsupported(field, "its time of day would be lost")
-        try:
-            _write_alone(pa.table({field.name: pa.nulls(0, field.type)}), parquet)
-        except (pa.ArrowException, OSError) as exc:
-            raise _unsupported(field, str(exc)) from exc
-
-
-def _unsupported(field: pa.Field, why: str) -> FormatError:
-    return FormatError(
-        f"column {field.name!r} has the type {field.type}, which Parquet cannot hold: {why}. "
-        f"Next: leave the column out, cast it in the query, or write text."
-    )
-
-
-def _refusal(table: pa.Table, exc: Exception, parquet: ParquetFormat) -> WriteError:
-    """Return the error for a row group Arrow refused, with the first column it refuses alone."""
-    import pyarrow as pa
-
-    for index, name in enumerate(table.schema.names):
-        try:
-            _write_alone(table.select([index]), parquet)
-        except (pa.ArrowException, ValueError, OverflowError, OSError) as reason:
-            return ValueNotRepresentable(
-                f"column {name!r} ({table.schema.field(index).type}) holds a value that Parquet "
-                f"{parquet.version} cannot hold: {reason}. "
-                f"Next: cast the column in the query, or write text."
-            )
-    return WriteError(
-        f"Arrow could not write a row group of {table.num_rows} rows: {exc}. "
-        f"Next: try smaller row groups, or report this with the types of the columns."
-    )
-
-
-def _write_alone(table: pa.Table, parquet: ParquetFormat) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with contextlib.closing(
-        pq.ParquetWriter(pa.MockOutputStream(), table.schema, **_format_options(parquet))
-    ) as writer:
-        writer.write_table(table)

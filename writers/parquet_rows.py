@@ -1,0 +1,113 @@
+"""Row groups: batches gathered until they hold enough rows or bytes, and cut exactly there.
+
+Where a row group ends depends on the rows alone, not on the batches they came in, so bytes are
+counted row by row: the values of a batch, without what a batch adds (validity, rounded buffers).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+
+class RowGroups:
+    """Gathers the batches of one row group after the other.
+
+    Args:
+        rows: Of a row group at most.
+        size: Bytes at which a row group ends, with the row that reaches them.
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        self._limit_rows = rows
+        self._limit_bits = 8 * size
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = self._bits = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[list[pa.RecordBatch]]:
+        """Take a batch and yield each row group that it completes, as batches."""
+        start, rows = 0, batch.num_rows
+        if not rows:
+            return
+        measure = _all([_measure(column) for column in batch.columns])
+        while start < rows:
+            stop = min(rows, start + self._limit_rows - self._rows)
+            size = measure(start, stop)
+            room = self._limit_bits - self._bits
+            if size >= room:
+                stop = _cut(measure, start, stop, room)
+                size = measure(start, stop)
+            whole = start == 0 and stop == rows
+            self._gathered.append(batch if whole else batch.slice(start, stop - start))
+            self._rows += stop - start
+            self._bits += size
+            start = stop
+            if self._rows >= self._limit_rows or self._bits >= self._limit_bits:
+                yield self.rest()
+
+    def rest(self) -> list[pa.RecordBatch]:
+        """Return the batches gathered since the last row group ended, and begin a new one."""
+        gathered, self._gathered = self._gathered, []
+        self._rows = self._bits = 0
+        return gathered
+
+
+def _cut(measure: Callable[[int, int], int], start: int, stop: int, room: int) -> int:
+    """Return the first row behind `start` before which at least `room` bits lie."""
+    ends = range(start + 1, stop + 1)
+    return ends[bisect_left(ends, room, key=lambda end: measure(start, end))]
+
+
+def _all(measures: list[Callable[[int, int], int] | int]) -> Callable[[int, int], int]:
+    """Return the sum of several measures; a number is the bits of every single row."""
+    fixed = sum(each for each in measures if isinstance(each, int))
+    varying = [each for each in measures if not isinstance(each, int)]
+    return lambda start, stop: (
+        fixed * (stop - start) + sum(measure(start, stop) for measure in varying)
+    )
+
+
+def _measure(array: pa.Array) -> Callable[[int, int], int] | int:
+    from pyarrow import types
+
+    kind = array.type
+    if types.is_string(kind) or types.is_binary(kind):
+        return _lengths(array, "i", None)
+    if types.is_large_string(kind) or types.is_large_binary(kind):
+        return _lengths(array, "q", None)
+    if types.is_list(kind) or types.is_map(kind):
+        return _lengths(array, "i", _all([_measure(array.values)]))
+    if types.is_large_list(kind):
+        return _lengths(array, "q", _all([_measure(array.values)]))
+    if types.is_struct(kind):
+        return _all([_measure(array.field(index)) for index in range(kind.num_fields)])
+    if types.is_dictionary(kind):
+        return _measure(array.indices)
+    if hasattr(array, "storage"):
+        return _measure(array.storage)
+    try:
+        return int(kind.bit_width)
+    except ValueError:  # views and the like, which no source here makes
+        return lambda start, stop: 8 * int(array.slice(start, stop - start).nbytes)
+
+
+def _lengths(
+    array: pa.Array, code: str, inner: Callable[[int, int], int] | None
+) -> Callable[[int, int], int]:
+    """Return the measure of values that are ranges of bytes, or of another array."""
+    width = 4 if code == "i" else 8
+    first = array.offset
+    buffer: Any = memoryview(array.buffers()[1]).cast("B")
+    offsets = buffer[: (first + len(array) + 1) * width].cast(code)
+
+    def measure(start: int, stop: int) -> int:
+        begin, end = offsets[first + start], offsets[first + stop]
+        values = 8 * (end - begin) if inner is None else inner(begin, end)
+        return int(8 * width * (stop - start) + values)
+
+    return measure
