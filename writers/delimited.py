@@ -16,6 +16,7 @@ from writers.datetime_texts import datetime_texts
 from writers.dialects import check
 from writers.enclosing import Enclosing
 from writers.errors import FormatError, ValueNotRepresentable
+from writers.fixed_width import FixedRecords
 from writers.large_enclosing import LargeEnclosing
 from writers.large_records import LargeRecord
 from writers.large_rows import LargeRow, LargeValue
@@ -25,6 +26,7 @@ from writers.model import TextFormat
 from writers.output_encoding import OutputEncoding
 from writers.records import Records
 from writers.refusals import Place, too_long
+from writers.substitutes import Substitutes
 from writers.text_values import alphabet_of, check_field, content_of_field, format_for, text_of
 
 
@@ -48,8 +50,14 @@ class PlainEncoder:
         self._schema = schema
         self._format = format
         self._encoding = OutputEncoding(format.encoding)
+        self._fixed = FixedRecords(schema, format, self._encoding) if format.fixed else None
         self._enclosing = Enclosing(format, single=len(schema) == 1)
         self._large_enclosing = LargeEnclosing(format, single=len(schema) == 1)
+        self._substitutes = (
+            Substitutes(self._encoding, format.substitute)
+            if format.substitute is not None and not self._encoding.holds_all
+            else None
+        )
         self._prefixes = LookupTable(f"{{:0{format.record_length_digits}}}".format)
         self.rows_encoded = 0
         """Rows of all batches so far; the row named in an error is counted from their start."""
@@ -90,7 +98,8 @@ class PlainEncoder:
         """
         encoded = self._encoded(batch.columns, list(self._schema), self.rows_encoded + 1)
         self.rows_encoded += batch.num_rows
-        return encoded
+        # Arrow's views are of signed bytes, which do not go into a buffer of bytes.
+        return encoded if isinstance(encoded, bytes) else encoded.cast("B")
 
     def encode_large(self, large: LargeRow) -> Iterator[bytes]:
         """Return the record of one row piece by piece, as `encode` writes it with whole values.
@@ -103,6 +112,10 @@ class PlainEncoder:
             ValueNotRepresentable: At any piece; the encoder must not be used after it.
         """
         row = self.rows_encoded + 1
+        if self._fixed is not None:
+            yield bytes(self._fixed.encoded(self._large_texts(large, self._fixed), row))
+            self.rows_encoded += 1
+            return
         small = [
             self._cells(column, field, row)
             for column, field in zip(large.row.columns, self._schema, strict=True)
@@ -122,15 +135,33 @@ class PlainEncoder:
         yield from record.encoded()
         self.rows_encoded += 1
 
+    def _large_texts(self, large: LargeRow, fixed: FixedRecords) -> list[pa.Array]:
+        """Return the texts of a row whose large values are to fit into their fields."""
+        row = self.rows_encoded + 1
+        texts = [
+            self._texts(column, field, row)
+            for column, field in zip(large.row.columns, self._schema, strict=True)
+        ]
+        for index, value in large.values:
+            pieces = self._large_pieces(value, self._schema.field(index))
+            texts[index] = pa.array([fixed.whole(pieces, index, row)], pa.large_string())
+        return texts
+
     def _large_cell(self, value: LargeValue, field: pa.Field, row: int) -> Pieces:
-        format = self._format
-        number = content_of_field(field) == "number"
         return self._large_enclosing.cell(
-            large_text(value, format.binary, format.decimal_separator if number else "."),
+            self._large_pieces(value, field),
             Place(column=field.name, first_row=row),
             always=self._always(field),
-            alphabet=large_alphabet(value, format.binary),
+            alphabet=large_alphabet(value, self._format.binary),
         )
+
+    def _large_pieces(self, value: LargeValue, field: pa.Field) -> Pieces:
+        format = self._format
+        number = content_of_field(field) == "number"
+        pieces = large_text(value, format.binary, format.decimal_separator if number else ".")
+        if self._substitutes is None or value.binary:
+            return pieces
+        return self._substitutes.pieces(pieces)
 
     def _always(self, field: pa.Field) -> bool:
         enclose = self._format.enclose
@@ -141,6 +172,9 @@ class PlainEncoder:
     ) -> bytes | memoryview:
         if not len(columns[0]):
             return b""
+        if self._fixed is not None:
+            pairs = zip(columns, fields, strict=True)
+            return self._fixed.encoded([self._texts(*pair, first_row) for pair in pairs], first_row)
         cells = [
             self._cells(column, field, first_row)
             for column, field in zip(columns, fields, strict=True)
@@ -157,11 +191,19 @@ class PlainEncoder:
         format, always = self._format, self._always(field)
         place = Place(column=field.name, first_row=first_row)
         alphabet = alphabet_of(field, format)
+        if self._substitutes is not None and not _is_ascii(alphabet):
+            texts = self._texts(column, field, first_row)
+            return self._enclosing.cells(texts, place, always=always, alphabet=None)
         if always and pa.types.is_timestamp(field.type) and self._enclosing.leaves(alphabet):
             # Marks that are a part of the mask cost next to nothing.
             return datetime_texts(column, format_for(field, format), place, mark=format.enclosure)
         texts = text_of(column, field, format, first_row=first_row)
         return self._enclosing.cells(texts, place, always=always, alphabet=alphabet)
+
+    def _texts(self, column: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
+        """Return the texts of values before anything is enclosed, with substitutes."""
+        texts = text_of(column, field, self._format, first_row=first_row)
+        return texts if self._substitutes is None else self._substitutes.array(texts)
 
     def _utf8(self, records: Records, first_row: int) -> memoryview:
         if not self._format.record_length_digits:
@@ -212,3 +254,7 @@ class PlainEncoder:
         index, field, character = min(found, key=lambda item: item[0])
         place = Place(column=field.name, first_row=first_row)
         return place.no_character(index, character, name)
+
+
+def _is_ascii(alphabet: frozenset[str] | None) -> bool:
+    return alphabet is not None and "".join(alphabet).isascii()

@@ -64,6 +64,10 @@ def check(format: TextFormat) -> None:
     Raises:
         FormatError: They do, a mask has an unknown element, or the encoding is unknown.
     """
+    if format.fixed:
+        check_fixed(format)
+        _check_layout(format)
+        return
     _check_marks(format)
     _check_null(format)
     if not 0 <= format.record_length_digits <= 20:
@@ -71,6 +75,50 @@ def check(format: TextFormat) -> None:
             f"a record length of {format.record_length_digits} digits is impossible. "
             "Next: give --record-length 1 to 20, or 0 for none."
         )
+    _check_texts(format, _marks(format))
+
+
+def check_fixed(format: TextFormat) -> None:
+    """Make sure of the same for records of fixed width, whose fields need not be known yet.
+
+    Raises:
+        FormatError: As `check`, or the format asks for something that such records have not.
+    """
+    if format.header or format.trailing_delimiter or format.record_length_digits:
+        raise FormatError(
+            "records of fixed width have no header, no delimiter and no record length. "
+            "Next: use --no-header, --no-trailing-delimiter and --record-length 0."
+        )
+    option = f"--null {format.null!r}"
+    if format.null != format.null.strip():
+        raise FormatError(
+            f"{option} begins or ends in a blank, and fields are padded with blanks. "
+            "Next: give another --null."
+        )
+    if {"\r", "\n"} & set(format.null):
+        raise FormatError(f"{option} holds an end of line. Next: give another --null.")
+    _check_texts(format, {"--eol": format.eol, "--null": format.null})
+
+
+def _check_layout(format: TextFormat) -> None:
+    blank_bytes = len(OutputEncoding(format.encoding).encode(" "))
+    start = 0
+    for number, field in enumerate(format.fixed, 1):
+        if field.width < 1 or field.width % blank_bytes:
+            raise FormatError(
+                f"field {number} has a width of {field.width} bytes, which no number of blanks "
+                f"fills: one has {blank_bytes} in {format.encoding}. Next: give --width a multiple "
+                "of that."
+            )
+        if field.start != start:
+            raise FormatError(
+                f"field {number} starts at byte {field.start} of the record, and the one before it "
+                f"ends at {start}. Next: leave no gap."
+            )
+        start += field.width
+
+
+def _check_texts(format: TextFormat, marks: dict[str, str]) -> None:
     if len(format.decimal_separator) != 1 or format.decimal_separator in "0123456789+-eE\r\n":
         raise FormatError(
             f"{format.decimal_separator!r} cannot separate decimals. "
@@ -80,8 +128,10 @@ def check(format: TextFormat) -> None:
         if mask is not None:
             parse(mask)
     encoding = OutputEncoding(format.encoding)
-    for option, text in _marks(format).items():
+    for option, text in marks.items():
         encoding.check_text(text, option)
+    encoding.check_text(format.decimal_separator, "--decimal-separator")
+    encoding.check_text(format.substitute or "", "--substitute")
 
 
 def _marks(format: TextFormat) -> dict[str, str]:
@@ -148,6 +198,12 @@ def _check_null(format: TextFormat) -> None:
         raise FormatError(f"{option} runs into the delimiter. Next: give another --null.")
     if set(format.null) & (set(format.eol) | {"\r", "\n"}):
         raise FormatError(f"{option} holds an end of line. Next: give another --null.")
+    backslashes = len(format.null) - len(format.null.rstrip(_BACKSLASH))
+    if format.escape == "backslash" and backslashes % 2:
+        raise FormatError(
+            f"{option} ends in the escape character, which would take the mark behind it for text. "
+            "Next: give another --null."
+        )
     if format.enclosure and format.enclosure in format.null:
         raise FormatError(
             f"{option} holds the enclosure, so NULL would read as a value. "

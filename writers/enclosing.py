@@ -46,10 +46,13 @@ class Enclosing:
         self._backslash = format.escape == "backslash"
         self._enclosed_for = enclosed_for(format)
         self._special = special_characters(format)
+        self._end_of_data = frozenset(END_OF_DATA)
 
     def leaves(self, alphabet: frozenset[str] | None) -> bool:
         """Tell whether texts of these characters hold nothing that has to be escaped."""
-        return alphabet is not None and not alphabet & self._special
+        if alphabet is None or alphabet & self._special:
+            return False
+        return not (self._single and self._end_of_data <= alphabet)
 
     def cells(
         self, texts: pa.Array, place: Place, *, always: bool, alphabet: frozenset[str] | None

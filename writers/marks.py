@@ -28,7 +28,7 @@ def enclosed_for(format: TextFormat) -> tuple[str, ...]:
 
 def special_characters(format: TextFormat) -> frozenset[str]:
     """Return all characters that the marks are made of; a value without them stays as it is."""
-    escape = {"\\"} if format.escape == "backslash" else set()
+    escape = {"\\", *_CODES} if format.escape == "backslash" else set()
     return frozenset({"\r", "\n", *format.eol, *format.delimiter, *format.enclosure} | escape)
 
 

@@ -52,6 +52,11 @@ class OutputEncoding:
         """Whether text leaves as it is."""
         return self._codec == "utf-8"
 
+    @property
+    def holds_all(self) -> bool:
+        """Whether every character of Unicode can be written."""
+        return self._codec.startswith("utf-")
+
     def encode(self, text: str) -> bytes:
         """Return the text in this encoding, without a byte order mark.
 
@@ -74,7 +79,7 @@ class OutputEncoding:
             if text is None:
                 continue
             for character in text:
-                if not self._holds(character):
+                if not self.holds(character):
                     return index, character
         return None
 
@@ -85,13 +90,14 @@ class OutputEncoding:
             FormatError: It cannot.
         """
         for character in text:
-            if not self._holds(character):
+            if not self.holds(character):
                 raise FormatError(
                     f"{option} {text!r} holds U+{ord(character):04X}, which {self.name} cannot "
                     f"write. Next: change {option}, or use --encoding utf-8."
                 )
 
-    def _holds(self, character: str) -> bool:
+    def holds(self, character: str) -> bool:
+        """Tell whether a character can be written, and is read back as itself."""
         try:
             return self.reads_back(character, self.encode(character))
         except UnicodeEncodeError:

@@ -37,7 +37,11 @@ class Place:
     def no_character(self, index: int, character: str, encoding: str) -> ValueNotRepresentable:
         """Return the error for a value with a character that the output encoding has not."""
         what = f"U+{ord(character):04X}" if character else "for a part of the value"
-        return self.refusal(index, f"{encoding} has no character {what}", "use --encoding utf-8")
+        return self.refusal(
+            index,
+            f"{encoding} has no character {what}",
+            "use --encoding utf-8, or say with --substitute what is written for such a character",
+        )
 
     def refuse_where(self, bad: pa.Array, reason: str, hint: str) -> None:
         """Raise for the first true element of a boolean array, if there is one.

@@ -177,7 +177,7 @@ def _text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     if types.is_dictionary(kind):
         return _dictionary_text(array, format, place)
     if types.is_run_end_encoded(kind):
-        return _text(pc.run_end_decode(array), format, place)
+        return _text(pc.run_end_decode(_runs_without_views(array)), format, place)
     if isinstance(kind, pa.BaseExtensionType):
         return uuid_texts(array.storage) if _is_uuid(kind) else _text(array.storage, format, place)
     if types.is_null(kind):
@@ -205,9 +205,23 @@ def _text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     raise FormatError(f"column {place.column} has the type {kind}, which has no text form.")
 
 
+def _runs_without_views(array: pa.Array) -> pa.Array:
+    """Return run-end-encoded values that Arrow can decode, which it cannot where they are views."""
+    kind = array.type.value_type
+    if not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)):
+        return array
+    runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, without_views(array.values))
+    return runs.slice(array.offset, len(array))
+
+
 def _dictionary_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
+    types = pa.types
     # A value that is refused may stand in a dictionary without being used, so decode then.
     if content_of(array.type) == "text" and not _is_text(plain_type(array.type)):
+        if types.is_binary_view(array.type.value_type):
+            # Arrow cannot take from views.
+            words = without_views(array.dictionary)
+            array = pa.DictionaryArray.from_arrays(array.indices, words)
         return _text(array.dictionary_decode(), format, place)
     texts = _text(array.dictionary, format, place)
     return _taken(texts, array.indices)

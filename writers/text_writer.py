@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from writers.compression import CODECS, SUFFIXES, check_codec
+from writers.encoders import encode_into, open_encoder
 from writers.errors import FormatError
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from writers.compression import BytesLike
     from writers.delimited import PlainEncoder
     from writers.model import Compression, OutputSpec, StageSeconds, WrittenFile
+    from writers.native.encoder import NativeEncoder
 
 _PIECES_PER_FILE = 8
 """A file of limited size is written in at least this many pieces, so it ends near its limit."""
@@ -42,7 +43,7 @@ def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
     Raises:
         FormatError: The format is impossible for this schema.
     """
-    return _start(_open_encoder(schema, text_format))
+    return _start(open_encoder(schema, text_format, "plain"))
 
 
 def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
@@ -79,7 +80,7 @@ class _TextFiles:
 
     @property
     def stages(self) -> StageSeconds:
-        """Wall seconds so far; compressing counts as encoding, though it runs beside it."""
+        """Wall seconds so far; the stages overlap."""
         return self._files.stages(self._encode_seconds)
 
     def _close(self, rows: int) -> tuple[WrittenFile, ...]:
@@ -116,7 +117,7 @@ class TextWriter(_TextFiles):
     ) -> None:
         if not isinstance(spec.format, TextFormat):
             raise FormatError(f"a text writer cannot write {type(spec.format).__name__}.")
-        self._encoder = _open_encoder(schema, spec.format)
+        self._encoder = open_encoder(schema, spec.format, spec.encoder)
         self._schema = schema
         self._start = _start(self._encoder) if with_start else b""
         self._size_limit = spec.file_size_bytes
@@ -124,6 +125,7 @@ class TextWriter(_TextFiles):
         if self._size_limit:
             limit = max(1, self._size_limit // _PIECES_PER_FILE)
             self._piece_bytes = min(self._piece_bytes, limit)
+        self._least_row_bytes = _least_row_bytes(spec.format)
         self._compressed = spec.compression.codec != "none"
         self._text_bytes = self._text_rows = self._file_rows = self._next_look = 0
         super().__init__(spec, stem)
@@ -135,11 +137,9 @@ class TextWriter(_TextFiles):
         for piece in self._pieces(batch):
             if not self._files.is_open:
                 self._begin_file()
-            started = perf_counter()
-            text: BytesLike = self._encoder.encode(piece)
-            self._encode_seconds += perf_counter() - started
-            self._files.sink().write(text)
-            self._text_bytes += len(text)
+            size, seconds = encode_into(self._files.sink(), self._encoder, piece)
+            self._encode_seconds += seconds
+            self._text_bytes += size
             self._text_rows += piece.num_rows
             self._end_rows(piece.num_rows)
 
@@ -182,7 +182,7 @@ class TextWriter(_TextFiles):
             bytes_per_row = (
                 self._text_bytes / self._text_rows if self._text_rows else batch.nbytes / rows
             )
-            count = max(1, int(self._piece_bytes / max(bytes_per_row, 1)))
+            count = max(1, int(self._piece_bytes / max(bytes_per_row, self._least_row_bytes)))
             piece = batch.slice(start, count)
             # Rows may grow all at once (an empty column, then large objects).
             while piece.num_rows > 1 and piece.nbytes > 2 * self._piece_bytes:
@@ -238,11 +238,13 @@ class EncodedTextWriter(_TextFiles):
         return self._close(rows)
 
 
-def _open_encoder(schema: pa.Schema, text_format: TextFormat) -> PlainEncoder:
-    from writers.delimited import PlainEncoder
+def _least_row_bytes(text_format: TextFormat) -> int:
+    if not text_format.fixed:
+        return 1
+    from writers.fixed_width import record_bytes
 
-    return PlainEncoder(schema, text_format)
+    return record_bytes(text_format)
 
 
-def _start(encoder: PlainEncoder) -> bytes:
+def _start(encoder: PlainEncoder | NativeEncoder) -> bytes:
     return encoder.preamble() + encoder.header()
