@@ -16,7 +16,7 @@ MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 THIRD_PARTY_OF_LEAVES = {
     "partition_planner": set(),
     "numa": set(),
-    "writers": {"pyarrow", "zstandard", "xxhash"},
+    "writers": {"pyarrow", "zstandard", "xxhash", "isal", "zlib_ng", "crc32c"},
 }
 DRIVERS = {
     "duckdb": "duckdb",
@@ -33,18 +33,21 @@ FLOORS = (
     {"unloader.demo"},
     {"unloader.api"},
     {"unloader.checking"},
-    {"unloader.unloading", "unloader.crew"},
-    {"unloader.preparation", "unloader.engine", "unloader.run_directory", "unloader.worker"},
+    {"unloader.unloading", "unloader.crew", "unloader.choosing"},
+    {"unloader.sampling", "unloader.sample_places"},
+    {"unloader.preparation", "unloader.engine", "unloader.destinations", "unloader.worker"},
     {
         "unloader.schedule",
         "unloader.manifest",
         "unloader.pipeline",
         "unloader.seating",
         "unloader.cancelling",
+        "unloader.fixed_fields",
+        "unloader.named_columns",
     },
     {"unloader.sources"},
     {"unloader.file_names", "unloader.locations", "unloader.settings", "unloader.names"},
-    {"unloader.model", "unloader.errors", "unloader.events"},
+    {"unloader.model", "unloader.sample_model", "unloader.errors", "unloader.events"},
 )
 """Modules of `unloader` from the top floor down; each imports its own floor and those below."""
 

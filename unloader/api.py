@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numa.model import Seat
 from partition_planner.errors import PlanError
@@ -20,9 +20,14 @@ from partition_planner.simulate import Simulation, simulate
 from unloader.errors import PlanFailed, UnloaderError, translate
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import JobSpec, ReadColumn, SourceSpec, TableName, TableSummary, Target
-from unloader.preparation import prepared
+from unloader.preparation import Prepared, prepared
+from unloader.sample_model import SampleBudget
 from unloader.sources.registry import source_of
-from writers.model import TextFormat
+from writers.codec_choice import Choice
+from writers.model import Compression, TextFormat
+
+if TYPE_CHECKING:
+    from unloader.choosing import CodecReport
 
 PLAN_VERSION = 1
 
@@ -51,6 +56,11 @@ class PlannedRun:
     seats: tuple[Seat, ...]
     simulation: Simulation
     notices: tuple[str, ...]
+    places: dict[str, str] = field(default_factory=dict)
+    """Unit id to the file or pipe that it would go to; empty without a destination."""
+    compression: Compression = field(default_factory=Compression)
+    choice: Choice | None = None
+    """How a preset came to the compression; None where it was named."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan file: `run` needs its plan, the rest is for the reader."""
@@ -71,7 +81,9 @@ class PlannedRun:
                 {"worker": seat.worker, "node": seat.node, "cpus": list(seat.cpus)}
                 for seat in self.seats
             ],
+            "places": self.places,
             "notices": list(self.notices),
+            "compression_choice": self.choice.to_json() if self.choice else None,
         }
 
 
@@ -114,13 +126,18 @@ def describe(
             catalog.close()
 
 
-def plan(job: JobSpec) -> PlannedRun:
+def plan(job: JobSpec, *, observe: Observer = silent) -> PlannedRun:
     """Return what `unload` would do with the job: units, statements, seats, predicted balance.
+
+    Reads a sample of the rows if the job's codec is to be chosen by measuring.
 
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
+    from unloader.destinations.opening import places
+
     with _translated(), prepared(job) as ready:
+        chosen = _with_codec(ready.job, ready, observe).output
         return PlannedRun(
             plan=ready.plan,
             table=ready.plan.table,
@@ -131,7 +148,38 @@ def plan(job: JobSpec) -> PlannedRun:
             seats=ready.seating.seats,
             simulation=simulate(ready.plan, max(1, len(ready.seating.seats))),
             notices=(ready.seating.notice,) if ready.seating.notice else (),
+            places=places(replace(job, output=chosen), ready.extract, ready.plan),
+            compression=chosen.output.compression,
+            choice=chosen.choice,
         )
+
+
+def measure_codecs(
+    job: JobSpec,
+    *,
+    budget: SampleBudget,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> CodecReport:
+    """Return what each codec does to a sample of the job's rows, and what it makes of a run.
+
+    Args:
+        job: As for `unload`; of its destination only the disk is measured, and where it is empty
+            that of the current directory.
+        budget: How much the sample may take.
+        observe: Told what happens; called in this thread.
+        stop: Asked several times a second; True ends the measuring.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.choosing import report
+
+    with _translated():
+        observe(PhaseStarted(phase="planning"))
+        with prepared(job, stop) as ready:
+            observe(PhaseStarted(phase="measuring"))
+            return report(ready.job, ready, budget=budget, stop=stop)
 
 
 def job_from_plan(document: Mapping[str, Any], job: JobSpec) -> JobSpec:
@@ -170,6 +218,7 @@ def unload(
     with _translated(), crew(job) as pool:
         observe(PhaseStarted(phase="planning"))
         with prepared(job, stop) as ready:
+            job = _with_codec(ready.job, ready, observe, stop)
             return run(job, ready, pool, observe=observe, stop=stop)
 
 
@@ -185,6 +234,17 @@ def verify(
 
     with _translated():
         return check(destination, source, observe)
+
+
+def _with_codec(
+    job: JobSpec, ready: Prepared, observe: Observer, stop: Callable[[], bool] = lambda: False
+) -> JobSpec:
+    if job.output.preset is None:
+        return job
+    from unloader.choosing import with_codec
+
+    observe(PhaseStarted(phase="measuring"))
+    return with_codec(job, ready, observe=observe, stop=stop)
 
 
 def _named(job: JobSpec) -> JobSpec:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from partition_planner.model import PlanLimits
+from unloader.destinations.files import check_file
 from unloader.errors import (
     OutputFailed,
     SourceError,
@@ -16,7 +17,7 @@ from unloader.errors import (
     translate,
 )
 from unloader.events import Notice, Observer, PhaseStarted
-from unloader.manifest import MANIFEST, files_of, read_manifest
+from unloader.manifest import MANIFEST, directories_of, files_of, places_of, read_manifest
 from unloader.model import (
     Extract,
     NamePart,
@@ -29,9 +30,15 @@ from unloader.model import (
 from unloader.preparation import chosen_table, plan_partitions
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
-from unloader.unloading import check_file
 from writers.errors import FormatError, WriteError
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import (
+    Compression,
+    FixedField,
+    OutputSpec,
+    ParquetFormat,
+    SortColumn,
+    TextFormat,
+)
 from writers.registry import check
 
 
@@ -82,9 +89,12 @@ def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
     spec = _spec_of(destination, manifest)
     differences = []
     files = files_of(manifest)
+    directories, places = directories_of(manifest, destination), places_of(manifest)
     for name, file in files.items():
         try:
-            check_file(destination / name, file, spec, header=True)
+            check_file(directories[places[name]] / name, file, spec, header=True)
+        except FormatError:
+            raise  # The checksum's library is missing: nothing is known of the file.
         except (VerifyMismatch, WriteError) as error:
             known = translate(error)
             differences.append(known.message if known else str(error))
@@ -94,13 +104,24 @@ def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
     return differences
 
 
+def _text_format(dialect: Mapping[str, Any]) -> TextFormat:
+    fixed = tuple(FixedField(**field) for field in dialect.get("fixed", ()))
+    return TextFormat(**{**dialect, "fixed": fixed})
+
+
+def _parquet_format(layout: Mapping[str, Any]) -> ParquetFormat:
+    order = tuple(SortColumn(**column) for column in layout.get("sorted_by", ()))
+    blooms = tuple(layout.get("bloom_filters", ()))
+    return ParquetFormat(**{**layout, "sorted_by": order, "bloom_filters": blooms})
+
+
 def _spec_of(destination: Path, manifest: Mapping[str, Any]) -> OutputSpec:
     options = manifest["options"]
     try:
         shape: TextFormat | ParquetFormat = (
-            TextFormat(**options["dialect"])
+            _text_format(options["dialect"])
             if options["format"] == "csv"
-            else ParquetFormat(**options["dialect"])
+            else _parquet_format(options["dialect"])
         )
         compression = Compression(**options["compression"])
         check(shape, compression)

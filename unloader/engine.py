@@ -45,7 +45,7 @@ class Orders:
     """Takes the result of a unit from a worker, once a unit."""
     discard: Callable[[Assignment], None]
     """Removes what a broken attempt may have left."""
-    fatal: Callable[[Failure], Failure | None]
+    fatal: Callable[[Assignment, Failure], Failure | None]
     """Says of a failure that might be retried whether it ends the run all the same, and how."""
 
 
@@ -129,6 +129,7 @@ class Engine:
                     unit=progress.unit,
                     rows=progress.rows,
                     bytes=progress.bytes,
+                    waiting_for=progress.waiting_for,
                 )
             )
         elif isinstance(event, Finished):
@@ -174,8 +175,9 @@ class Engine:
         self.orders.done(event.worker, result)
 
     def _failed(self, worker: int, failure: Failure) -> None:
-        if failure.retryable:
-            failure = self.orders.fatal(failure) or failure
+        running = self.schedule.running(worker)
+        if failure.retryable and running is not None:
+            failure = self.orders.fatal(running, failure) or failure
         verdict = self.schedule.failed(worker, failure, time.monotonic())
         self.orders.discard(verdict.assignment)
         self.observe(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Phase = Literal["planning", "unloading", "counting", "publishing", "verifying"]
+Phase = Literal["planning", "measuring", "unloading", "counting", "publishing", "verifying"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,17 @@ class UnitAdvanced:
     unit: str
     rows: int
     bytes: int
+    waiting_for: str = ""
+    """What must come before the first row: the pipe whose reader is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryFilled:
+    """One of several directories has got a unit's files; the figures are its totals."""
+
+    directory: str
+    units: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +108,7 @@ Event = (
     | UnitStarted
     | UnitAdvanced
     | UnitFinished
+    | DirectoryFilled
     | UnitFailed
     | Notice
     | Tick

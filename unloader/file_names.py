@@ -33,7 +33,9 @@ class NameValues:
     """Day of the snapshot, YYYYMMDD."""
 
 
-def check_template(template: str, *, per_unit: bool, parts: bool) -> None:
+def check_template(
+    template: str, *, per_unit: bool, parts: bool, option: str = "--file-name"
+) -> None:
     """Check that a template has known fields only and tells all files of a run apart.
 
     Raises:
@@ -43,17 +45,17 @@ def check_template(template: str, *, per_unit: bool, parts: bool) -> None:
     for name in used:
         if name not in FIELDS:
             raise UsageError(
-                f"--file-name has an unknown field {{{name}}}",
+                f"{option} has an unknown field {{{name}}}",
                 "use " + " ".join(f"{{{field}}}" for field in FIELDS),
             )
     for name, needed in (("unit", per_unit), ("part", parts)):
         if needed and name not in used:
             raise UsageError(
-                f"--file-name {template} gives several files one name", f"add {{{name}}} to it"
+                f"{option} {template} gives several files one name", f"add {{{name}}} to it"
             )
     if "/" in template or template.startswith((".", "_")):
         raise UsageError(
-            f"--file-name {template} is not a plain file name",
+            f"{option} {template} is not a plain file name",
             "leave out slashes, and begin with neither a dot nor an underscore",
         )
 

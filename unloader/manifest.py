@@ -20,9 +20,11 @@ from unloader.model import (
     Extract,
     JobSpec,
     OutputOptions,
+    Projection,
     ReadColumn,
     UnitResult,
 )
+from writers.codec_libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
 
 MANIFEST = "_manifest.json"
@@ -47,6 +49,8 @@ class FinishedUnit:
     """What the seat's binding came to; None if the worker never said."""
     finals: tuple[WrittenFile, ...]
     """Its files under their final names."""
+    directory: int = 0
+    """Number of the directory that its files lie in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,8 @@ class RunFacts:
     """Of all processes of the run."""
     source_rows: int | None
     verify_result: str
+    directories: tuple[str, ...] = ()
+    """Absolute paths, the first being where the manifest lies; empty where there is just one."""
 
 
 def build_manifest(
@@ -73,6 +79,8 @@ def build_manifest(
     rows = sum(unit.result.rows for unit in units)
     size = sum(file.bytes for file in files)
     extract = facts.extract
+    stages = [unit.result.stages for unit in units]
+    sizes = [each.uncompressed_bytes for each in stages]
     return {
         "format_version": FORMAT_VERSION,
         "run_id": facts.run_id,
@@ -88,16 +96,23 @@ def build_manifest(
         else {"schema": extract.table.schema, "name": extract.table.name},
         "query": extract.query,
         "snapshot": asdict(extract.snapshot) if extract.snapshot else None,
-        "columns": [_column(column) for column in extract.projection.columns],
+        "columns": _columns(extract.projection, facts.job.output.output.format),
         "options": options_json(facts.job),
         "plan": {"digest": facts.plan.digest, "units": len(facts.plan.units)},
-        "units": [_unit(unit) for unit in sorted(units, key=lambda unit: unit.result.unit)],
+        **_directories(facts.directories, units),
+        "units": [
+            _unit(unit, placed=bool(facts.directories))
+            for unit in sorted(units, key=lambda unit: unit.result.unit)
+        ],
         "totals": {
             "rows": rows,
             "bytes": size,
-            "files": len(files),
+            # Units that share a pipe name it once each.
+            "files": len({file.path for file in files}),
             "seconds": round(facts.seconds, 3),
             "cpu_seconds": round(facts.cpu_seconds, 3),
+            "compress_cpu_seconds": round(sum(each.compress_cpu_s for each in stages), 3),
+            "uncompressed_bytes": None if None in sizes else sum(filter(None, sizes)),
             "rows_per_second": round(rows / facts.seconds) if facts.seconds else None,
             "bytes_per_second": round(size / facts.seconds) if facts.seconds else None,
             "peak_worker_rss_bytes": max((unit.result.peak_rss_bytes for unit in units), default=0),
@@ -115,7 +130,7 @@ def options_json(job: JobSpec) -> dict[str, Any]:
     output: OutputOptions = job.output
     spec = output.output
     shared = {
-        "to": output.destination,
+        "to": list(output.destinations) if output.others else output.destination,
         "columns": list(job.selection.columns),
         "exclude": list(job.selection.exclude),
         "where": job.selection.where,
@@ -123,12 +138,16 @@ def options_json(job: JobSpec) -> dict[str, Any]:
         "as_text": list(job.selection.as_text),
         "format": format_name(spec.format),
         "compression": asdict(spec.compression),
+        "compression_library": codec_library(format_name(spec.format), spec.compression),
+        "compression_choice": output.choice.to_json() if output.choice else None,
         "file_size": spec.file_size_bytes,
         "file_per": output.file_per,
         "file_name": output.file_name,
         "overwrite": output.overwrite,
         "overlap_buffer": spec.buffer_bytes,
         "overlap_buffers": spec.buffers,
+        "checksum": spec.checksum,
+        "direct_io": spec.direct_io,
         "fetch_memory": job.fetch_bytes,
         "parallelism": job.limits.parallelism,
         "split": job.limits.split,
@@ -160,6 +179,7 @@ def journal_entry(unit: FinishedUnit) -> dict[str, Any]:
         "partition": unit.partition,
         "rows": unit.result.rows,
         "attempt": unit.result.attempt,
+        "directory": unit.directory,
         "staged": [file.to_json() for file in unit.result.files],
     }
 
@@ -192,6 +212,10 @@ def read_manifest(destination: Path, name: str = MANIFEST) -> Mapping[str, Any]:
         )
     try:
         files_of(document)
+        known = len(directories_of(document, destination))
+        strangers = [place for place in places_of(document).values() if not 0 <= place < known]
+        if strangers:
+            raise ValueError(f"there is no directory {strangers[0]}")
         missing = [key for key in _NEEDED if key not in document]
         missing += [key for key in _TOTALS if key not in document.get("totals", _TOTALS)]
     except (KeyError, TypeError, ValueError) as error:
@@ -218,6 +242,62 @@ def files_of(manifest: Mapping[str, Any]) -> dict[str, WrittenFile]:
     }
 
 
+def directories_of(
+    manifest: Mapping[str, Any], home: Path, *, recorded: bool = False
+) -> tuple[Path, ...]:
+    """Return the directories that hold a run's files, in the order of their numbers.
+
+    Args:
+        manifest: Of any run.
+        home: Where the manifest lies; that is the first directory, wherever it was at the time.
+        recorded: The first directory is where it was at the time.
+    """
+    listed = tuple(Path(str(each["path"])) for each in manifest.get("directories", ()))
+    if not listed:
+        return (home,)
+    return listed if recorded else (home, *listed[1:])
+
+
+def places_of(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """Return for each file of a manifest, by name, the number of its directory."""
+    return {
+        str(file["path"]): int(file.get("directory", 0))
+        for unit in manifest["units"]
+        for file in unit["files"]
+    }
+
+
+def _directories(
+    directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return each directory with what lies in it; nothing where there is just one."""
+    if not directories:
+        return {}
+    placed = [
+        [file for unit in units if unit.directory == number for file in unit.finals]
+        for number in range(len(directories))
+    ]
+    return {
+        "directories": [
+            {"path": path, "files": len(files), "bytes": sum(file.bytes for file in files)}
+            for path, files in zip(directories, placed, strict=True)
+        ]
+    }
+
+
+def _columns(
+    projection: Projection, output_format: TextFormat | ParquetFormat
+) -> list[dict[str, Any]]:
+    """Return what is told of each column, with its place in records of fixed width."""
+    columns = [_column(column) for column in projection.columns]
+    if not isinstance(output_format, TextFormat) or not output_format.fixed:
+        return columns
+    return [
+        {**column, "position": [field.start + 1, field.start + field.width]}
+        for column, field in zip(columns, output_format.fixed, strict=True)
+    ]
+
+
 def _column(column: ReadColumn) -> dict[str, Any]:
     return {
         "name": column.name,
@@ -229,8 +309,9 @@ def _column(column: ReadColumn) -> dict[str, Any]:
     }
 
 
-def _unit(unit: FinishedUnit) -> dict[str, Any]:
+def _unit(unit: FinishedUnit, *, placed: bool) -> dict[str, Any]:
     result, stages = unit.result, unit.result.stages
+    place = {"directory": unit.directory} if placed else {}
     return {
         "id": result.unit,
         "partition": unit.partition,
@@ -244,8 +325,9 @@ def _unit(unit: FinishedUnit) -> dict[str, Any]:
         "stages": {
             "fetch_s": round(stages.fetch_s, 4),
             "encode_s": round(stages.encode_s, 4),
+            "compress_s": round(stages.compress_s, 4),
             "write_s": round(stages.write_s, 4),
         },
         "seconds": round(result.seconds, 4),
-        "files": [file.to_json() for file in unit.finals],
+        "files": [{**file.to_json(), **place} for file in unit.finals],
     }

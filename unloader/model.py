@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from partition_planner.model import Plan, PlanLimits, TableInfo, WorkUnit
+    from writers.codec_choice import Choice, Preset
     from writers.model import OutputSpec, TextFormat, WrittenFile
 
 Consistency = Literal["snapshot", "none"]
@@ -186,6 +187,9 @@ class OutputTask:
     """What an encoded file begins with; on the batch route the writer makes its own."""
     with_start: bool = True
     """False for text files that will be joined behind one header."""
+    reader_seconds: float | None = None
+    """Longest wait for somebody to open `spec.stream` for reading, 0 being for ever; None does not
+    wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +219,8 @@ class UnitProgress:
     unit: str
     rows: int
     bytes: int
+    waiting_for: str = ""
+    """What must come before the first row: the pipe whose reader is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +229,13 @@ class Stages:
 
     fetch_s: float
     encode_s: float
+    """Parquet compresses while it encodes."""
     write_s: float
+    compress_s: float = 0.0
+    compress_cpu_s: float = 0.0
+    """CPU seconds of the same."""
+    uncompressed_bytes: int | None = None
+    """Of the output before it was compressed; None where that is not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,11 +285,25 @@ class OutputOptions:
     """Where and how the output is written."""
 
     destination: str
+    """A directory, `-` for standard output, or `pipe:` and the path of a named pipe."""
     output: OutputSpec
     """Its directory is a placeholder until a run has made its staging directory."""
     file_per: FilePer = "unit"
     file_name: str = "{table}.{unit}{part}.{ext}"
     overwrite: bool = False
+    preset: Preset | None = None
+    """The codec is to be chosen by measuring; the one in `output` is a placeholder until then."""
+    choice: Choice | None = None
+    """What a preset came to, once it is known; the codec in `output` is that one then."""
+    others: tuple[str, ...] = ()
+    """Further directories that the files are spread over."""
+    pipe_seconds: float = 300.0
+    """Longest wait for the reader of a pipe; 0 is for ever."""
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """All directories, the one of the manifest first."""
+        return (self.destination, *self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +330,14 @@ class RetryOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FixedWidths:
+    """Records of fixed width are asked for; their fields are decided when the columns are known."""
+
+    given: tuple[tuple[str, int], ...] = ()
+    """Columns as the user wrote their names, and the bytes of their fields."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """One whole job as the user asked for it."""
 
@@ -320,3 +354,5 @@ class JobSpec:
     verify: VerifyLevel = "count"
     plan: Plan | None = None
     """A plan made earlier; None makes one from the table as it is."""
+    fixed: FixedWidths | None = None
+    """For records of fixed width; None for delimited text and Parquet."""

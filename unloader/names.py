@@ -107,18 +107,23 @@ def choose_columns(
     Raises:
         UsageError: An unknown or ambiguous name, one named twice, or nothing left.
     """
-    chosen = [_one_column(names, name) for name in include] or list(names)
+    chosen = [one_column(names, name) for name in include] or list(names)
     twice = {name for name in chosen if chosen.count(name) > 1}
     if twice:
         raise UsageError(f"--columns names {sorted(twice)[0]!r} twice", "name each column once")
-    dropped = {_one_column(names, name) for name in exclude}
+    dropped = {one_column(names, name) for name in exclude}
     left = tuple(name for name in chosen if name not in dropped)
     if not left:
         raise UsageError("no column is left to unload", "exclude fewer columns")
     return left
 
 
-def _one_column(names: Sequence[str], wanted: str) -> str:
+def one_column(names: Sequence[str], wanted: str) -> str:
+    """Return the one column that a typed name means; quotes and case are as for tables.
+
+    Raises:
+        UsageError: There is none, or several.
+    """
     stripped = wanted.strip()
     quoted = len(stripped) > 1 and stripped.startswith('"') and stripped.endswith('"')
     part = NamePart(text=stripped[1:-1].replace('""', '"') if quoted else stripped, quoted=quoted)

@@ -14,19 +14,24 @@ from numa.model import Topology
 from partition_planner.model import Plan, PlanLimits, RowRange, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
 from unloader.cancelling import cancelled_by
+from unloader.destinations.kinds import is_one_stream, kind_of
 from unloader.errors import PlanFailed, UsageError
-from unloader.model import Extract, JobSpec, Selection, Target
+from unloader.model import Extract, JobSpec, Projection, Selection, Target
+from unloader.named_columns import with_named_columns
 from unloader.names import choose_columns, matching_any
 from unloader.seating import Seating, machine, seat_workers
 from unloader.sources.base import Catalog
+from unloader.sources.origin import with_origin
 from unloader.sources.registry import source_of
-from writers.model import TextFormat
+from writers.model import ParquetFormat, TextFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A job, ready to run; its catalog holds the snapshot while the context is open."""
 
+    job: JobSpec
+    """As it was asked for, with the fields of records of fixed width filled in."""
     catalog: Catalog
     extract: Extract
     plan: Plan
@@ -66,6 +71,7 @@ def _prepare(job: JobSpec, catalog: Catalog, started: float) -> Prepared:
     snapshot = catalog.snapshot(job.consistency)
     table = chosen_table(catalog, job.selection)
     projection = catalog.project(table, job.selection.query, target_of(job))
+    job = with_named_columns(_with_fields(job, projection, catalog), projection)
     plan = _plan(job, table, topology)
     extract = Extract(
         source=job.source,
@@ -75,11 +81,16 @@ def _prepare(job: JobSpec, catalog: Catalog, started: float) -> Prepared:
         where=job.selection.where,
         projection=projection,
     )
+    if isinstance(job.output.output.format, ParquetFormat):
+        extract = with_origin(extract)
     catalog.check_where(extract)
     catalog.hold(extract, plan.units)
-    workers = min(plan.limits.parallelism, len(plan.units))
+    in_order = is_one_stream(kind_of(job.output.destinations))
+    workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     seating = seat_workers(topology, workers, job.seats)
-    return Prepared(catalog=catalog, extract=extract, plan=plan, seating=seating, started=started)
+    return Prepared(
+        job=job, catalog=catalog, extract=extract, plan=plan, seating=seating, started=started
+    )
 
 
 def chosen_table(catalog: Catalog, selection: Selection) -> TableInfo:
@@ -107,6 +118,22 @@ def chosen_table(catalog: Catalog, selection: Selection) -> TableInfo:
     return replace(table, columns=columns)
 
 
+def _with_fields(job: JobSpec, projection: Projection, catalog: Catalog) -> JobSpec:
+    """Return the job with the fields of its records, if they are to be of fixed width."""
+    text = job.output.output.format
+    if job.fixed is None or not isinstance(text, TextFormat):
+        return job
+    from unloader.fixed_fields import fixed_fields
+    from writers.dialects import check
+
+    pads_char = catalog.capabilities.pads_char
+    fields = fixed_fields(projection, text, job.fixed, pads_char=pads_char)
+    text = replace(text, fixed=fields)
+    check(text)
+    output = replace(job.output.output, format=text)
+    return replace(job, output=replace(job.output, output=output))
+
+
 def target_of(job: JobSpec) -> Target:
     """Return what the source must know of the job's output."""
     spec = job.output.output
@@ -115,7 +142,7 @@ def target_of(job: JobSpec) -> Target:
         format="parquet" if text is None else "csv",
         text=text,
         as_text=job.selection.as_text,
-        encoded_allowed=spec.file_size_bytes == 0,
+        encoded_allowed=spec.file_size_bytes == 0 and job.fixed is None,
         values=job.values,
     )
 

@@ -38,6 +38,8 @@ class Schedule:
 
     units: Sequence[WorkUnit]
     retry: RetryOptions
+    in_order: bool = False
+    """A unit that waits for another attempt holds up those behind it."""
     _next: int = 0
     _waiting: list[tuple[float, int, Assignment]] = field(default_factory=list)
     _running: dict[int, Assignment] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class Schedule:
         return None
 
     def _fresh(self) -> Assignment | None:
-        if self._next >= len(self.units):
+        if self._next >= len(self.units) or (self.in_order and self._waiting):
             return None
         unit = self.units[self._next]
         self._next += 1

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from unloader.errors import ConfigError, UsageError
 
@@ -136,6 +136,53 @@ def split_list(text: str) -> tuple[str, ...]:
     if len(items) != joined.count(",") + 1 or not all(item.strip() for item in items):
         raise ValueError(f"{text!r} has an empty item")
     return tuple(item.strip() for item in items)
+
+
+def parse_width(item: str) -> tuple[str, int]:
+    """Return column and bytes of `COLUMN=BYTES`, quotes around the name kept.
+
+    Raises:
+        ValueError: It has another form, or the width is no number of bytes from 1 on.
+    """
+    name, equals, width = item.rpartition("=")
+    name, width = name.strip(), width.strip()
+    if not equals or not name:
+        raise ValueError(f"{item!r} is not a width; write COLUMN=BYTES")
+    if not re.fullmatch("[0-9]{1,9}", width) or not int(width):
+        raise ValueError(f"{item!r} has no number of bytes from 1 on")
+    return name, int(width)
+
+
+_ORDER = re.compile(
+    r"""\s*("(?:[^"]|"")*"|\S+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*""", re.IGNORECASE
+)
+
+
+class Order(TypedDict):
+    """What an item of an order says."""
+
+    name: str
+    descending: bool
+    nulls_first: bool
+
+
+def parse_order(text: str) -> Order:
+    """Return what `COLUMN [asc|desc] [nulls first|last]` says; quotes are kept.
+
+    NULLs come last, with `desc` first, where nothing is said of them: as in Oracle and PostgreSQL.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    match = _ORDER.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"{text!r} is no order; write for instance DAY, ID desc or PRICE desc nulls last"
+        )
+    name, direction, nulls = (part or "" for part in match.groups())
+    descending = direction.lower() == "desc"
+    first = nulls.lower() == "first" if nulls else descending
+    return Order(name=name, descending=descending, nulls_first=first)
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:

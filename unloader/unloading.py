@@ -1,22 +1,23 @@
-"""One run from plan to published files: hand out, collect, count, check, publish.
+"""One run from plan to published output: hand out, collect, count, check, publish.
 
-Nothing appears under a final name before every unit is done and the row count agrees with the
-source's own at the same snapshot.
+Nothing is published before every unit is done and the row count agrees with the source's own at the
+same snapshot. What publishing is, and where the bytes go meanwhile, is the destination's.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from numa.pool import Pool
 from partition_planner.model import WorkUnit
 from unloader.cancelling import cancelled_by
+from unloader.destinations.base import Destination
+from unloader.destinations.opening import open_destination
 from unloader.engine import Engine, Orders
 from unloader.errors import (
     Interrupted,
@@ -27,16 +28,11 @@ from unloader.errors import (
     error_class,
     translate,
 )
-from unloader.events import Notice, Observer, PhaseStarted, RunStarted
-from unloader.file_names import NameValues, check_distinct, file_name
-from unloader.manifest import FinishedUnit, RunFacts, build_manifest, journal_entry
-from unloader.model import Failure, JobSpec, OutputTask, Snapshot, UnitResult, UnitTask
+from unloader.events import Event, Notice, Observer, PhaseStarted, RunStarted
+from unloader.manifest import FinishedUnit, RunFacts, build_manifest
+from unloader.model import Failure, JobSpec, Snapshot, UnitResult, UnitTask
 from unloader.preparation import Prepared
-from unloader.run_directory import RunDirectory
 from unloader.schedule import Assignment, Schedule
-from writers.model import OutputSpec, TextFormat, WrittenFile
-from writers.read_back import read_back
-from writers.registry import extension
 
 logger = logging.getLogger(__name__)
 
@@ -65,15 +61,16 @@ def run(
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True.
     """
-    with RunDirectory(Path(job.output.destination), overwrite=job.output.overwrite) as directory:
-        current = _Run(job=job, prepared=prepared, directory=directory, observe=observe)
+    destination = open_destination(job, prepared.extract, prepared.plan)
+    with closing(destination):
+        current = _Run(job=job, prepared=prepared, destination=destination, observe=observe)
         try:
             return current.execute(pool, stop)
         except BaseException as error:
             with suppress(UnloaderError, OSError):
                 current.abandon()
             if isinstance(error, Exception) and (known := translate(error)):
-                raise known from error
+                raise _with_what_left(known, destination) from error
             raise
 
 
@@ -83,22 +80,19 @@ class _Run:
 
     job: JobSpec
     prepared: Prepared
-    directory: RunDirectory
+    destination: Destination
     observe: Observer
     run_id: str = ""
     source_rows: int | None = None
     verify_result: str = "not verified"
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
-    _header: bytes | None = None
     _units: dict[str, WorkUnit] = field(default_factory=dict)
 
     def execute(self, pool: Pool, stop: Callable[[], bool]) -> dict[str, Any]:
         plan = self.prepared.plan
         self.run_id = self.job.source.session.run_id
         self._units = {unit.id: unit for unit in plan.units}
-        names = [self._final_name(unit, self._part(0)) for unit in self._named_units()]
-        check_distinct(names)
-        self.directory.check_names(names)
+        self.destination.begin(self.observe, stop)
         self.observe(
             RunStarted(
                 run_id=self.run_id,
@@ -115,52 +109,60 @@ class _Run:
             self.observe(Notice(text=self.prepared.seating.notice))
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(pool, stop)
-        self._verify(stop)
+        ordered = [self._finished[unit] for unit in sorted(self._finished)]
+        self._verify(ordered, stop)
         _check_stop(stop)
         self.observe(PhaseStarted(phase="publishing"))
-        return self._publish()
+        manifest: dict[str, Any] = self.destination.publish(ordered, self._manifest, stop)
+        return manifest
 
     def abandon(self) -> None:
         """Leave the finished units for later, or no trace where there are none."""
         partial = self._manifest(tuple(self._finished.values()), complete=False)
-        self.directory.abandon(partial if self._finished else None)
+        self.destination.abandon(partial if self._finished else None)
 
     def _unload(self, pool: Pool, stop: Callable[[], bool]) -> None:
         seating = self.prepared.seating
+        in_order = self.destination.in_order
+        units = self.prepared.plan.units
+        if in_order:
+            units = tuple(sorted(units, key=lambda unit: unit.id))
+
+        def stop_or_fail() -> bool:
+            self.destination.check()
+            return stop()
+
         engine = Engine(
-            schedule=Schedule(units=self.prepared.plan.units, retry=self.job.retry),
+            schedule=Schedule(units=units, retry=self.job.retry, in_order=in_order),
             orders=Orders(
                 seats=seating.seats,
                 stall_seconds=self.job.retry.stall_seconds,
                 task=self._task,
                 done=lambda worker, result: self._done(engine, worker, result),
-                discard=lambda assignment: self.directory.discard(_stem(assignment)),
+                discard=self.destination.discard,
                 fatal=self._fatal,
             ),
-            observe=self.observe,
-            stop=stop,
+            observe=self._tell,
+            stop=stop_or_fail,
         )
         engine.run(pool)
         if engine.failure is not None:
+            self.destination.check()
             raise _raised(engine.failure)
         given_up = engine.schedule.given_up
         if given_up:
             raise self._partial(given_up)
 
+    def _tell(self, event: Event) -> None:
+        for told in self.destination.heard(event):
+            self.observe(told)
+
     def _task(self, assignment: Assignment) -> UnitTask:
-        spec = replace(self.job.output.output, directory=str(self.directory.staged))
         return UnitTask(
             unit=assignment.unit,
             attempt=assignment.attempt,
             extract=self.prepared.extract,
-            outputs=(
-                OutputTask(
-                    spec=spec,
-                    stem=_stem(assignment),
-                    header=self._encoded_header(),
-                    with_start=self.job.output.file_per == "unit",
-                ),
-            ),
+            outputs=(self.destination.output(assignment),),
             fetch_bytes=self.job.fetch_bytes,
         )
 
@@ -173,11 +175,30 @@ class _Run:
             bound=engine.bound.get(worker),
             finals=(),
         )
-        self.directory.record(journal_entry(finished))
+        told = self.destination.done(finished)
         self._finished[result.unit] = finished
+        if told is not None:
+            self.observe(told)
 
-    def _fatal(self, failure: Failure) -> Failure | None:
-        """Return the failure that ends the run if the snapshot has gone with the source."""
+    def _fatal(self, assignment: Assignment, failure: Failure) -> Failure | None:
+        """Return the failure that ends the run if a further attempt would be in vain.
+
+        It would where the snapshot has gone with the source, or the destination takes no second.
+        """
+        gone = self._snapshot_gone(failure)
+        why = self.destination.spent(assignment.unit.id)
+        if gone is not None or not why:
+            return gone
+        lost = failure.kind == "PartialUnload"
+        return Failure(
+            kind="OutputFailed" if lost else failure.kind,
+            message=f"{failure.message}; {why}",
+            hint=self.destination.what_next(),
+            retryable=False,
+            traceback=failure.traceback,
+        )
+
+    def _snapshot_gone(self, failure: Failure) -> Failure | None:
         if not issubclass(error_class(failure.kind), SourceError):
             return None
         try:
@@ -200,11 +221,10 @@ class _Run:
         return PartialUnload(
             f"{len(given_up)} of {len(self._units)} work units failed, first {unit}: "
             f"{failure.message}",
-            f"mend the cause ({failure.hint}) and run again with --overwrite; the finished units "
-            f"are in {self.directory.staged}",
+            f"mend the cause ({failure.hint}) and {self.destination.what_next()}",
         )
 
-    def _verify(self, stop: Callable[[], bool]) -> None:
+    def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
         level = self.job.verify
         if level == "none":
             return
@@ -223,54 +243,15 @@ class _Run:
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":
             self.observe(PhaseStarted(phase="verifying"))
-            self._read_back(stop)
+            self.destination.read_back(units, stop)
 
-    def _read_back(self, stop: Callable[[], bool]) -> None:
-        spec = self.job.output.output
-        for unit in self._finished.values():
-            for file in unit.result.files:
-                _check_stop(stop)
-                with_start = self.job.output.file_per == "unit"
-                check_file(self.directory.staged / file.path, file, spec, header=with_start)
-
-    def _publish(self) -> dict[str, Any]:
-        ordered = [self._finished[unit] for unit in sorted(self._finished)]
-        if self.job.output.file_per == "table":
-            ordered = self._merged(ordered)
-        moves: list[tuple[str, str]] = []
-        published = []
-        for finished in ordered:
-            finals = []
-            for number, file in enumerate(finished.result.files):
-                name = self._final_name(self._units[finished.result.unit], self._part(number))
-                moves.append((file.path, name))
-                finals.append(replace(file, path=name))
-            published.append(replace(finished, finals=tuple(finals)))
-        manifest = self._manifest(tuple(published), complete=True)
-        self.directory.publish(moves, manifest)
-        return manifest
-
-    def _merged(self, ordered: list[FinishedUnit]) -> list[FinishedUnit]:
-        """Return the units with the joined file as the first one's, which begins the table."""
-        from writers.merge import merge_files
-
-        spec = self.job.output.output
-        files = [file for unit in ordered for file in unit.result.files]
-        joined = merge_files(
-            files,
-            self.directory.staged,
-            "table",
-            spec.format,
-            spec.compression,
-            header=self._table_header(),
-        )
-        first, *others = ordered
-        return [
-            replace(first, result=replace(first.result, files=(joined,))),
-            *(replace(unit, result=replace(unit.result, files=())) for unit in others),
-        ]
-
-    def _manifest(self, units: tuple[FinishedUnit, ...], *, complete: bool) -> dict[str, Any]:
+    def _manifest(
+        self,
+        units: Sequence[FinishedUnit],
+        directories: tuple[str, ...] = (),
+        *,
+        complete: bool = True,
+    ) -> dict[str, Any]:
         facts = RunFacts(
             run_id=self.run_id,
             job=self.job,
@@ -282,77 +263,18 @@ class _Run:
             + sum(unit.result.cpu_seconds for unit in self._finished.values()),
             source_rows=self.source_rows,
             verify_result=self.verify_result,
+            directories=directories,
         )
-        return build_manifest(facts, units, complete=complete)
-
-    def _named_units(self) -> tuple[WorkUnit, ...]:
-        units = self.prepared.plan.units
-        return units[:1] if self.job.output.file_per == "table" else units
-
-    def _part(self, number: int) -> int | None:
-        return number + 1 if self.job.output.output.file_size_bytes else None
-
-    def _final_name(self, unit: WorkUnit, part: int | None) -> str:
-        output, extract = self.job.output, self.prepared.extract
-        taken_at = extract.snapshot.taken_at if extract.snapshot else ""
-        return file_name(
-            output.file_name,
-            NameValues(
-                schema=extract.table.schema or "",
-                table=extract.table.name,
-                partition=unit.partition or "",
-                unit="" if output.file_per == "table" else unit.id,
-                part=part,
-                ext=extension(output.output.format, output.output.compression),
-                date=taken_at[:10].replace("-", ""),
-            ),
-        )
-
-    def _encoded_header(self) -> bytes:
-        """Return what an encoded file begins with; made when first needed.
-
-        That is while the workers start, who take as long as the import of the encoder.
-        """
-        if self._header is None:
-            encoded = self.prepared.extract.projection.route == "encoded"
-            per_unit = self.job.output.file_per == "unit"
-            self._header = self._table_header() if encoded and per_unit else b""
-        return self._header
-
-    def _table_header(self) -> bytes:
-        text = self.job.output.output.format
-        if not isinstance(text, TextFormat):
-            return b""
-        from writers.text_writer import start_of_names
-
-        names = [column.name for column in self.prepared.extract.projection.columns]
-        return start_of_names(names, text)
+        return build_manifest(facts, tuple(units), complete=complete)
 
 
-def check_file(path: Path, file: WrittenFile, spec: OutputSpec, *, header: bool) -> None:
-    """Read a file again and hold it against what its writer said.
-
-    Raises:
-        VerifyMismatch: Size, checksum or number of records differ.
-        WriteError: The file is missing or cannot be read.
-    """
-    shape = spec.format
-    if isinstance(shape, TextFormat) and not header:
-        shape = replace(shape, header=False)
-    found = read_back(path, shape, spec.compression, rows=True)
-    differences = [
-        f"{what} {now} instead of {was}"
-        for what, was, now in (
-            ("size", file.bytes, found.bytes),
-            ("checksum", file.checksum, found.checksum),
-            ("rows", file.rows, file.rows if found.rows is None else found.rows),
-        )
-        if was != now
-    ]
-    if differences:
-        raise VerifyMismatch(
-            f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
-        )
+def _with_what_left(error: UnloaderError, destination: Destination) -> UnloaderError:
+    """Return the error with what of the broken run is already in somebody's hands."""
+    spoiled = destination.spoiled()
+    if not spoiled:
+        return error
+    hint = destination.what_next() if isinstance(error, Interrupted) else error.hint
+    return type(error)(f"{error.message.rstrip('. ')}; {spoiled}", hint)
 
 
 def _check_stop(stop: Callable[[], bool]) -> None:
@@ -365,10 +287,6 @@ def _raised(failure: Failure) -> UnloaderError:
     if failure.traceback:
         logger.debug("in a worker:\n%s", failure.traceback)
     return error
-
-
-def _stem(assignment: Assignment) -> str:
-    return f"{assignment.unit.id}-a{assignment.attempt}"
 
 
 def _point(snapshot: Snapshot | None) -> str:

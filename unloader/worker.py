@@ -14,14 +14,15 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from unloader.errors import translate
+from unloader.errors import OutputFailed, translate
 from unloader.model import (
     Failure,
+    OutputTask,
     Preload,
     Snapshot,
     SourceSpec,
@@ -143,10 +144,22 @@ class _Progress:
 
     def add(self, rows: int, written: int) -> None:
         self.rows += rows
-        now = time.monotonic()
-        if now - self._reported >= REPORT_SECONDS:
-            self._reported = now
+        if self._is_due():
             self.report(UnitProgress(unit=self.unit, rows=self.rows, bytes=written))
+
+    def wait(self, reader_of: str) -> None:
+        if self._is_due():
+            self.report(UnitProgress(unit=self.unit, rows=0, bytes=0, waiting_for=reader_of))
+
+    def begin(self) -> None:
+        self.report(UnitProgress(unit=self.unit, rows=0, bytes=0))
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        due = now - self._reported >= REPORT_SECONDS
+        if due:
+            self._reported = now
+        return due
 
 
 @dataclass(slots=True)
@@ -188,15 +201,10 @@ def _unload(task: UnitTask, report: Report) -> UnitResult:
     started = time.perf_counter()
     extract = task.extract
     reader = _process.reader_for(extract.source, extract.snapshot)
-    progress = _Progress(task.unit.id, report)
-    if extract.projection.route == "encoded":
-        rows, files, stages = _copy_encoded(task, cast(TextReader, reader), progress)
-    else:
-        try:
-            rows, files, stages = _copy_batches(task, reader, progress)
-        except ReadAgain:
-            progress = _Progress(task.unit.id, report)
-            rows, files, stages = _copy_batches(task, reader, progress)
+    with ExitStack() as held:
+        for output in task.outputs:
+            _await_reader(output, _Progress(task.unit.id, report), held)
+        rows, files, stages = _copy(task, reader, report)
     return UnitResult(
         unit=task.unit.id,
         attempt=task.attempt,
@@ -207,6 +215,32 @@ def _unload(task: UnitTask, report: Report) -> UnitResult:
         cpu_seconds=_process.cpu_since_last(),
         peak_rss_bytes=peak_rss_bytes(),
     )
+
+
+def _await_reader(output: OutputTask, progress: _Progress, held: ExitStack) -> None:
+    """Wait until somebody reads the output's pipe, and hold it open for as long as `held` is.
+
+    The parent is told before the first byte is written: from then on no attempt can be repeated.
+    """
+    pipe, seconds = output.spec.stream, output.reader_seconds
+    if pipe is None or seconds is None:
+        return
+    from unloader.destinations.fifo import open_for_reader
+
+    held.callback(os.close, open_for_reader(pipe, seconds, lambda: progress.wait(pipe)))
+    progress.begin()
+
+
+def _copy(
+    task: UnitTask, reader: Reader, report: Report
+) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    progress = _Progress(task.unit.id, report)
+    if task.extract.projection.route == "encoded":
+        return _copy_encoded(task, cast(TextReader, reader), progress)
+    try:
+        return _copy_batches(task, reader, progress)
+    except ReadAgain:
+        return _copy_batches(task, reader, _Progress(task.unit.id, report))
 
 
 def peak_rss_bytes() -> int:
@@ -261,10 +295,22 @@ def _copy_batches(
             )
         pump.run(consume)
         files = tuple(file for writer in list(writers) for file in writer.close())
-    except BaseException:
+    except BaseException as error:
+        sent = bool(progress.rows) or any(writer.bytes_written for writer in writers)
         _abort(writers)
+        if sent and isinstance(error, ReadAgain):
+            _check_repeatable(task)
         raise
     return progress.rows, files, _stages(pump.fetch_seconds, writers)
+
+
+def _check_repeatable(task: UnitTask) -> None:
+    """Refuse to write once more what has left through a stream."""
+    if any(output.spec.stream for output in task.outputs):
+        raise OutputFailed(
+            f"unit {task.unit.id} must be read again in another way, and rows of it have left",
+            "give a directory with --to, where that is possible",
+        )
 
 
 def _copy_encoded(
@@ -299,8 +345,13 @@ def _abort(writers: list[Any]) -> None:
 
 
 def _stages(fetch_seconds: float, writers: list[Any]) -> Stages:
+    stages = [writer.stages for writer in writers]
+    sizes = [each.uncompressed_bytes for each in stages]
     return Stages(
         fetch_s=fetch_seconds,
-        encode_s=sum(writer.stages.encode_s for writer in writers),
-        write_s=sum(writer.stages.write_s for writer in writers),
+        encode_s=sum(each.encode_s for each in stages),
+        write_s=sum(each.write_s for each in stages),
+        compress_s=sum(each.compress_s for each in stages),
+        compress_cpu_s=sum(each.compress_cpu_s for each in stages),
+        uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
     )

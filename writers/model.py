@@ -75,14 +75,33 @@ class TextFormat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SortColumn:
+    """A column by which rows are in order; the first of several counts most."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetFormat:
     """How Parquet files are laid out; the defaults are measured ones."""
 
-    row_group_rows: int = 122_880
+    row_group_rows: int = 1024 * 1024
+    """Of one row group at most."""
+    row_group_bytes: int = 32 * 1024 * 1024
+    """A row group ends with the row that brings it to so many bytes, as they lie in memory."""
     version: str = "2.6"
+    data_page_version: str = "1.0"
     dictionary: bool = True
     """Dictionary pages for columns whose first values repeat; False is for none."""
+    byte_stream_split: bool = False
+    """Whether numbers may be written byte by byte where that is smaller."""
     statistics: bool = True
+    bloom_filters: tuple[str, ...] = ()
+    """The columns that get one in each row group."""
+    sorted_by: tuple[SortColumn, ...] = ()
+    """The order that rows are said to be in; checked, and told in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +129,9 @@ class OutputSpec:
     checksum: Checksum = "xxh3"
     direct_io: bool = False
     """Write past the page cache, where the file system can; file contents are the same."""
+    stream: str | None = None
+    """Path of a pipe or device that takes the bytes as they come, in place of a staged file; the
+    file size is not heeded then."""
     encoder: EncoderChoice = "auto"
     """Which text encoder: auto is the native one where it was built, and the plain one else."""
 
@@ -132,7 +154,13 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSeconds:
-    """Wall seconds a writer spent in its stages."""
+    """Wall seconds a writer spent in its stages, and what went through them."""
 
     encode_s: float = 0.0
+    """Without compressing, but for Parquet, which compresses while it encodes."""
     write_s: float = 0.0
+    compress_s: float = 0.0
+    compress_cpu_s: float = 0.0
+    """CPU seconds of the same."""
+    uncompressed_bytes: int | None = None
+    """Of the output before it was compressed; None where that is not counted (Parquet)."""

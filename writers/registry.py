@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from writers.codec_libraries import text_libraries
 from writers.compression import CODECS, LEVELS, check_codec
 from writers.errors import FormatError
 from writers.model import ParquetFormat, TextFormat
@@ -109,13 +110,15 @@ def check(output_format: str | TextFormat | ParquetFormat, compression: Compress
 def codecs() -> tuple[dict[str, Any], ...]:
     """Return each codec with the formats that can use it and its levels.
 
-    Keys are `codec`, `formats` (names) and `levels` (lowest and highest, or None).
+    Keys are `codec`, `formats` (names), `levels` (lowest and highest, or None) and `library`: what
+    compresses text with it here, None for those that Parquet alone uses, and for none.
     """
     return tuple(
         {
             "codec": codec,
             "formats": tuple(name for name, usable in CODECS.items() if codec in usable),
             "levels": levels,
+            "library": text_libraries(codec),
         }
         for codec, levels in LEVELS.items()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,29 @@ check(contender, database, fingerprint(database, TABLE))
         )
         assert (done.returncode != 0) == bool(message), done.stderr
         assert message in done.stderr
+
+
+@pytest.mark.skipif(
+    find_spec("polars") is None or find_spec("duckdb") is None,
+    reason="bench_writers.py compares with polars and DuckDB; one of them is not installed",
+)
+def test_bench_of_the_writers_reports_every_ratio() -> None:
+    """A tiny run compares every contender and prints one JSON object."""
+    script = str(ROOT / "examples" / "bench_writers.py")
+    done = subprocess.run(
+        [sys.executable, script, "--json", "--rows", "3000", "--runs", "1"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert set(report["ratios"]) == {
+        *("write_csv", "compute", "polars", "duckdb", "write_csv_minimal", "plain", "parquet"),
+        "parquet_size_vs_duckdb",
+    }
+    assert all(ratio > 0 for ratio in report["ratios"].values())
 
 
 def test_bench_refuses_impossible_options() -> None:

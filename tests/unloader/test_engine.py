@@ -50,7 +50,7 @@ class Case:
     retries: int = 3
     stall_seconds: float = 0.0
     stop: Callable[[], bool] = lambda: False
-    fatal: Callable[[Failure], Failure | None] = lambda failure: None
+    fatal: Callable[[Assignment, Failure], Failure | None] = lambda assignment, failure: None
     results: list[UnitResult] = field(default_factory=list)
     discarded: list[tuple[str, int]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -167,7 +167,7 @@ def test_a_failure_beyond_retry_ends_the_run() -> None:
 def test_the_caller_can_declare_a_failure_fatal() -> None:
     """A failure that might be retried ends the run if the caller says that it must."""
     verdict = Failure(kind="SourceError", message="the snapshot is gone", hint="", retryable=False)
-    case = Case(("flaky-1", "ok-1"), workers=1, fatal=lambda failure: verdict)
+    case = Case(("flaky-1", "ok-1"), workers=1, fatal=lambda assignment, failure: verdict)
     engine = case.run()
     assert engine.failure == verdict
     assert case.results == []

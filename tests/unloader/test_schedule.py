@@ -36,6 +36,19 @@ def test_units_are_handed_out_in_plan_order() -> None:
     assert schedule.take(3, 0.0) is None
 
 
+def test_in_order_a_waiting_unit_holds_up_those_behind_it() -> None:
+    """One stream takes the units one after the other, also where one is tried again."""
+    schedule = schedule_of("1", "2", delay=5.0)
+    schedule.in_order = True
+    assert taken(schedule, 0, 0.0) == ("1", 1)
+    schedule.failed(0, RETRYABLE, 0.0)
+    assert schedule.take(0, 1.0) is None
+    assert not schedule.over
+    assert taken(schedule, 0, 5.0) == ("1", 2)
+    schedule.finished(0)
+    assert taken(schedule, 0, 5.0) == ("2", 1)
+
+
 def test_a_worker_is_busy_from_take_to_finish() -> None:
     """The running unit of a worker is known until it is finished, then it is told once."""
     schedule = schedule_of("1")

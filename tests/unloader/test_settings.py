@@ -12,6 +12,7 @@ from unloader.settings import (
     parse_numbers,
     parse_seconds,
     parse_size,
+    parse_width,
     read_job_file,
     split_list,
     unescape,
@@ -176,3 +177,19 @@ def test_a_missing_job_file_is_named(tmp_path: Path) -> None:
     """A path that is not there is a configuration error with the path."""
     with pytest.raises(ConfigError, match="nowhere"):
         read_job_file(tmp_path / "nowhere.toml", {"table"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("NAME=15", ("NAME", 15)), ('"a=b" = 7', ('"a=b"', 7)), (" x =1", ("x", 1))],
+)
+def test_widths_are_a_column_and_its_bytes(text: str, expected: tuple[str, int]) -> None:
+    """The last equals sign counts; quotes stay."""
+    assert parse_width(text) == expected
+
+
+@pytest.mark.parametrize("text", ["NAME", "=5", "NAME=", "NAME=0", "NAME=-1", "NAME=5k"])
+def test_other_widths_are_refused(text: str) -> None:
+    """The message repeats what was written."""
+    with pytest.raises(ValueError, match=text):
+        parse_width(text)

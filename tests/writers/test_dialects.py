@@ -86,3 +86,11 @@ def test_contradictions_are_refused_with_a_way_out(options, words):
 def test_unusual_but_clear_formats_pass(options):
     """Formats that a reader can take apart are not refused."""
     check(TextFormat(**options))
+
+
+def test_null_may_not_end_in_the_escape_character():
+    """A NULL of one backslash would escape the delimiter behind it; two are a text of their own."""
+    with pytest.raises(FormatError, match=r"--null .* ends in the escape character"):
+        check(TextFormat(escape="backslash", null="\\"))
+    check(TextFormat(escape="backslash", null="\\\\"))
+    check(TextFormat(null="\\"))

@@ -30,6 +30,20 @@ def text_spec(directory: Path, codec: Any) -> OutputSpec:
     )
 
 
+def parquet_spec(directory: Path, **parquet: Any) -> OutputSpec:
+    """Return a spec for Parquet with that layout."""
+    return OutputSpec(
+        directory=str(directory),
+        format=ParquetFormat(**parquet),
+        compression=Compression(codec="zstd"),
+    )
+
+
+def merge_spec(directory: Path, output_format: Any) -> OutputSpec:
+    """Return a spec for that format."""
+    return OutputSpec(directory=str(directory), format=output_format, compression=Compression())
+
+
 def write_text(directory: Path, stem: str, lines: range, codec: Any) -> WrittenFile:
     """Write numbered records to one staged file without a header."""
     writer = EncodedTextWriter(text_spec(directory, codec), stem)
@@ -42,12 +56,7 @@ def write_parquet(directory: Path, stem: str, numbers: range, **parquet: Any) ->
     """Write numbered rows to one staged Parquet file."""
     names = pa.array([f"row {n}" for n in numbers], pa.string())
     table = pa.table({"number": pa.array(numbers, pa.int64()), "name": names})
-    spec = OutputSpec(
-        directory=str(directory),
-        format=ParquetFormat(**parquet),
-        compression=Compression(codec="zstd"),
-    )
-    writer = ParquetWriter(spec, table.schema, stem)
+    writer = ParquetWriter(parquet_spec(directory, **parquet), table.schema, stem)
     for batch in table.to_batches():
         writer.write(batch)
     (file,) = writer.close()
@@ -79,9 +88,7 @@ def test_text_is_joined_in_order(tmp_path: Path, codec: Any) -> None:
     """The header comes once, the records follow in order, and the inputs are gone."""
     parts = [range(0, 2000), range(0), range(2000, 5000)]
     files = [write_text(tmp_path, f"u{i}", part, codec) for i, part in enumerate(parts)]
-    merged = merge_files(
-        files, tmp_path, "all", TextFormat(), Compression(codec=codec), header=HEADER
-    )
+    merged = merge_files(files, text_spec(tmp_path, codec), "all", header=HEADER)
     path = tmp_path / merged.path
     assert decompress(path, codec) == HEADER + b"".join(
         b"%d,row %d\n" % (n, n) for n in range(5000)
@@ -98,9 +105,7 @@ def test_text_is_joined_in_order(tmp_path: Path, codec: Any) -> None:
 def test_joined_text_is_read_by_duckdb(tmp_path: Path, codec: Any) -> None:
     """A reader that decompresses by itself goes on behind the first stream."""
     files = [write_text(tmp_path, f"u{n}", range(n * 100, n * 100 + 100), codec) for n in range(3)]
-    merged = merge_files(
-        files, tmp_path, "all", TextFormat(), Compression(codec=codec), header=HEADER
-    )
+    merged = merge_files(files, text_spec(tmp_path, codec), "all", header=HEADER)
     with duckdb.connect() as connection:
         found = connection.execute(
             "select count(*), sum(number) from read_csv(?, header = true, compression = ?)",
@@ -111,12 +116,11 @@ def test_joined_text_is_read_by_duckdb(tmp_path: Path, codec: Any) -> None:
 
 def test_parquet_is_joined_in_full_row_groups(tmp_path: Path) -> None:
     """Rows keep their order and the short row groups at the ends of the inputs are filled."""
-    layout = ParquetFormat(row_group_rows=100)
     files = [
         write_parquet(tmp_path, f"u{i}", part, row_group_rows=100)
         for i, part in enumerate([range(0, 250), range(0), range(250, 330)])
     ]
-    merged = merge_files(files, tmp_path, "all", layout, Compression(codec="zstd"))
+    merged = merge_files(files, parquet_spec(tmp_path, row_group_rows=100), "all")
     path = tmp_path / merged.path
     metadata = pq.read_metadata(path)
     sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
@@ -130,14 +134,14 @@ def test_parquet_is_joined_in_full_row_groups(tmp_path: Path) -> None:
 def test_one_file_is_joined_too(tmp_path: Path) -> None:
     """A table of one unit gets its header and its name the same way."""
     file = write_text(tmp_path, "u0", range(3), "none")
-    merged = merge_files([file], tmp_path, "all", TextFormat(), Compression(), header=HEADER)
+    merged = merge_files([file], text_spec(tmp_path, "none"), "all", header=HEADER)
     assert (tmp_path / merged.path).read_bytes() == HEADER + b"0,row 0\n1,row 1\n2,row 2\n"
 
 
 def test_nothing_to_join_is_refused(tmp_path: Path) -> None:
     """No files at all is an error, not an empty file."""
     with pytest.raises(WriteError, match=r"no files to join.*Next: "):
-        merge_files([], tmp_path, "all", TextFormat(), Compression())
+        merge_files([], text_spec(tmp_path, "none"), "all")
 
 
 @pytest.mark.parametrize("output_format", [TextFormat(), ParquetFormat()], ids=["csv", "parquet"])
@@ -149,7 +153,7 @@ def test_failure_keeps_the_inputs(tmp_path: Path, output_format: Any) -> None:
         files = [write_parquet(tmp_path, f"u{n}", range(10)) for n in range(3)]
     (tmp_path / files[1].path).unlink()
     with pytest.raises(WriteError, match=r"cannot read .*u1\..*Next: "):
-        merge_files(files, tmp_path, "all", output_format, Compression())
+        merge_files(files, merge_spec(tmp_path, output_format), "all")
     assert sorted(path.name for path in tmp_path.iterdir()) == [files[0].path, files[2].path]
 
 
@@ -163,7 +167,7 @@ def test_input_that_was_cut_is_found(tmp_path: Path, kind: str) -> None:
     path = tmp_path / files[1].path
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(WriteError, match=r"u1\..*Next: "):
-        merge_files(files, tmp_path, "all", output_format, Compression())
+        merge_files(files, merge_spec(tmp_path, output_format), "all")
     assert sorted(found.name for found in tmp_path.iterdir()) == [file.path for file in files]
 
 
@@ -176,7 +180,7 @@ def test_result_never_overwrites_an_input(tmp_path: Path, kind: str) -> None:
     else:
         file = write_parquet(tmp_path, "all", range(10))
     with pytest.raises(WriteError, match=r"into itself.*Next: "):
-        merge_files([file], tmp_path, "all", output_format, Compression())
+        merge_files([file], merge_spec(tmp_path, output_format), "all")
     assert (tmp_path / file.path).stat().st_size == file.bytes
 
 
@@ -186,12 +190,12 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"other": [1]}), tmp_path / "u1.parquet.part")
     second = WrittenFile(path="u1.parquet.part", rows=1, bytes=1, checksum="")
     with pytest.raises(WriteError, match=r"u1\.parquet\.part has other columns.*Next: "):
-        merge_files([first, second], tmp_path, "all", ParquetFormat(), Compression())
+        merge_files([first, second], parquet_spec(tmp_path), "all")
 
 
 def test_full_disk_is_told(full_disk: Path) -> None:
     """When the joined file does not fit beside the inputs, they stay and it goes."""
     files = [write_text(full_disk, f"u{n}", range(25_000), "none") for n in range(2)]
     with pytest.raises(WriteError, match=r"all\.csv\.part: .*\((ENOSPC|EFBIG)\)\. Next: "):
-        merge_files(files, full_disk, "all", TextFormat(), Compression(), header=bytes(400_000))
+        merge_files(files, text_spec(full_disk, "none"), "all", header=bytes(400_000))
     assert len(list(full_disk.iterdir())) == 2

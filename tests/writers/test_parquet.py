@@ -1,79 +1,22 @@
-"""Parquet: exact values and row groups, small files, and no footer on what is given up."""
+"""Parquet: exact values, impossible options refused, and no footer on what is given up."""
 
 from __future__ import annotations
 
 import os
-import random
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parquet_files import read_arrow, read_duckdb, reference_rows, spec, write
 
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import Compression, ParquetFormat, TextFormat
 from writers.parquet import ParquetWriter
 from writers.testing import check_writer
-
-ZSTD = Compression(codec="zstd")
-
-
-def spec(directory: Path, **changes: Any) -> OutputSpec:
-    """Return a Parquet spec with zstd and the changes asked for."""
-    return OutputSpec(
-        **{
-            "directory": str(directory),
-            "format": ParquetFormat(),
-            "compression": ZSTD,
-            **changes,
-        }
-    )
-
-
-def read_arrow(paths: list[Path]) -> pa.Table:
-    """Read files with pyarrow."""
-    return pa.concat_tables([pq.read_table(path) for path in paths])
-
-
-def read_duckdb(paths: list[Path]) -> pa.Table:
-    """Read files with DuckDB, whose reader shares no code with Arrow's."""
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute("set timezone = 'UTC'")
-        query = "from read_parquet($path)"
-        tables = [
-            connection.sql(query, params={"path": str(path)}).to_arrow_table() for path in paths
-        ]
-    return pa.concat_tables(tables)
-
-
-def write(directory: Path, table: pa.Table, batch_rows: int = 1000, **changes: Any) -> list[Path]:
-    """Write a table in batches and return its files."""
-    writer = ParquetWriter(spec(directory, **changes), table.schema, "t")
-    for batch in table.to_batches(max_chunksize=batch_rows):
-        writer.write(batch)
-    return [directory / file.path for file in writer.close()]
-
-
-def reference_rows(rows: int) -> pa.Table:
-    """Return rows like those of a real table: text, decimals and dates, nearly all distinct."""
-    chance = random.Random(7)
-    return pa.table(
-        {
-            "name": [chance.randbytes(7).hex() for _ in range(rows)],
-            "number": pa.array(
-                [Decimal(chance.randrange(10**12)) for _ in range(rows)], pa.decimal128(12, 0)
-            ),
-            "stamp": pa.array(
-                [chance.randrange(-(10**13), 10**14) * 1000 for _ in range(rows)], pa.int64()
-            ).cast(pa.timestamp("us")),
-            "kind": [f"kind {chance.randrange(50)}" for _ in range(rows)],
-            "price": [chance.random() for _ in range(rows)],
-        }
-    )
 
 
 @pytest.mark.parametrize(
@@ -84,6 +27,8 @@ def reference_rows(rows: int) -> pa.Table:
         (ParquetFormat(dictionary=False), "snappy", 0),
         (ParquetFormat(version="1.0", statistics=False), "gzip", 0),
         (ParquetFormat(version="2.4"), "lz4", 0),
+        (ParquetFormat(data_page_version="2.0", byte_stream_split=True), "zstd", 0),
+        (ParquetFormat(row_group_bytes=5000), "zstd", 20_000),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -103,71 +48,6 @@ def test_contract(parquet: ParquetFormat, codec: Any, file_size: int, read_back:
         ),
         read_back,
     )
-
-
-@pytest.mark.parametrize("batch_rows", [1, 37, 500, 5000])
-def test_row_groups_are_exact(tmp_path: Path, batch_rows: int) -> None:
-    """Row groups have the size asked for, however the batches were cut."""
-    table = pa.table({"n": range(2300)})
-    (path,) = write(tmp_path, table, batch_rows, format=ParquetFormat(row_group_rows=500))
-    metadata = pq.read_metadata(path)
-    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert sizes == [500, 500, 500, 500, 300]
-    assert pq.read_table(path).equals(table)
-
-
-def test_wide_rows_end_a_row_group_early(tmp_path: Path) -> None:
-    """A row group of large objects is written at 128 MiB, though it lacks rows."""
-    wide = pa.array([bytes(4 << 20)] * 40, pa.binary())
-    (path,) = write(tmp_path, pa.table({"lob": wide}), 40)
-    metadata = pq.read_metadata(path)
-    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert sum(sizes) == 40
-    assert max(sizes) <= 32
-
-
-def test_batches_do_not_show_in_the_bytes(tmp_path: Path) -> None:
-    """The same rows give the same bytes, however they were cut into batches."""
-    table = reference_rows(3000)
-    found = []
-    for batch_rows in (100, 3000):
-        (path,) = write(tmp_path, table, batch_rows, format=ParquetFormat(row_group_rows=1000))
-        found.append(path.read_bytes())
-    assert found[0] == found[1]
-
-
-def test_columns_are_encoded_by_their_values(tmp_path: Path) -> None:
-    """Repeating values get a dictionary, others a delta encoding, floating point stays plain."""
-    (path,) = write(tmp_path, reference_rows(5000))
-    group = pq.read_metadata(path).row_group(0)
-    encodings = [set(group.column(i).encodings) for i in range(5)]
-    assert encodings[0] == {"RLE", "DELTA_LENGTH_BYTE_ARRAY"}
-    assert encodings[1] == encodings[2] == {"RLE", "DELTA_BINARY_PACKED"}
-    assert "RLE_DICTIONARY" in encodings[3]
-    assert encodings[4] == {"RLE", "PLAIN"}
-
-
-def test_dictionary_can_be_turned_off(tmp_path: Path) -> None:
-    """Without dictionaries a repeating column is delta encoded like any other."""
-    (path,) = write(tmp_path, reference_rows(5000), format=ParquetFormat(dictionary=False))
-    group = pq.read_metadata(path).row_group(0)
-    assert not any("DICTIONARY" in name for i in range(5) for name in group.column(i).encodings)
-
-
-def test_old_version_has_no_delta_encodings(tmp_path: Path) -> None:
-    """Version 1.0 is for readers that know plain values and dictionaries only."""
-    (path,) = write(tmp_path, reference_rows(2000), format=ParquetFormat(version="1.0"))
-    group = pq.read_metadata(path).row_group(0)
-    used = {name for i in range(5) for name in group.column(i).encodings}
-    assert used == {"RLE", "PLAIN", "PLAIN_DICTIONARY"}
-
-
-def test_file_is_smaller_than_with_arrow_defaults(tmp_path: Path) -> None:
-    """On rows like a real table's our choices beat pyarrow's own, at the same codec."""
-    table = reference_rows(20_000)
-    (path,) = write(tmp_path, table)
-    pq.write_table(table, tmp_path / "plain.parquet", compression="zstd")
-    assert path.stat().st_size < 0.95 * (tmp_path / "plain.parquet").stat().st_size
 
 
 def test_schema_is_kept(tmp_path: Path) -> None:
@@ -243,7 +123,9 @@ def test_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"format": ParquetFormat(version="3")}, "2.6"),
-        ({"format": ParquetFormat(row_group_rows=0)}, "1 or more"),
+        ({"format": ParquetFormat(row_group_rows=0)}, "0 rows are impossible"),
+        ({"format": ParquetFormat(row_group_bytes=0)}, "0 bytes are impossible"),
+        ({"format": ParquetFormat(data_page_version="3.0")}, "2.0"),
         ({"compression": Compression(codec="zstd", level=40)}, "1 to 22"),
         ({"compression": Compression(codec="snappy", level=1)}, "no levels"),
         ({"format": TextFormat()}, "TextFormat"),

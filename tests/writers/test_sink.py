@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import gzip
 import io
+import mmap
 import os
 import random
 import resource
@@ -18,12 +22,14 @@ import pytest
 import xxhash
 import zstandard
 
+from writers.checksums import open_digest
+from writers.compression import open_compressor
 from writers.errors import FormatError, WriteError
 from writers.model import Compression
 from writers.sink import Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PATIENCE = 60.0
 
@@ -62,6 +68,17 @@ def in_time(act: Callable[[], None]) -> None:
     assert not thread.is_alive(), "the producer hangs"
     if failures:
         raise failures[0]
+
+
+@contextlib.contextmanager
+def ends_of_threads() -> Iterator[list[type[BaseException] | None]]:
+    """Collect the kinds of exceptions that end threads."""
+    kinds: list[type[BaseException] | None] = []
+    before, threading.excepthook = threading.excepthook, lambda args: kinds.append(args.exc_type)
+    try:
+        yield kinds
+    finally:
+        threading.excepthook = before
 
 
 def gunzip(path: Path) -> bytes:
@@ -105,6 +122,67 @@ def test_large_object_is_cut(tmp_path: Path) -> None:
     sink.write(pa.py_buffer(data))
     sink.close()
     assert (tmp_path / "f").read_bytes() == b"x" + data
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("buffers", [1, 3])
+def test_buffers_are_filled_in_place(tmp_path: Path, codec: str, buffers: int) -> None:
+    """A producer may fill the sink's own memory, a part at a time, between other writes."""
+    sink = open_sink(tmp_path / "f", codec, size=10_000, buffers=buffers)
+    data = text(200_000)
+    start = 0
+    while start < len(data):
+        if start % 3 == 0:
+            sink.write(data[start : start + 9000])
+            start += 9000
+        room = sink.room()
+        assert 1 <= len(room) <= 10_000
+        count = min(len(room), 7001, max(0, len(data) - start))
+        room[:count] = data[start : start + count]
+        sink.advance(count)
+        start += count
+    assert sink.bytes_accepted == len(data)
+    sink.close()
+    found = (tmp_path / "f").read_bytes() if codec == "none" else unzstd(tmp_path / "f")
+    assert found == data
+
+
+def test_memory_starts_at_a_page(tmp_path: Path) -> None:
+    """Each buffer begins where a page begins, as devices and vector instructions like it."""
+    sink = open_sink(tmp_path / "f", size=5000)
+    for _ in range(6):
+        room = sink.room()
+        assert ctypes.addressof(ctypes.c_char.from_buffer(room)) % mmap.PAGESIZE == 0
+        sink.advance(len(room))
+    del room
+    sink.close()
+
+
+def test_more_than_there_is_room_for_is_refused(tmp_path: Path) -> None:
+    """Claiming bytes that nobody can have written is a mistake of the producer, and said so."""
+    sink = open_sink(tmp_path / "f", size=100)
+    with pytest.raises(ValueError, match="no room"):
+        sink.advance(1)
+    assert len(sink.room()) == 100
+    for count in (101, -1):
+        with pytest.raises(ValueError, match="do not fit"):
+            sink.advance(count)
+    assert sink.close()[0] == 0
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
+def test_a_buffer_is_a_frame(tmp_path: Path, codec: str) -> None:
+    """Where frames end depends on the size of the buffers, not on how the bytes came."""
+    data = text(200_000)
+    for name, piece in (("a", 100), ("b", 33_333), ("c", 200_000)):
+        sink = open_sink(tmp_path / name, codec, size=50_000)
+        for start in range(0, 200_000, piece):
+            sink.write(data[start : start + piece])
+        sink.close()
+    compressor = open_compressor(Compression(codec=codec))  # type: ignore[arg-type]
+    frames = [compressor.frame(data[n : n + 50_000]) for n in range(0, 200_000, 50_000)]
+    for name in ("a", "b", "c"):
+        assert (tmp_path / name).read_bytes() == b"".join(frames)
 
 
 def test_no_bytes_leave_an_empty_file(tmp_path: Path) -> None:
@@ -288,7 +366,7 @@ def test_slow_destination_bounds_memory(tmp_path: Path) -> None:
     while sink.bytes_accepted != seen or seen < 3 * 64 * 1024:
         seen = sink.bytes_accepted
         time.sleep(0.3)
-    pipe_holds = 64 * 1024
+    pipe_holds = fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ)
     assert seen <= 4 * 64 * 1024 + pipe_holds + 1000
     os.set_blocking(reader, True)
     found = bytearray()
@@ -299,6 +377,64 @@ def test_slow_destination_bounds_memory(tmp_path: Path) -> None:
             found += block
     ending.join(PATIENCE)
     assert bytes(found) == data
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_reader_that_stands_still_is_given_up_at_once(tmp_path: Path, codec: str) -> None:
+    """Abort ends a write that waits for the reader of a pipe, and does not wait itself."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    sink = open_sink(pipe, codec, size=64 * 1024, buffers=3)
+    blocks = random.Random(1)
+    producing = threading.Thread(
+        target=lambda: [sink.write(blocks.randbytes(64 * 1024)) for _ in range(100)], daemon=True
+    )
+    with ends_of_threads() as raised:
+        producing.start()
+        seen = -1
+        while sink.bytes_accepted != seen:
+            seen = sink.bytes_accepted
+            time.sleep(0.2)
+        assert producing.is_alive()
+        in_time(sink.abort)
+        producing.join(PATIENCE)
+    os.close(reader)
+    assert not any(thread.name.startswith("sink ") for thread in threading.enumerate())
+    assert raised == [WriteError]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_memory_is_used_again(tmp_path: Path, codec: str) -> None:
+    """However much is written, only so many buffers are ever handed out."""
+    sink = open_sink(tmp_path / "f", codec, size=16 * 1024, buffers=3)
+    places = set()
+    for _ in range(200):
+        room = sink.room()
+        places.add(ctypes.addressof(ctypes.c_char.from_buffer(room)))
+        sink.advance(len(room))
+    del room
+    sink.close()
+    assert len(places) <= 3
+
+
+@pytest.mark.parametrize("name", ["crc32c", "sha256"])
+def test_other_checksums(tmp_path: Path, name: str) -> None:
+    """The checksum asked for is that of the file, compressed as it is."""
+    if name == "crc32c":
+        pytest.importorskip("crc32c", reason="the extra `checksums` is not installed")
+    sink = Sink(
+        tmp_path / "f",
+        compression=Compression(codec="zstd"),
+        buffer_bytes=4096,
+        buffers=2,
+        checksum=name,
+    )
+    sink.write(text(50_000))
+    _, checksum = sink.close()
+    digest = open_digest(name)
+    digest.update((tmp_path / "f").read_bytes())
+    assert checksum == digest.text()
 
 
 def test_reader_that_leaves_is_an_error(tmp_path: Path) -> None:

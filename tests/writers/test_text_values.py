@@ -268,3 +268,16 @@ def test_unions_have_no_text():
     array = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     with pytest.raises(FormatError, match="column c"):
         texts(array)
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_views_in_dictionaries_and_runs(kind):
+    """Arrow cannot decode them, so they are decoded as plain text and bytes."""
+    values = pa.array(["a", None, "longer than a view is itself"]).cast(pa.binary()).cast(kind)
+    words = pa.DictionaryArray.from_arrays(pa.array([2, None, 1, 0, 0]), values)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 5], pa.int32()), values)
+    form = TextFormat(binary="hex")
+    for array, places in ((words.slice(1), [None, 1, 0, 0]), (runs.slice(1), [0, 1, 2, 2])):
+        plain = text_of(values, pa.field("c", kind), form).to_pylist()
+        expected = [None if at is None else plain[at] for at in places]
+        assert text_of(array, pa.field("c", array.type), form).to_pylist() == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from unloader.cli import option_types as types
-from unloader.cli.option import Bundle, option_section
+from unloader.cli.option import Bundle, flatten, option_section
 from unloader.file_names import DEFAULT_TEMPLATE
 
 DIALECTS = ("rfc4180", "tsv", "excel", "mysql", "postgres", "sqlldr-var")
@@ -28,7 +28,8 @@ output_format = Bundle(
         "--compression",
         type=types.COMPRESSION,
         show_default="none for csv, zstd for parquet",
-        help="Codec none, gzip, zstd, lz4 or snappy (Parquet only), with a level if it has one.",
+        help="Codec none, gzip, zstd, lz4 or snappy (Parquet only), with a level if it has one; or "
+        "fastest, balanced or smallest, which measure a sample of the rows and choose.",
     ),
     _output(
         "--file-size",
@@ -47,6 +48,12 @@ output_format = Bundle(
         metavar="TEMPLATE",
         show_default=DEFAULT_TEMPLATE,
         help="Names of the files, from {schema} {table} {partition} {unit} {part} {ext} {date}.",
+    ),
+    _output(
+        "--checksum",
+        type=click.Choice(["xxh3", "crc32c", "sha256"]),
+        default="xxh3",
+        help="Checksum of each file in the manifest. crc32c is that of object stores.",
     ),
 )
 
@@ -119,6 +126,26 @@ text_format = Bundle(
         help="Character encoding of the files, by Python's names.",
     ),
     _text(
+        "--substitute",
+        type=types.TEXT,
+        show_default="such a value is refused",
+        help="Text in place of each character that --encoding lacks. Escapes as for --delimiter.",
+    ),
+    _text(
+        "--fixed",
+        is_flag=True,
+        help="Write records of fixed width: each column in its own bytes, padded with blanks.",
+    ),
+    _text(
+        "--width",
+        type=types.WIDTHS,
+        multiple=True,
+        callback=flatten,
+        show_default="by the column's type",
+        help="With --fixed, bytes of a column's field. Separated by commas, or repeated; in a job "
+        "file also a table.",
+    ),
+    _text(
         "--date-format",
         metavar="MASK",
         show_default=BY_DIALECT,
@@ -154,15 +181,39 @@ text_format = Bundle(
         show_default=BY_DIALECT,
         help=r"How bytes are written; prefixed-hex is \x6869.",
     ),
+    _text(
+        "--encoder",
+        type=click.Choice(["auto", "native", "plain"]),
+        default="auto",
+        help="Write with the compiled encoder, or with the plain one, which has the same bytes. "
+        "auto is the compiled one where it was built; see unloader formats.",
+    ),
 )
 
 parquet_format = Bundle(
-    _parquet("--row-group-rows", type=types.COUNT, default="122880", help="Rows of one row group."),
+    _parquet(
+        "--row-group-rows",
+        type=types.COUNT,
+        default="1048576",
+        help="Rows of one row group at most.",
+    ),
+    _parquet(
+        "--row-group-bytes",
+        type=types.SIZE_FROM_1,
+        default="32MiB",
+        help="Size at which a row group ends, in bytes as they lie in memory.",
+    ),
     _parquet(
         "--parquet-version",
         type=click.Choice(["1.0", "2.4", "2.6"]),
         default="2.6",
         help="Version of the format, which decides the types that may be used.",
+    ),
+    _parquet(
+        "--data-page-version",
+        type=click.Choice(["1.0", "2.0"]),
+        default="1.0",
+        help="Version of the pages; all readers know 1.0.",
     ),
     _parquet(
         "--dictionary/--no-dictionary",
@@ -172,6 +223,28 @@ parquet_format = Bundle(
     _parquet(
         "--statistics/--no-statistics",
         default=True,
-        help="Write the least and the greatest value of each column and row group.",
+        help="Write the least and the greatest value of each column, row group and page.",
+    ),
+    _parquet(
+        "--byte-stream-split/--no-byte-stream-split",
+        default=False,
+        help="Write floating point, and other numbers where that is smaller, byte by byte. Spark 3 "
+        "and 4.0 cannot read that.",
+    ),
+    _parquet(
+        "--bloom-filter",
+        type=types.NAMES,
+        multiple=True,
+        callback=flatten,
+        help="Write a Bloom filter for these columns. Separated by commas, or repeated. Needs "
+        "pyarrow 24.",
+    ),
+    _parquet(
+        "--sorted-by",
+        type=types.ORDER,
+        multiple=True,
+        callback=flatten,
+        help="Order of the rows in each file, for instance DAY,ID desc, told in the file. Rows in "
+        "another order stop the run. Separated by commas, or repeated.",
     ),
 )

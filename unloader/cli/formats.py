@@ -24,13 +24,17 @@ from unloader.cli.option import JobCommand
 def command(**values: Any) -> None:
     """List output formats, compression codecs and dialects of delimited text."""
     from writers import dialects, registry
+    from writers.encoders import why_not_native
 
-    codecs = registry.codecs()
+    codecs, reason = registry.codecs(), why_not_native()
     if values["json"]:
         named = {name: asdict(each) for name, each in dialects.DIALECTS.items()}
-        render.emit_json({"formats": registry.formats(), "compression": codecs, "dialects": named})
+        encoder = {"name": "native" if reason is None else "plain", "why_not_native": reason}
+        document = {"formats": registry.formats(), "compression": codecs, "dialects": named}
+        render.emit_json({**document, "text_encoder": encoder})
     elif not values["quiet"]:
         render.emit(_shown(registry.formats(), codecs, dialects.DIALECTS))
+        render.emit("\n" + _encoder(reason))
 
 
 def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
@@ -38,14 +42,29 @@ def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
         (
             render.table(("format",), ((name,) for name in formats)),
             render.table(
-                ("compression", "formats", "levels"),
-                ((each["codec"], ", ".join(each["formats"]), _levels(each)) for each in codecs),
+                ("compression", "formats", "levels", "library for text"),
+                (_codec(each) for each in codecs),
             ),
             render.table(
                 ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header"),
                 (_dialect(name, each) for name, each in dialects.items()),
             ),
         )
+    )
+
+
+def _encoder(reason: str | None) -> str:
+    if reason is None:
+        return "text encoder  native (compiled)"
+    return f"text encoder  plain, which is slower; the native one cannot be used: {reason}"
+
+
+def _codec(codec: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        codec["codec"],
+        ", ".join(codec["formats"]),
+        _levels(codec),
+        codec["library"] or render.UNKNOWN,
     )
 
 

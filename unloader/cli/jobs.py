@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import PlanLimits
+from unloader.destinations.kinds import is_one_stream, kind_of
 from unloader.errors import UnloaderError, translate
 from unloader.file_names import DEFAULT_TABLE_TEMPLATE, DEFAULT_TEMPLATE
 from unloader.model import (
+    FixedWidths,
     JobSpec,
     OutputOptions,
     RetryOptions,
@@ -17,9 +19,14 @@ from unloader.model import (
     Selection,
     SourceSpec,
     ValueOptions,
+    VerifyLevel,
 )
 from unloader.names import parse_table
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from unloader.settings import parse_order, parse_width
+from writers.model import Compression, OutputSpec, ParquetFormat, SortColumn, TextFormat
+
+if TYPE_CHECKING:
+    from writers.codec_choice import Preset
 
 _TEXT_FIELDS = {
     "delimiter": "delimiter",
@@ -32,6 +39,7 @@ _TEXT_FIELDS = {
     "trailing_delimiter": "trailing_delimiter",
     "record_length": "record_length_digits",
     "encoding": "encoding",
+    "substitute": "substitute",
     "date_format": "date_format",
     "timestamp_format": "timestamp_format",
     "timestamp_tz_format": "timestamp_tz_format",
@@ -40,6 +48,17 @@ _TEXT_FIELDS = {
     "boolean_format": "boolean",
 }
 """Option to field of TextFormat."""
+
+_NO_DELIMITED_TEXT = {
+    "delimiter": "",
+    "enclosure": "",
+    "enclose": "none",
+    "escape": "none",
+    "header": False,
+    "trailing_delimiter": False,
+    "record_length_digits": 0,
+}
+"""What is left of a dialect's marks in records of fixed width."""
 
 
 def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
@@ -53,11 +72,7 @@ def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
         source=source,
         selection=selection(values),
         output=output_options(values),
-        limits=PlanLimits(
-            parallelism=values["parallelism"],
-            split=values["split"],
-            unit_bytes=values["unit_bytes"],
-        ),
+        limits=_limits(values),
         seats=SeatOptions(
             numa=values["numa"],
             nodes=values["numa_nodes"] or (),
@@ -77,8 +92,33 @@ def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
             zone_columns=values["zone_columns"],
         ),
         fetch_bytes=values["fetch_memory"],
-        verify=values["verify"],
+        verify=_verification(values),
+        fixed=_fixed(values),
     )
+
+
+def _fixed(values: Mapping[str, Any]) -> FixedWidths | None:
+    if not values["fixed"] or values["format"] == "parquet":
+        return None
+    return FixedWidths(given=tuple(map(parse_width, values["width"])))
+
+
+def _limits(values: Mapping[str, Any]) -> PlanLimits:
+    """Return the limits of the plan; one stream has one worker, and Parquet in it one unit."""
+    one_stream = is_one_stream(kind_of(values.get("to") or ()))
+    whole = one_stream and values["format"] == "parquet" and values["split"] == "auto"
+    return PlanLimits(
+        parallelism=1 if one_stream else values["parallelism"],
+        split="none" if whole else values["split"],
+        unit_bytes=values["unit_bytes"],
+    )
+
+
+def _verification(values: Mapping[str, Any]) -> VerifyLevel:
+    level: VerifyLevel = values["verify"]
+    # From a variable set for all jobs; what was asked for by name is refused.
+    streamed = kind_of(values.get("to") or ()) != "directories"
+    return "count" if streamed and level == "full" else level
 
 
 def selection(values: Mapping[str, Any]) -> Selection:
@@ -102,34 +142,51 @@ def output_options(values: Mapping[str, Any]) -> OutputOptions:
         ConfigError: The format and its options or its compression do not go together.
     """
     per_table = values["file_per"] == "table"
-    destination = values.get("to") or ""
+    places = values.get("to") or ()
+    destination = places[0] if places else ""
+    stream = kind_of(places) != "directories"
     return OutputOptions(
         destination=destination,
+        others=tuple(places[1:]),
+        pipe_seconds=values.get("pipe_timeout", 0.0),
         output=_checked(
             OutputSpec(
                 directory=destination,
                 format=_parquet(values) if values["format"] == "parquet" else _text(values),
                 compression=_compression(values),
-                file_size_bytes=0 if per_table else values["file_size"],
+                file_size_bytes=0 if per_table or stream else values["file_size"],
                 buffer_bytes=values["overlap_buffer"],
                 buffers=values["overlap_buffers"],
-            )
+                checksum=values["checksum"],
+                direct_io=values["direct_io"],
+                encoder=values["encoder"],
+            ),
+            fixed=values["fixed"],
         ),
-        file_per=values["file_per"],
+        file_per="unit" if stream else values["file_per"],
         file_name=values["file_name"]
         or (DEFAULT_TABLE_TEMPLATE if per_table else DEFAULT_TEMPLATE),
         overwrite=values.get("overwrite", False),
+        preset=_preset(values),
     )
 
 
-def _checked(spec: OutputSpec) -> OutputSpec:
+def _checked(spec: OutputSpec, *, fixed: bool) -> OutputSpec:
     from writers import dialects, registry
+    from writers.checksums import open_digest
+    from writers.encoders import check_choice
     from writers.errors import FormatError
+    from writers.parquet_options import check_options
 
     try:
         registry.check(spec.format, spec.compression)
+        open_digest(spec.checksum)
+        if isinstance(spec.format, ParquetFormat):
+            check_options(spec.format)
         if isinstance(spec.format, TextFormat):
-            dialects.check(spec.format)
+            # The fields of records of fixed width are decided when the columns are known.
+            (dialects.check_fixed if fixed else dialects.check)(spec.format)
+            check_choice(spec.encoder)
     except FormatError as error:
         raise translate(error) or UnloaderError(str(error)) from error
     return spec
@@ -139,15 +196,27 @@ def _compression(values: Mapping[str, Any]) -> Compression:
     chosen = values["compression"]
     if isinstance(chosen, Compression):
         return chosen
+    if chosen is not None:
+        return Compression()  # Until it is measured; see OutputOptions.preset.
     return Compression(codec="zstd" if values["format"] == "parquet" else "none")
+
+
+def _preset(values: Mapping[str, Any]) -> Preset | None:
+    chosen = values["compression"]
+    return None if isinstance(chosen, Compression) else chosen
 
 
 def _parquet(values: Mapping[str, Any]) -> ParquetFormat:
     return ParquetFormat(
         row_group_rows=values["row_group_rows"],
         version=values["parquet_version"],
+        row_group_bytes=values["row_group_bytes"],
+        data_page_version=values["data_page_version"],
         dictionary=values["dictionary"],
+        byte_stream_split=values["byte_stream_split"],
         statistics=values["statistics"],
+        bloom_filters=values["bloom_filter"],
+        sorted_by=tuple(SortColumn(**parse_order(item)) for item in values["sorted_by"]),
     )
 
 
@@ -161,4 +230,5 @@ def _text(values: Mapping[str, Any]) -> TextFormat:
     }
     if {"timestamp_format", "timestamp_tz_format"} & chosen.keys():
         chosen["fractions"] = "mask"  # a mask of the user's own decides what is left out
+    chosen |= _NO_DELIMITED_TEXT if values["fixed"] else {}
     return replace(dialect(values["dialect"]), **chosen)

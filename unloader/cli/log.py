@@ -107,6 +107,7 @@ def progress_text(figures: Figures, phase: str) -> str:
     ]
     if figures.seconds_left and phase == "unloading":
         parts.append(f"about {rough_seconds(figures.seconds_left)} left")
+    parts.extend(f"{render.size(size)} in {path}" for path, size in figures.directories)
     return f"{phase}: " + ", ".join(parts)
 
 
@@ -151,6 +152,7 @@ def _json_figures(figures: Figures, phase: str) -> dict[str, Any]:
         "percent": round(figures.fraction * 100, 1),
         "seconds": round(figures.seconds, 3),
         "seconds_left": None if left is None else round(left, 1),
+        **({"directories": dict(figures.directories)} if figures.directories else {}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -94,6 +95,11 @@ def sections(command: click.Command, ctx: click.Context) -> dict[str, list[click
 def option_section(heading: str) -> Callable[..., Callable[[Any], Any]]:
     """Return the decorator of options that stand under a heading."""
     return partial(click.option, cls=JobOption, section=heading)
+
+
+def flatten(ctx: click.Context, option: click.Parameter, value: Any) -> tuple[str, ...]:
+    """Return the items of all occurrences of a repeated list option."""
+    return tuple(chain.from_iterable(value))
 
 
 class Bundle:

@@ -23,6 +23,9 @@ MAX_DECIMAL = 38
 """Digits of the widest decimal that every reader of Parquet knows."""
 
 CODECS = ("none", "gzip", "zstd", "lz4", "snappy")
+PRESETS = ("fastest", "balanced", "smallest")
+"""Those of `writers.codec_choice`, repeated so that a help page need not import it."""
+
 END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
 
 
@@ -77,6 +80,67 @@ class Items(Typed):
         return [rv]
 
 
+class Places(Items):
+    """Destinations; an empty text is left to the rules, which know what it means."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the items of one occurrence."""
+        if not isinstance(value, tuple) and not str(value).strip():
+            return ("",)
+        return super().convert(value, param, ctx)
+
+
+class Widths(Typed):
+    """Columns and bytes; the option may be repeated. A table of a job file is taken as it is."""
+
+    name = "COLUMN=BYTES"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the items of one occurrence, each `COLUMN=BYTES`, quotes kept."""
+        if isinstance(value, tuple):
+            items = value
+        elif isinstance(value, dict):
+            items = tuple(f"{_quoted(str(name))}={width}" for name, width in value.items())
+        else:
+            try:
+                items = settings.split_list(str(value))
+            except ValueError as error:
+                self.fail(f"{error}.", param, ctx)
+        for item in items:
+            try:
+                settings.parse_width(item)
+            except ValueError as error:
+                self.fail(f"{error}.", param, ctx)
+        return items
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        """Return the variable's text as one occurrence: blanks do not separate names."""
+        return [rv]
+
+
+class Order(Items):
+    """Columns with their direction; the option may be repeated."""
+
+    def __init__(self) -> None:
+        super().__init__("ORDER", keep_quotes=True)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the items of one occurrence, each `COLUMN [desc] [nulls first|last]`."""
+        items = super().convert(value, param, ctx)
+        for item in items:
+            try:
+                settings.parse_order(item)
+            except ValueError as error:
+                self.fail(f"{error}.", param, ctx)
+        return items
+
+
 class Statements(Typed):
     """One SQL statement; the option may be repeated. A list of a job file is taken as it is."""
 
@@ -119,6 +183,13 @@ def _unquoted(item: str) -> str:
     return item[1:-1].replace('""', '"') if quoted else item
 
 
+def _quoted(name: str) -> str:
+    """Return a name so that it is one item of a list, and quoted only where it has to be."""
+    if re.fullmatch(r"[^\s,=\"]+", name):
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _parallelism(text: str) -> int:
     if text.strip().lower() == "auto":
         return 0
@@ -127,12 +198,14 @@ def _parallelism(text: str) -> int:
     return int(text)
 
 
-def _compression(text: str) -> Compression:
+def _compression(text: str) -> Compression | str:
     from writers.model import Compression
 
     codec, colon, level = text.strip().lower().partition(":")
+    if codec in PRESETS and not colon:
+        return codec
     if codec not in CODECS:
-        raise ValueError(f"{codec!r} is not one of {', '.join(CODECS)}")
+        raise ValueError(f"{codec!r} is not one of {', '.join((*CODECS, *PRESETS))}")
     if not colon:
         return Compression(codec=codec)  # type: ignore[arg-type]
     if codec in ("none", "snappy"):
@@ -159,10 +232,7 @@ def _number_form(text: str) -> str:
 
 
 def _end_of_line(text: str) -> str:
-    end = END_OF_LINES.get(text.lower()) or settings.unescape(text)
-    if not end:
-        raise ValueError("an end of line needs at least one character")
-    return end
+    return END_OF_LINES.get(text.lower()) or settings.unescape(text)
 
 
 def _encoding(text: str) -> str:
@@ -180,9 +250,12 @@ TEXT = Parsed("TEXT", settings.unescape)
 END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)
 ENCODING = Parsed("NAME", _encoding)
 PARALLELISM = Parsed("N|auto", _parallelism)
-COMPRESSION = Parsed("CODEC[:LEVEL]", _compression)
+COMPRESSION = Parsed("CODEC[:LEVEL]|PRESET", _compression)
 NAMES = Items("NAMES", keep_quotes=True)
+ORDER = Order()
 GLOBS = Items("GLOBS", keep_quotes=False)
+PLACES = Places("DEST", keep_quotes=False)
 NODES = NodeList()
 STATEMENTS = Statements()
+WIDTHS = Widths()
 NUMBER_FORM = Parsed("FORM", _number_form)

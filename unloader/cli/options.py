@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import click
 
 from unloader.cli import option_types as types
 from unloader.cli.format_options import output_format, parquet_format, text_format
-from unloader.cli.option import Bundle, option_section
-
-
-def flatten(ctx: click.Context, option: click.Parameter, value: Any) -> tuple[str, ...]:
-    """Return the items of all occurrences of a repeated list option."""
-    return tuple(chain.from_iterable(value))
+from unloader.cli.option import Bundle, flatten, option_section
 
 
 def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -178,18 +172,38 @@ overwrite = _output(
     "--overwrite", is_flag=True, help="Replace an earlier finished run in the destination."
 )
 
+pipe_timeout = _output(
+    "--pipe-timeout",
+    type=types.SECONDS,
+    default="300",
+    help="Longest wait in seconds for the reader of a pipe of --to; 0 is for ever.",
+)
+
 destination = Bundle(
     _output(
         "--to",
         required=True,
-        metavar="DEST",
-        help="Directory of the output; it is made if it is missing.",
+        type=types.PLACES,
+        multiple=True,
+        callback=flatten,
+        help="Directory of the output, made if it is missing; several share the files. - is "
+        "standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one for each work unit. "
+        "Separated by commas, or repeated.",
     ),
     overwrite,
+    pipe_timeout,
 )
 
-unused_destination = Bundle(
-    _output("--to", metavar="DEST", help="Taken as run takes it, and not used."), overwrite
+planned_destination = Bundle(
+    _output(
+        "--to",
+        type=types.PLACES,
+        multiple=True,
+        callback=flatten,
+        help="As run takes it: shows where each work unit would go.",
+    ),
+    overwrite,
+    pipe_timeout,
 )
 
 speed = Bundle(
@@ -229,6 +243,11 @@ speed = Bundle(
         metavar="N",
         default=4,
         help="Number of output buffers of one worker.",
+    ),
+    _speed(
+        "--direct-io",
+        is_flag=True,
+        help="Write past the page cache, where the file system can.",
     ),
 )
 

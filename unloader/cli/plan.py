@@ -10,6 +10,7 @@ import click
 
 from unloader.cli import options, render, rules
 from unloader.cli.option import JobCommand, JobOption, given
+from unloader.cli.progress import display_for
 from unloader.cli.targets import JOB, Target, job_document, target_argument
 from unloader.errors import OutputFailed
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write the plan to FILE, for `unloader run FILE`.",
 )
-@options.unused_destination
+@options.planned_destination
 @options.manner
 @options.progress
 @options.answer
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, /, target: Target, **values: Any) -> None:
     """Show what run would do: work units, their SQL, estimates and seats.
 
-    Takes the options of run and reads nothing but the database's dictionary.
+    Takes the options of run and reads nothing but the database's dictionary, and a sample of the
+    rows where --compression is to be chosen by measuring.
     """
     from unloader.cli import jobs
     from unloader.cli.credentials import connect_to, warn
@@ -55,8 +57,9 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     warn(values)
     from unloader import api
 
-    planned = api.plan(job)
-    document = {**planned.to_json(), JOB: job_document(context, target)}
+    with display_for(values) as display:
+        planned = api.plan(job, observe=display)
+    document = {**planned.to_json(), JOB: _kept(context, target, planned)}
     if values["output"]:
         _save(Path(values["output"]), document)
     if values["json"]:
@@ -65,6 +68,16 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
         render.emit(_shown(planned))
         for notice in planned.notices:
             click.echo(f"unloader: notice: {notice}", err=True)
+
+
+def _kept(context: click.Context, target: Target, planned: PlannedRun) -> dict[str, Any]:
+    from writers.codec_choice import label
+
+    kept = job_document(context, target)
+    if planned.choice is not None:
+        # The plan stands for what was measured: another measuring might come to something else.
+        kept["compression"] = label(planned.compression)
+    return kept
 
 
 def _save(path: Path, document: dict[str, Any]) -> None:
@@ -84,6 +97,8 @@ def _shown(planned: PlannedRun) -> str:
 
 
 def _overview(planned: PlannedRun) -> str:
+    from writers.codec_choice import label
+
     plan, table, simulation = planned.plan, planned.table, planned.simulation
     idle = f"{simulation.idle_share * 100:.0f} % of the workers' time idle"
     return render.facts(
@@ -100,6 +115,7 @@ def _overview(planned: PlannedRun) -> str:
                 f"{_cost(simulation.makespan, plan.cost_unit)}; no plan of these units is below "
                 f"{_cost(simulation.lower_bound, plan.cost_unit)}; {idle}",
             ),
+            ("compression", label(planned.compression)),
             ("digest", plan.digest),
         )
     )
@@ -107,8 +123,9 @@ def _overview(planned: PlannedRun) -> str:
 
 def _units(planned: PlannedRun) -> str:
     takers = _takers(planned)
+    heads = ("unit", "partition", ">rows", ">bytes", ">worker", "to")
     return render.table(
-        ("unit", "partition", ">rows", ">bytes", ">worker"),
+        heads if planned.places else heads[:-1],
         (
             (
                 unit.id,
@@ -116,6 +133,7 @@ def _units(planned: PlannedRun) -> str:
                 render.count(unit.rows),
                 render.size(unit.bytes),
                 takers[unit.id],
+                *([planned.places[unit.id]] if planned.places else []),
             )
             for unit in planned.plan.units
         ),

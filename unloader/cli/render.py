@@ -8,6 +8,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ def emit(text: str) -> None:
             f"the result cannot be written to standard output: {error.strerror}",
             "send it elsewhere; a run that came this far is done, see its _manifest.json",
         ) from error
+
+
+def tell(text: str) -> None:
+    """Write one result to stderr, because stdout holds the data; its loss is no error."""
+    with suppress(OSError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 def emit_json(value: object) -> None:

@@ -6,11 +6,15 @@ Variables may be set for all jobs of a machine and are let pass where they do no
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from unloader.cli.streams import was_closed
+from unloader.destinations.kinds import is_one_stream, kind_of, pipe_template
 from unloader.errors import UsageError
 from unloader.file_names import check_template
+from writers.model import Compression
 
 TEXT_OPTIONS = (
     "dialect",
@@ -24,18 +28,27 @@ TEXT_OPTIONS = (
     "trailing_delimiter",
     "record_length",
     "encoding",
+    "substitute",
+    "fixed",
+    "width",
     "date_format",
     "timestamp_format",
     "timestamp_tz_format",
     "decimal_separator",
     "boolean_format",
     "binary_format",
+    "encoder",
 )
 PARQUET_OPTIONS = (
     "row_group_rows",
+    "row_group_bytes",
     "parquet_version",
+    "data_page_version",
     "dictionary",
+    "byte_stream_split",
     "statistics",
+    "bloom_filter",
+    "sorted_by",
     "number_without_precision",
     "nanoseconds",
     "zone_columns",
@@ -143,6 +156,38 @@ def _formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
             )
 
 
+def _fixed(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if not values["fixed"]:
+        if "width" in given:
+            raise UsageError(
+                "--width does not apply without --fixed", "give --fixed, or leave --width out"
+            )
+        if values["eol"] == "":
+            raise UsageError(
+                "--eol is empty, and only records of fixed width have no end of line",
+                "give it at least one character, or --fixed",
+            )
+        return
+    for name, what in _NOT_FOR_FIXED.items():
+        if name in given and values[name] not in (False, 0):
+            raise UsageError(
+                f"{_flag(name)} does not apply to --fixed: such records have no {what}",
+                "leave one of the two out",
+            )
+
+
+_NOT_FOR_FIXED = {
+    "delimiter": "delimiter",
+    "enclosure": "enclosure",
+    "enclose": "enclosure",
+    "escape": "enclosure",
+    "header": "header",
+    "trailing_delimiter": "delimiter",
+    "record_length": "length in front of them",
+}
+"""Options that say something about delimited text only, and what they are about."""
+
+
 def _file_sizes(values: Mapping[str, Any], given: frozenset[str]) -> None:
     if values["file_per"] == "table" and values["file_size"] and "file_size" in given:
         raise UsageError(
@@ -166,11 +211,95 @@ def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 
 def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    destination = values.get("to") or ""
-    if "://" in destination:
+    places = values.get("to") or ()
+    for place in places:
+        if "://" in place:
+            raise UsageError(
+                f"--to {place} is a URL, and output goes to a directory", "give a directory"
+            )
+    if kind_of(places) != "directories":
+        _stream(values, given, places)
+    elif any(kind_of((place,)) != "directories" for place in places):
+        raise _alone(places)
+    elif len(places) > 1 and values["file_per"] == "table":
         raise UsageError(
-            f"--to {destination} is a URL, and output goes to a directory", "give a directory"
+            f"--file-per table is one file, and --to names {len(places)} directories",
+            "give one directory, or leave --file-per out",
         )
+
+
+def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str, ...]) -> None:
+    kind = kind_of(places)
+    if len(places) > 1:
+        raise _alone(places)
+    what = "standard output" if kind == "stdout" else places[0]
+    for name, why in _NOT_FOR_STREAMS.items():
+        if name in given and values[name] not in (False, 0, "unit"):
+            if name == "file_per" and is_one_stream(kind):
+                continue
+            raise UsageError(f"{_flag(name)} does not apply to {what}: {why}", "leave it out")
+    if "verify" in given and values["verify"] == "full":
+        raise UsageError(
+            f"--verify full cannot read back what went to {what}", "use --verify count"
+        )
+    if is_one_stream(kind) and "parallelism" in given and values["parallelism"] > 1:
+        raise UsageError(
+            f"--parallelism {values['parallelism']} does not apply to {what}: it has one writer",
+            "leave it out, or use a pipe a work unit: --to pipe:DIR/{unit}.csv",
+        )
+    if kind == "stdout":
+        _standard_output(values)
+    else:
+        _pipe(values, places[0])
+
+
+_NOT_FOR_STREAMS = {
+    "overwrite": "there is nothing to replace",
+    "direct_io": "it has no page cache",
+    "file_size": "it is not cut into files",
+    "file_name": "it has a name already",
+    "file_per": "it is a pipe for each work unit",
+}
+"""Options that say something about files only, and why."""
+
+
+def _standard_output(values: Mapping[str, Any]) -> None:
+    if values.get("json"):
+        raise UsageError(
+            "--json and --to - both write to standard output",
+            "leave --json out; the exit status tells the result",
+        )
+    if was_closed(1):
+        raise UsageError("--to - has no standard output to write to", "give it a reader or a file")
+    text = values["format"] == "csv" and values["compression"] in (None, Compression())
+    if not text and sys.stdout.isatty():
+        raise UsageError(
+            "standard output is a terminal, and the output is not text",
+            "send it to a file or another program: > FILE, | PROGRAM",
+        )
+
+
+def _pipe(values: Mapping[str, Any], place: str) -> None:
+    folder, template = pipe_template(place)
+    if not template:
+        raise UsageError(f"--to {place} names no pipe", "write pipe:DIR/NAME")
+    if "{" in str(folder):
+        raise UsageError(
+            f"--to {place} has a field in the directory's name", "use fields in the last part only"
+        )
+    per_unit = kind_of((place,)) == "pipes"
+    check_template(template, per_unit=per_unit, parts=False, option="--to")
+    if not per_unit and "{partition}" in template:
+        raise UsageError(
+            f"--to {place} names a partition, and is one pipe for all", "add {unit} to it"
+        )
+
+
+def _alone(places: tuple[str, ...]) -> UsageError:
+    return UsageError(
+        f"--to {','.join(places)} mixes directories and streams",
+        "give directories only, or one stream",
+    )
 
 
 def _snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -189,7 +318,8 @@ def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
     # What an unset variable of a script leaves: `--to "$DEST"` would be the working directory.
     for name in NOT_EMPTY:
         value = values.get(name)
-        if value is not None and not value.strip():
+        texts = value if isinstance(value, tuple) else (value,)
+        if any(text is not None and not text.strip() for text in texts):
             raise UsageError(f"{_flag(name)} is empty", "give it a value, or leave it out")
 
 
@@ -198,6 +328,7 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _subject,
     _query,
     _formats,
+    _fixed,
     _file_sizes,
     _file_names,
     _destination,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +12,10 @@ from unloader.cli.option import JobCommand, given, on_command_line
 from unloader.cli.progress import display_for
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.targets import Target, target_argument
+from unloader.destinations.kinds import kind_of
 
 if TYPE_CHECKING:
-    from unloader.model import JobSpec
+    from unloader.model import JobSpec, OutputOptions
 
 
 @click.command(
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
           --dialect sqlldr-var --parallelism 32
       unloader run postgresql://etl@db01/sales --table public.orders \\
           --to /extract/orders --format parquet --parallelism 8
+      unloader run duckdb:///data/sales.db --table ORDERS --to - | psql -c 'COPY orders FROM STDIN'
       unloader run plan.json --to /extract/orders
       unloader run nightly.toml --to /extract/orders
     """,
@@ -44,6 +47,10 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     duckdb:///data/sales.db. A plan that `unloader plan --output` made, or a job file in TOML, takes
     its place; a URL before it then replaces the source that the file names.
 
+    Several directories share the files by size: --to /disk1/x,/disk2/x. The manifest is in the
+    first. What goes to standard output or a pipe leaves no manifest behind, and an attempt that
+    breaks after its first byte is not repeated: the exit status alone says whether it is valid.
+
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
     command line comes before the variable, the variable before the job file.
     """
@@ -59,7 +66,9 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     if values["json"]:
         render.emit_json(manifest)
     elif not values["quiet"]:
-        render.emit(_summary(manifest, job.output.destination))
+        # Where the data itself is on stdout, the result is for those who watch.
+        on_stdout = kind_of(job.output.destinations) == "stdout"
+        (render.tell if on_stdout else render.emit)(_summary(manifest, job.output))
 
 
 def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobSpec:
@@ -76,7 +85,7 @@ def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobS
     return api.job_from_plan(target.plan, job)
 
 
-def _summary(manifest: dict[str, Any], destination: str) -> str:
+def _summary(manifest: dict[str, Any], output: OutputOptions) -> str:
     totals = manifest["totals"]
     verified = manifest["verified"]
     return render.facts(
@@ -89,10 +98,22 @@ def _summary(manifest: dict[str, Any], destination: str) -> str:
             ("CPU seconds", f"{totals['cpu_seconds']:.2f}"),
             ("snapshot", _snapshot(manifest["snapshot"])),
             ("verified", _verification(verified)),
-            ("directory", destination),
-            ("manifest", f"{destination.rstrip('/')}/_manifest.json"),
+            *_places(manifest, output),
         )
     )
+
+
+def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
+    if kind_of(output.destinations) != "directories":
+        to_stdout = kind_of(output.destinations) == "stdout"
+        yield "sent to", "standard output" if to_stdout else output.destination
+        return
+    if not output.others:
+        yield "directory", output.destination
+    for each in manifest.get("directories", ()):
+        held = f"{render.count(each['bytes'])} bytes in {render.count(each['files'])} files"
+        yield "directory", f"{each['path']} ({held})"
+    yield "manifest", f"{output.destination.rstrip('/')}/_manifest.json"
 
 
 def _speed(totals: dict[str, Any]) -> str:

@@ -14,6 +14,8 @@ from typing import TextIO
 NAMES = ("stdin", "stdout", "stderr")
 """By file descriptor."""
 
+_closed: set[int] = set()
+
 
 def make_ready() -> None:
     """Point closed standard streams at nothing and let every character be written.
@@ -24,6 +26,7 @@ def make_ready() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
+            _closed.add(descriptor)
             # The lowest free descriptor is this one: those below it are open by now.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
@@ -33,6 +36,11 @@ def make_ready() -> None:
         # A name in the database may not exist in the terminal's character set.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def was_closed(descriptor: int) -> bool:
+    """Return whether the program was started without this standard stream."""
+    return descriptor in _closed
 
 
 def give_up(stream: TextIO) -> None:

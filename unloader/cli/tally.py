@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from unloader.events import (
+    DirectoryFilled,
     Event,
     PhaseStarted,
     RunStarted,
@@ -50,6 +51,8 @@ class Figures:
     """0 to 1; of the expected rows where every started unit has an estimate, else of the units."""
     seconds: float
     seconds_left: float | None
+    directories: tuple[tuple[str, int], ...] = ()
+    """Each of several directories with the bytes of finished units in it."""
 
 
 class Tally:
@@ -71,6 +74,7 @@ class Tally:
         self._units_done = self._rows = self._bytes = self._rows_expected = 0
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
         self.running.clear()
+        self._directories: dict[str, int] = {}
 
     def add(self, event: Event, now: float) -> None:
         """Take one event into account."""
@@ -95,6 +99,8 @@ class Tally:
             self._rows_expected += (current.rows_expected or 0) if current else 0
         elif isinstance(event, UnitFailed):
             self.running.pop(event.worker, None)
+        elif isinstance(event, DirectoryFilled):
+            self._directories[event.directory] = event.bytes
 
     def give_up(self) -> None:
         """Forget the units in flight: the run stops, and what they wrote counts no more."""
@@ -122,6 +128,7 @@ class Tally:
             fraction=fraction,
             seconds=seconds,
             seconds_left=seconds * (1 - fraction) / fraction if fraction > 0.005 else None,
+            directories=tuple(sorted(self._directories.items())),
         )
 
     def _fraction(self) -> float:

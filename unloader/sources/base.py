@@ -49,6 +49,8 @@ class Capabilities:
     """The source can render delimited text itself in some dialects."""
     queries: bool
     """An arbitrary query can be unloaded."""
+    pads_char: bool = False
+    """CHAR columns are filled up with blanks, which mean nothing."""
 
 
 class Catalog(Protocol):

@@ -68,7 +68,11 @@ class OracleCatalog:
     """The parent's session; opened again where the database ended it while the workers read."""
 
     capabilities = Capabilities(
-        shared_snapshot=True, snapshot_outlives_run=True, encoded_text=False, queries=True
+        shared_snapshot=True,
+        snapshot_outlives_run=True,
+        encoded_text=False,
+        queries=True,
+        pads_char=True,
     )
 
     def __init__(self, spec: SourceSpec) -> None:

@@ -107,7 +107,11 @@ class PostgresCatalog:
     """The parent's session; it holds the snapshot until it is closed."""
 
     capabilities = Capabilities(
-        shared_snapshot=True, snapshot_outlives_run=False, encoded_text=True, queries=True
+        shared_snapshot=True,
+        snapshot_outlives_run=False,
+        encoded_text=True,
+        queries=True,
+        pads_char=True,
     )
 
     def __init__(self, session: Session, spec: SourceSpec) -> None:

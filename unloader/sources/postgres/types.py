@@ -189,6 +189,8 @@ def arrow_schema(columns: tuple[tuple[ColumnInfo, ReadColumn], ...]) -> pa.Schem
             precision, scale = re.findall(r"\d+", column.output_type.partition("(")[2])
             kind = pa.decimal128(int(precision), int(scale))
         metadata = {"source_type": info.native_type}
+        if base_type(info) != info.native_type:
+            metadata["base_type"] = base_type(info)
         if column.output_type == "string" and is_number(info):
             metadata["text_class"] = "number"
         fields.append(pa.field(column.name, kind, metadata=metadata))

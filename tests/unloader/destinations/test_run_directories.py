@@ -13,20 +13,21 @@ from typing import Any
 
 import pytest
 
+from unloader.destinations.run_directories import Move, RunDirectories
+from unloader.destinations.run_directory import JOURNAL, RUN
 from unloader.errors import OutputFailed
 from unloader.manifest import read_manifest
-from unloader.run_directory import JOURNAL, RUN, RunDirectory
 from writers.errors import WriteError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 OTHER_RUN = """
 import sys
 from pathlib import Path
 from unloader.errors import OutputFailed
-from unloader.run_directory import RunDirectory
+from unloader.destinations.run_directories import RunDirectories
 try:
-    RunDirectory(Path(sys.argv[1]), overwrite=True)
+    RunDirectories([Path(sys.argv[1])], overwrite=True)
 except OutputFailed as error:
     print(error)
 """
@@ -41,16 +42,16 @@ def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:
     return {"format_version": 1, "run_id": run, "units": units, **rest}
 
 
-def stage(directory: RunDirectory, *names: str, content: str = "new\n") -> list[tuple[str, str]]:
+def stage(directory: RunDirectories, *names: str, content: str = "new\n") -> list[Move]:
     """Stage a file for each final name; return the moves."""
     for name in names:
-        (directory.staged / f"{name}.part").write_text(content)
-    return [(f"{name}.part", name) for name in names]
+        (directory.first.staged / f"{name}.part").write_text(content)
+    return [Move(0, f"{name}.part", name) for name in names]
 
 
 def finish(path: Path, *names: str, run: str = "first", overwrite: bool = False) -> None:
     """Do a whole run that leaves these files."""
-    with RunDirectory(path, overwrite=overwrite) as directory:
+    with RunDirectories([path], overwrite=overwrite) as directory:
         directory.publish(stage(directory, *names, content=f"{run}\n"), manifest_of(names, run))
 
 
@@ -71,7 +72,7 @@ def test_a_published_run_is_its_files_and_the_manifest(tmp_path: Path) -> None:
 
 def test_nothing_has_a_final_name_before_publishing(tmp_path: Path) -> None:
     """Staged files and the journal lie under _run only."""
-    with RunDirectory(tmp_path / "out", overwrite=False) as directory:
+    with RunDirectories([tmp_path / "out"], overwrite=False) as directory:
         stage(directory, "a.csv")
         directory.record({"unit": "1", "name": "ü\n"})
         assert [entry.name for entry in (tmp_path / "out").iterdir()] == [RUN]
@@ -80,7 +81,7 @@ def test_nothing_has_a_final_name_before_publishing(tmp_path: Path) -> None:
 def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
     """Each entry is one line of JSON, in order, whatever its text."""
     entries = [{"unit": "1", "partition": "a\nb"}, {"unit": "2", "partition": "ü"}]
-    with RunDirectory(tmp_path, overwrite=False) as directory:
+    with RunDirectories([tmp_path], overwrite=False) as directory:
         for entry in entries:
             directory.record(entry)
         lines = (tmp_path / RUN / JOURNAL).read_text(encoding="utf-8").splitlines()
@@ -90,10 +91,10 @@ def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_destination_in_use_is_refused(tmp_path: Path, overwrite: bool) -> None:
     """A second run is told to wait, in this process or another; the first is not disturbed."""
-    with RunDirectory(tmp_path / "out", overwrite=False) as directory:
+    with RunDirectories([tmp_path / "out"], overwrite=False) as directory:
         moves = stage(directory, "a.csv")
         with pytest.raises(OutputFailed, match="another run is writing"):
-            RunDirectory(tmp_path / "out", overwrite=overwrite)
+            RunDirectories([tmp_path / "out"], overwrite=overwrite)
         done = subprocess.run(
             [sys.executable, "-c", OTHER_RUN, str(tmp_path / "out")],
             capture_output=True,
@@ -110,12 +111,12 @@ def test_a_closed_destination_is_free_again(tmp_path: Path) -> None:
     """The lock goes with the run, also one that ends in an error."""
 
     def fail() -> None:
-        with RunDirectory(tmp_path, overwrite=False):
+        with RunDirectories([tmp_path], overwrite=False):
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError):
         fail()
-    RunDirectory(tmp_path, overwrite=False).close()
+    RunDirectories([tmp_path], overwrite=False).close()
 
 
 def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
@@ -124,10 +125,10 @@ def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(OutputFailed, match=r"foreign\.txt"):
-            RunDirectory(tmp_path, overwrite=False)
+            RunDirectories([tmp_path], overwrite=False)
     assert len(os.listdir("/proc/self/fd")) == before
     assert content_of(tmp_path) == {"foreign.txt": "mine"}
-    RunDirectory(tmp_path, overwrite=True).close()
+    RunDirectories([tmp_path], overwrite=True).close()
 
 
 @pytest.mark.parametrize("names", [(), ("a.csv",)])
@@ -136,7 +137,7 @@ def test_a_finished_run_is_not_replaced_unasked(tmp_path: Path, names: tuple[str
     finish(tmp_path, *names)
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=r"a finished run.*--overwrite"):
-        RunDirectory(tmp_path, overwrite=False)
+        RunDirectories([tmp_path], overwrite=False)
     assert content_of(tmp_path) == before
 
 
@@ -144,7 +145,7 @@ def test_overwrite_keeps_the_old_run_until_publish(tmp_path: Path) -> None:
     """While the new run goes on, and where it is abandoned, the old one is whole."""
     finish(tmp_path, "a.csv", "b.csv")
     before = content_of(tmp_path)
-    with RunDirectory(tmp_path, overwrite=True) as directory:
+    with RunDirectories([tmp_path], overwrite=True) as directory:
         stage(directory, "b.csv", "c.csv")
         left = {name: text for name, text in content_of(tmp_path).items() if RUN not in name}
         assert left == before
@@ -180,7 +181,7 @@ def test_a_foreign_file_in_the_way_is_refused_with_nothing_lost(tmp_path: Path, 
     else:
         (tmp_path / "c.csv").symlink_to("nowhere")
     before = content_of(tmp_path)
-    with RunDirectory(tmp_path, overwrite=True) as directory:
+    with RunDirectories([tmp_path], overwrite=True) as directory:
         moves = stage(directory, "b.csv", "c.csv")
         with pytest.raises(WriteError, match=r"c\.csv exists already and nothing was published"):
             directory.publish(moves, manifest_of(["b.csv", "c.csv"], "second"))
@@ -195,9 +196,9 @@ def test_a_missing_staged_file_loses_nothing(tmp_path: Path) -> None:
     """Where a staged file has gone, the old run stays as it was."""
     finish(tmp_path, "a.csv")
     before = content_of(tmp_path)
-    with RunDirectory(tmp_path, overwrite=True) as directory:
+    with RunDirectories([tmp_path], overwrite=True) as directory:
         moves = stage(directory, "a.csv", "b.csv")
-        (directory.staged / "b.csv.part").unlink()
+        (directory.first.staged / "b.csv.part").unlink()
         with pytest.raises(WriteError, match=r"b\.csv\.part is missing"):
             directory.publish(moves, manifest_of(["a.csv", "b.csv"], "second"))
         directory.abandon(None)
@@ -209,11 +210,11 @@ def test_foreign_files_are_told_before_the_work(tmp_path: Path) -> None:
     finish(tmp_path, "a.csv")
     (tmp_path / "b.csv").write_text("mine")
     (tmp_path / "link.csv").symlink_to("nowhere")
-    with RunDirectory(tmp_path, overwrite=True) as directory:
-        directory.check_names(["a.csv", "c.csv"])
+    with RunDirectories([tmp_path], overwrite=True) as directory:
+        directory.check_names([(0, "a.csv"), (0, "c.csv")])
         for name in ("b.csv", "link.csv"):
             with pytest.raises(OutputFailed, match=rf"{name} exists already.*--file-name"):
-                directory.check_names(["a.csv", name])
+                directory.check_names([(0, "a.csv"), (0, name)])
         directory.abandon(None)
 
 
@@ -242,20 +243,20 @@ def test_a_damaged_manifest_is_told_before_the_work(tmp_path: Path, text: str) -
     (tmp_path / "_manifest.json").write_text(text)
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=r"_manifest\.json"):
-        RunDirectory(tmp_path, overwrite=True)
+        RunDirectories([tmp_path], overwrite=True)
     assert {name: text for name, text in content_of(tmp_path).items() if RUN not in name} == before
 
 
 def test_a_broken_run_is_told_and_replaced_on_request(tmp_path: Path) -> None:
     """Finished units of a broken run are not thrown away unasked; with overwrite they are."""
-    with RunDirectory(tmp_path, overwrite=False) as directory:
+    with RunDirectories([tmp_path], overwrite=False) as directory:
         stage(directory, "a.csv")
         directory.record({"unit": "1"})
         directory.abandon(manifest_of([]))
     before = content_of(tmp_path)
     assert json.loads(before[f"{RUN}/_manifest.json"])["run_id"] == "first"
     with pytest.raises(OutputFailed, match=r"a broken run.*--overwrite"):
-        RunDirectory(tmp_path, overwrite=False)
+        RunDirectories([tmp_path], overwrite=False)
     assert content_of(tmp_path) == before
     finish(tmp_path, "b.csv", overwrite=True)
     assert sorted(content_of(tmp_path)) == ["_manifest.json", "b.csv"]
@@ -263,19 +264,19 @@ def test_a_broken_run_is_told_and_replaced_on_request(tmp_path: Path) -> None:
 
 def test_a_killed_run_without_results_is_in_nobodys_way(tmp_path: Path) -> None:
     """Staged leftovers of a run that finished no unit are cleared away by the next one."""
-    directory = RunDirectory(tmp_path, overwrite=False)
+    directory = RunDirectories([tmp_path], overwrite=False)
     stage(directory, "half.csv")
     directory.close()
-    with RunDirectory(tmp_path, overwrite=False) as again:
-        assert list(again.staged.iterdir()) == []
+    with RunDirectories([tmp_path], overwrite=False) as again:
+        assert list(again.first.staged.iterdir()) == []
 
 
 KILLED_PUBLISHING = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_run_directory import manifest_of, stage
-from unloader.run_directory import RunDirectory
+from test_run_directories import manifest_of, stage
+from unloader.destinations.run_directories import RunDirectories
 
 def rename(*arguments, real=os.rename, calls=[]):
     real(*arguments)
@@ -283,7 +284,7 @@ def rename(*arguments, real=os.rename, calls=[]):
     if len(calls) == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-directory = RunDirectory(Path(sys.argv[1]), overwrite=True)
+directory = RunDirectories([Path(sys.argv[1])], overwrite=True)
 moves = stage(directory, "a.csv", "c.csv")
 os.rename = rename
 directory.publish(moves, manifest_of(["a.csv", "c.csv"], "killed"))
@@ -312,9 +313,9 @@ def test_a_run_killed_while_publishing_is_cleared_away(tmp_path: Path, renamed: 
     assert done.returncode == -signal.SIGKILL
     assert not (out / "_manifest.json").exists()
     with pytest.raises(OutputFailed, match="is not empty"):
-        RunDirectory(out, overwrite=False)
-    with RunDirectory(out, overwrite=True) as directory:
-        directory.check_names(["a.csv", "b.csv", "c.csv"])
+        RunDirectories([out], overwrite=False)
+    with RunDirectories([out], overwrite=True) as directory:
+        directory.check_names([(0, "a.csv"), (0, "b.csv"), (0, "c.csv")])
         directory.publish(stage(directory, "b.csv"), manifest_of(["b.csv"], "last"))
     assert sorted(content_of(out)) == ["_manifest.json", "b.csv", "mine.csv"]
 
@@ -329,10 +330,10 @@ def test_a_file_changed_since_is_not_cleared_away(tmp_path: Path) -> None:
     )
     (out / "a.csv").write_text("mine, and longer")
     with (
-        RunDirectory(out, overwrite=True) as directory,
+        RunDirectories([out], overwrite=True) as directory,
         pytest.raises(OutputFailed, match=r"a\.csv exists already"),
     ):
-        directory.check_names(["a.csv"])
+        directory.check_names([(0, "a.csv")])
     assert (out / "a.csv").read_text() == "mine, and longer"
 
 
@@ -340,7 +341,7 @@ def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
     """The manifest is written before the first file gets its name: the old run is untouched."""
     finish(tmp_path, "a.csv")
     before = content_of(tmp_path)
-    with RunDirectory(tmp_path, overwrite=True) as directory:
+    with RunDirectories([tmp_path], overwrite=True) as directory:
         moves = stage(directory, "a.csv")
         (tmp_path / RUN / "_manifest.json").mkdir()
         with pytest.raises(WriteError, match=r"_manifest\.json"):
@@ -351,11 +352,11 @@ def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
 
 def test_discard_removes_the_files_of_one_attempt(tmp_path: Path) -> None:
     """Only staged files of that very stem go, not those of an attempt whose number begins alike."""
-    with RunDirectory(tmp_path, overwrite=False) as directory:
+    with RunDirectories([tmp_path], overwrite=False) as directory:
         for name in ("1-a1.csv", "1-a1.001.csv", "1-a12.csv", "11-a1.csv"):
             stage(directory, name)
         directory.discard("1-a1")
-        left = sorted(path.name for path in directory.staged.iterdir())
+        left = sorted(path.name for path in directory.first.staged.iterdir())
     assert left == ["1-a12.csv.part", "11-a1.csv.part"]
 
 
@@ -365,7 +366,7 @@ def test_abandon_leaves_no_trace(tmp_path: Path, existing: int) -> None:
     parts = ("a", "b", "out")
     (tmp_path / Path(*parts[:existing])).mkdir(parents=True, exist_ok=True)
     before = sorted(tmp_path.rglob("*"))
-    with RunDirectory(tmp_path / Path(*parts), overwrite=False) as directory:
+    with RunDirectories([tmp_path / Path(*parts)], overwrite=False) as directory:
         stage(directory, "x.csv")
         directory.abandon(None)
     assert sorted(tmp_path.rglob("*")) == before
@@ -373,7 +374,7 @@ def test_abandon_leaves_no_trace(tmp_path: Path, existing: int) -> None:
 
 def test_abandon_keeps_what_others_put_there(tmp_path: Path) -> None:
     """A directory of ours in which somebody left a file stays with that file."""
-    with RunDirectory(tmp_path / "a" / "out", overwrite=False) as directory:
+    with RunDirectories([tmp_path / "a" / "out"], overwrite=False) as directory:
         (tmp_path / "a" / "notes.txt").write_text("mine")
         directory.abandon(None)
     assert content_of(tmp_path) == {"a/notes.txt": "mine"}
@@ -384,5 +385,5 @@ def test_a_path_that_can_be_no_directory_is_refused(tmp_path: Path, below: str) 
     """A file where the directory should be is named, with what to do."""
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputFailed, match=r"cannot create .*file.*--to"):
-        RunDirectory(tmp_path / below, overwrite=True)
+        RunDirectories([tmp_path / below], overwrite=True)
     assert content_of(tmp_path) == {"file": "mine"}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Fuzz the native encoder under AddressSanitizer and UBSan: run.sh [seconds] [seed]
+#
+# With clang++ by libFuzzer, else with g++ by driver.cpp. PYTHON names an interpreter with the test
+# requirements, CXX another compiler, UNLOADER_FUZZ_DIR where to build and to keep the corpus
+# (default: a directory that is removed at the end). An input that was found to fail stays there
+# as `running` or crash-*.
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+sources=$here/../../writers/native/src
+seconds=${1:-20}
+seed=${2:-1}
+python=${PYTHON:-python3}
+if [ -n "${UNLOADER_FUZZ_DIR:-}" ]; then
+    build=$UNLOADER_FUZZ_DIR
+    mkdir -p "$build"
+else
+    build=$(mktemp -d)
+    trap 'status=$?; [ $status -ne 0 ] && echo "run.sh: the failing input is in $build/corpus" >&2 || rm -rf "$build"' EXIT
+fi
+compiler=${CXX:-$(command -v clang++ || command -v g++)}
+flags="-std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -fsanitize=address,undefined"
+flags="$flags -fno-sanitize-recover=all -I$sources -I$here"
+target="$here/batch.cpp $here/values.cpp $here/decoder.cpp $here/dialects.cpp $here/encoder_target.cpp"
+
+UNLOADER_FUZZ_DIALECTS=$build/dialects
+export UNLOADER_FUZZ_DIALECTS
+"$python" "$here/dialect_table.py" "$build/dialects" "$build/corpus"
+
+case $("$compiler" --version) in
+*clang*)
+    # shellcheck disable=SC2086
+    "$compiler" $flags -fsanitize=fuzzer "$sources"/*.cpp $target -o "$build/fuzz"
+    cd "$build/corpus"
+    "$build/fuzz" -max_total_time="$seconds" -seed="$seed" -max_len=4096 -print_final_stats=1 .
+    ;;
+*)
+    # Only the library's code guides the search.
+    rm -f "$build"/lib-*.o
+    for source in "$sources"/*.cpp; do
+        echo "$source"
+    done | xargs -P 2 -I{} sh -c \
+        "$compiler $flags -fsanitize-coverage=trace-pc -c {} -o $build/lib-\$(basename {}).o"
+    # shellcheck disable=SC2086
+    "$compiler" $flags "$build"/lib-*.o $target "$here/driver.cpp" -o "$build/fuzz"
+    "$build/fuzz" "$build/corpus" "$seconds" "$seed"
+    ;;
+esac

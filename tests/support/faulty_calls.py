@@ -1,0 +1,51 @@
+"""A library that makes system calls on chosen files fail, loaded into real processes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultyCalls:
+    """The compiled library."""
+
+    path: Path
+
+    @classmethod
+    def build(cls, directory: Path) -> FaultyCalls:
+        """Compile it into a directory; skip the test where there is no C compiler."""
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("there is no C compiler (cc) to build the library that makes calls fail")
+        path = directory / "faulty_calls.so"
+        command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(path), str(SOURCE), "-ldl"]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        if built.returncode:
+            pytest.skip(f"{compiler} does not build {SOURCE.name} here: {built.stderr[-300:]}")
+        return cls(path=path)
+
+    def environment(
+        self, call: str, what: str | int, *, files: str = ".part", after: int = 0
+    ) -> dict[str, str]:
+        """Return the variables under which a process meets the fault.
+
+        Args:
+            call: write, fsync, sync_file_range or direct.
+            what: An errno, or short, zero, slow, interrupted or refused.
+            files: Part of the path of the files that are meant.
+            after: Bytes (of write) or calls that go well first.
+        """
+        return {
+            "LD_PRELOAD": str(self.path),
+            "FAULT_PATH": files,
+            "FAULT_CALL": call,
+            "FAULT_DO": str(what),
+            "FAULT_AFTER": str(after),
+        }

@@ -1,0 +1,248 @@
+"""A run over several directories: all are taken or none, all published or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unloader.destinations.run_directories import Move, RunDirectories
+from unloader.destinations.run_directory import RUN
+from unloader.errors import OutputFailed
+from unloader.manifest import directories_of, places_of, read_manifest
+from writers.errors import WriteError
+
+ROOT = Path(__file__).parents[3]
+
+Files = dict[str, int]
+"""Name of a file to the number of its directory."""
+
+
+def manifest_of(paths: list[Path], files: Files, run: str) -> dict[str, Any]:
+    """Return a manifest of one unit with these files."""
+    listed = [
+        {"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0", "directory": number}
+        for name, number in files.items()
+    ]
+    totals = {"rows": len(listed), "bytes": 4 * len(listed), "files": len(listed)}
+    return {
+        "format_version": 1,
+        "run_id": run,
+        "table": None,
+        "query": "q",
+        "snapshot": None,
+        "options": {},
+        "directories": [{"path": str(path), "files": 0, "bytes": 0} for path in paths],
+        "units": [{"id": "1", "files": listed}],
+        "totals": totals,
+    }
+
+
+def stage(directories: RunDirectories, files: Files, content: str = "new\n") -> list[Move]:
+    """Stage a file for each final name; return the moves."""
+    for name, number in files.items():
+        (directories.all[number].staged / f"{name}.part").write_text(content)
+    return [Move(number, f"{name}.part", name) for name, number in files.items()]
+
+
+def finish(paths: list[Path], files: Files, run: str = "one\n", *, overwrite: bool = False) -> None:
+    """Do a whole run that leaves these files, each with the text `run`."""
+    with RunDirectories(paths, overwrite=overwrite) as directories:
+        directories.publish(stage(directories, files, run), manifest_of(paths, files, run))
+
+
+def content_of(path: Path) -> dict[str, str]:
+    """Return every file under a directory with its text."""
+    return {
+        str(file.relative_to(path)): file.read_text() for file in path.rglob("*") if file.is_file()
+    }
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> list[Path]:
+    """Two directories that are not there yet."""
+    return [tmp_path / "x", tmp_path / "y"]
+
+
+def test_a_published_run_has_one_manifest(pair: list[Path], tmp_path: Path) -> None:
+    """Files lie where the manifest says; it is in the first directory, and nothing else is left."""
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    assert sorted(content_of(tmp_path)) == ["x/_manifest.json", "x/a.csv", "y/b.csv"]
+    manifest = read_manifest(pair[0])
+    assert directories_of(manifest, pair[0]) == tuple(pair)
+    assert places_of(manifest) == {"a.csv": 0, "b.csv": 1}
+
+
+def test_the_first_directory_may_have_moved(pair: list[Path], tmp_path: Path) -> None:
+    """Where the manifest is found is the first directory; the others are where they were."""
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    moved = pair[0].rename(tmp_path / "moved")
+    assert directories_of(read_manifest(moved), moved) == (moved, pair[1])
+
+
+@pytest.mark.parametrize("form", ["same", "slash", "link", "relative"])
+def test_one_directory_named_twice_is_refused(tmp_path: Path, form: str) -> None:
+    """However it is written; nothing is made or left."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to("x")
+    again = {
+        "same": str(tmp_path / "x"),
+        "slash": f"{tmp_path}/x/",
+        "link": str(tmp_path / "link"),
+        "relative": os.path.relpath(tmp_path / "x"),
+    }[form]
+    with pytest.raises(OutputFailed, match="names one directory twice"):
+        RunDirectories([tmp_path / "x", Path(again)], overwrite=False)
+    assert list((tmp_path / "x").iterdir()) == []
+
+
+def test_a_second_directory_that_cannot_be_had_leaves_the_first_alone(tmp_path: Path) -> None:
+    """It is named in the refusal; the first is as if nobody had asked for it."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputFailed, match=r"cannot create .*file/y"):
+        RunDirectories([tmp_path / "new" / "x", tmp_path / "file" / "y"], overwrite=False)
+    assert content_of(tmp_path) == {"file": "mine"}
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: Path) -> None:
+    """What a broken run left in the first is cleared only once all directories are ours."""
+    first, used = tmp_path / "x", tmp_path / "y"
+    with RunDirectories([first], overwrite=False) as broken:
+        stage(broken, {"a.csv": 0})
+        broken.record({"unit": "1"})
+        broken.abandon(manifest_of([first], {}, "broken"))
+    before = content_of(first)
+    with (
+        RunDirectories([used], overwrite=False),
+        pytest.raises(OutputFailed, match=f"another run is writing to {used}"),
+    ):
+        RunDirectories([first, used], overwrite=True)
+    assert content_of(first) == before
+
+
+def test_a_shared_directory_belongs_to_one_run(pair: list[Path], tmp_path: Path) -> None:
+    """Two runs that share their second directory: the later one is refused and holds nothing."""
+    with RunDirectories(pair, overwrite=False):
+        with pytest.raises(OutputFailed, match=f"another run is writing to {pair[1]}"):
+            RunDirectories([tmp_path / "z", pair[1]], overwrite=True)
+        assert not (tmp_path / "z").exists()
+
+
+def test_overwrite_replaces_the_run_in_all_directories(pair: list[Path], tmp_path: Path) -> None:
+    """Files of the old run go wherever they lie, also where the directories come in new order."""
+    finish(pair, {"a.csv": 0, "b.csv": 1, "c.csv": 1})
+    (pair[1] / "mine.txt").write_text("mine")
+    finish(pair[::-1], {"b.csv": 0, "d.csv": 1}, "two\n", overwrite=True)
+    found = content_of(tmp_path)
+    assert json.loads(found.pop("y/_manifest.json"))["run_id"] == "two\n"
+    assert found == {"y/b.csv": "two\n", "x/d.csv": "two\n", "y/mine.txt": "mine"}
+
+
+@pytest.mark.parametrize("only", [0, 1])
+def test_a_part_of_a_run_is_not_replaced(pair: list[Path], tmp_path: Path, only: int) -> None:
+    """Over one directory of two, the run is refused or its files are somebody else's."""
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    before = content_of(tmp_path)
+    if only == 0:
+        with pytest.raises(OutputFailed, match=f"has files in {pair[1]}, too"):
+            RunDirectories([pair[0]], overwrite=True)
+    else:
+        with RunDirectories([pair[1]], overwrite=True) as directories:
+            with pytest.raises(OutputFailed, match=r"b\.csv exists already"):
+                directories.check_names([(0, "b.csv")])
+            directories.abandon(None)
+    assert content_of(tmp_path) == before
+
+
+def test_a_failed_move_takes_all_back(pair: list[Path], tmp_path: Path) -> None:
+    """Where the second directory refuses, what has its name in the first is staged again."""
+    with RunDirectories(pair, overwrite=False) as directories:
+        files = {"a.csv": 0, "b.csv": 1}
+        moves = stage(directories, files)
+        (pair[1] / "b.csv").mkdir()
+        # It appears after everything was checked, so the check is passed over here.
+        with pytest.raises(WriteError, match=r"publish .*b\.csv"):
+            directories._move([[moves[0][1:]], [moves[1][1:]]])
+        assert sorted(content_of(tmp_path)) == [
+            f"x/{RUN}/lock",
+            f"x/{RUN}/staged/a.csv.part",
+            f"y/{RUN}/lock",
+            f"y/{RUN}/staged/b.csv.part",
+        ]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_several_directories import manifest_of, stage
+from unloader.destinations.run_directories import RunDirectories
+
+def counted(real):
+    def call(*arguments, **named):
+        real(*arguments, **named)
+        calls.append(arguments)
+        if len(calls) == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+    return call
+
+paths, calls = [Path(each) for each in sys.argv[3:]], []
+files = {"a.csv": 0, "b.csv": 1, "e.csv": 1}
+directories = RunDirectories(paths, overwrite=True)
+moves = stage(directories, files)
+os.rename, os.replace, os.unlink = counted(os.rename), counted(os.replace), counted(os.unlink)
+directories.publish(moves, manifest_of(paths, files, "new\\n"))
+"""
+"""Ends itself after so many renames; there is no other way to those moments."""
+
+
+def test_a_run_killed_at_any_moment_of_publishing(tmp_path: Path) -> None:
+    """At every step: old run whole, new run whole, or neither, and the next run clears it all."""
+    outcomes = set()
+    for step in range(1, 40):
+        pair = [tmp_path / f"{step}" / "x", tmp_path / f"{step}" / "y"]
+        old = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
+        finish(pair, old, "one\n")
+        (pair[1] / "mine.txt").write_text("mine")
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(step), *map(str, pair)],
+            cwd=ROOT,
+            check=False,
+        )
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+        found = {
+            name: text
+            for name, text in content_of(tmp_path / f"{step}").items()
+            if RUN not in name and not name.endswith("_manifest.json")
+        }
+        standing = (pair[0] / "_manifest.json").exists()
+        if standing:
+            run = str(read_manifest(pair[0])["run_id"])
+            files = old if run == "one\n" else {"a.csv": 0, "b.csv": 1, "e.csv": 1}
+            expected = {f"{'xy'[number]}/{name}": run for name, number in files.items()}
+            assert found == {**expected, "y/mine.txt": "mine"}
+        outcomes.add(str(read_manifest(pair[0])["run_id"]) if standing else "neither")
+        finish(pair, {"z.csv": 1}, "end\n", overwrite=True)
+        left = content_of(tmp_path / f"{step}")
+        assert sorted(left) == ["x/_manifest.json", "y/mine.txt", "y/z.csv"], step
+    assert done.returncode == 0
+    assert outcomes >= {"one\n", "neither"}
+
+
+@pytest.mark.parametrize("number", [2, -1])
+def test_a_manifest_with_an_unknown_directory_is_damaged(pair: list[Path], number: int) -> None:
+    """A file in a directory that the manifest does not list cannot be found, nor replaced."""
+    finish(pair, {"a.csv": 0})
+    manifest = manifest_of(pair, {"a.csv": number}, "one")
+    (pair[0] / "_manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(OutputFailed, match=f"no directory {number}"):
+        RunDirectories(pair, overwrite=True)

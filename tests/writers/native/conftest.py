@@ -1,0 +1,11 @@
+"""The native encoder's tests run where it was built."""
+
+from __future__ import annotations
+
+import pytest
+import text_encoders
+
+
+@pytest.fixture(autouse=True)
+def _native_is_built() -> None:
+    text_encoders.native_or_skip()

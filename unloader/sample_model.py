@@ -1,0 +1,69 @@
+"""What a sample of the user's rows is asked for and what it tells: plain data, as all that travels.
+
+A process of its own reads and measures the sample, so a source that hangs can be left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from partition_planner.model import WorkUnit
+    from unloader.model import Extract
+    from writers.codec_choice import CodecFigures
+    from writers.model import Compression, OutputSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleBudget:
+    """How much a sample may take."""
+
+    bytes: int
+    """Of rows in memory, as they are fetched; one batch of each unit more at most."""
+    fetch_seconds: float
+    """No batch is asked for after them."""
+    codec_seconds: float
+    """For all codecs together; one that is being measured is let finish its frame or file."""
+    disk_seconds: float
+    """For each disk."""
+    patience_seconds: float
+    """After which the whole is given up: the source does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleTask:
+    """Everything that the measuring process needs."""
+
+    extract: Extract
+    units: tuple[WorkUnit, ...]
+    """Those the rows come from, the same share from each."""
+    spec: OutputSpec
+    """Its directory is for passing files, and its codec is not used."""
+    candidates: tuple[Compression, ...]
+    """Quick ones first; the first is "none"."""
+    budget: SampleBudget
+    fetch_bytes: int
+    disks: tuple[str, ...]
+    """A directory on each disk that the run would write to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What was read and measured."""
+
+    whole: bool
+    """The units were read to their end."""
+    rows: int = 0
+    """On the encoded route about as many: ends of line are counted."""
+    bytes: int = 0
+    """Of these rows as they are written without a codec."""
+    fetch_seconds: float = 0.0
+    """Wall seconds of waiting for the rows, without the beginning of each unit's statement."""
+    fetch_cpu_seconds: float = 0.0
+    encode_cpu_seconds: float = 0.0
+    """0 on the encoded route."""
+    figures: tuple[CodecFigures, ...] = ()
+    """Empty without rows."""
+    disk_bytes_per_second: float | None = None
+    """Of all disks together; None if one of them could not be measured."""

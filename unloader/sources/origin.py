@@ -1,0 +1,34 @@
+"""Where rows came from, as metadata of their schema: what a Parquet file tells of itself.
+
+A field's `source_type` is the database's own type and its `text_class` what its text stands for;
+each source writes those where it makes its schema. This module adds what is the same for all of
+them. Only what a repeated run would find again: files of two runs over the same rows are equal
+byte by byte, so neither the run nor its snapshot is named here; the manifest has both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unloader.model import Extract
+
+
+def with_origin(extract: Extract) -> Extract:
+    """Return an extract whose schema tells the source's kind, and the table or query."""
+    from writers.schema import read_schema
+
+    projection = extract.projection
+    if not projection.schema:
+        return extract
+    table = extract.table
+    told = {
+        "unloader:source": extract.source.kind,
+        "unloader:schema": table.schema if extract.query is None else None,
+        "unloader:table": table.name if extract.query is None else None,
+        "unloader:query": extract.query,
+        "unloader:where": extract.where,
+    }
+    schema = read_schema(projection.schema)
+    metadata = {**(schema.metadata or {}), **{key: text for key, text in told.items() if text}}
+    message = schema.with_metadata(metadata).serialize().to_pybytes()
+    return replace(extract, projection=replace(projection, schema=message))
