@@ -41,10 +41,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from writers.checksums import CHECKSUMS, open_digest
+from writers.files.checksums import CHECKSUMS, open_digest
+from writers.files.sink import Sink
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.registry import open_writer
-from writers.sink import Sink
 
 BLOCK = 4 << 20
 ROWS = 16_384

@@ -51,11 +51,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from unloader.sources.duckdb.reference import build_reference_table
-from writers.dialects import dialect
-from writers.encoders import open_encoder
+from writers.files.sink import Sink
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import open_writer
-from writers.sink import Sink
+from writers.text.dialects import dialect
+from writers.text.encoders import open_encoder
 
 TABLE = "HASH_PART_0160"
 BATCH_ROWS = 16_384
@@ -170,7 +170,7 @@ def ours(rows: pa.Table, place: Path) -> dict[str, Contender]:
 
 
 def write_text(rows: pa.Table, text_format: TextFormat, choice: str) -> None:
-    """Encode into the buffers of a sink, as `writers.text_writer` does."""
+    """Encode into the buffers of a sink, as `writers.text.text_writer` does."""
     encoder = open_encoder(rows.schema, text_format, choice)
     sink = Sink(os.devnull, compression=Compression(), buffer_bytes=4 << 20, buffers=4)
     sink.write(encoder.preamble() + encoder.header())

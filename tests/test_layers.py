@@ -44,6 +44,7 @@ FLOORS = (
         "unloader.cancelling",
         "unloader.fixed_fields",
         "unloader.named_columns",
+        "unloader.worker_process",
     },
     {"unloader.sources"},
     {"unloader.file_names", "unloader.locations", "unloader.settings", "unloader.names"},

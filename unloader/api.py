@@ -23,7 +23,7 @@ from unloader.model import JobSpec, ReadColumn, SourceSpec, TableName, TableSumm
 from unloader.preparation import Prepared, prepared
 from unloader.sample_model import SampleBudget
 from unloader.sources.registry import source_of
-from writers.codec_choice import Choice
+from writers.codecs.choice import Choice
 from writers.model import Compression, TextFormat
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from unloader.preparation import Prepared
 from unloader.sample_model import Sample, SampleBudget, SampleTask
 from unloader.sample_places import disks_of, scratch
 from unloader.seating import machine
-from writers.codec_choice import (
+from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
     Prediction,

@@ -12,9 +12,9 @@ from typing import Any
 from unloader.errors import UsageError
 from unloader.model import FixedWidths, Projection, ReadColumn
 from unloader.names import one_column
-from writers.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8
 from writers.model import FixedField, TextFormat
 from writers.schema import read_schema, text_class
+from writers.text.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8
 
 _BASE_TYPE = b"base_type"
 """Key of an Arrow field's metadata where its type is a domain: the type behind it."""
@@ -64,7 +64,7 @@ def fixed_fields(
     Raises:
         UsageError: Columns have no known width (all are named), or a width is for no column.
     """
-    from writers.text_values import content_of_field
+    from writers.text.text_values import content_of_field
 
     given = _given(widths, [column.name for column in projection.columns])
     schema = read_schema(projection.schema)
@@ -124,7 +124,7 @@ def _declared_bytes(field: Any, source_type: str, text: TextFormat) -> int | Non
 
 
 def _longest_text(field: Any, source_type: str, text: TextFormat) -> str | None:
-    from writers.field_widths import binary_text, decimal_text, longest_text, timestamp_text
+    from writers.text.field_widths import binary_text, decimal_text, longest_text, timestamp_text
 
     carried = text_class(field)
     if carried == "number" and (match := _DECIMAL.fullmatch(source_type)):
@@ -168,6 +168,6 @@ def _type_name(source_type: str) -> str:
 
 
 def _bytes(sample: str, text: TextFormat) -> int:
-    from writers.output_encoding import OutputEncoding
+    from writers.text.output_encoding import OutputEncoding
 
     return len(OutputEncoding(text.encoding).encode(sample))

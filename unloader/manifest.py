@@ -24,7 +24,7 @@ from unloader.model import (
     ReadColumn,
     UnitResult,
 )
-from writers.codec_libraries import codec_library
+from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
 
 MANIFEST = "_manifest.json"

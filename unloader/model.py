@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from partition_planner.model import Plan, PlanLimits, TableInfo, WorkUnit
-    from writers.codec_choice import Choice, Preset
+    from writers.codecs.choice import Choice, Preset
     from writers.model import OutputSpec, TextFormat, WrittenFile
 
 Consistency = Literal["snapshot", "none"]

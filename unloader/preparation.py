@@ -124,7 +124,7 @@ def _with_fields(job: JobSpec, projection: Projection, catalog: Catalog) -> JobS
     if job.fixed is None or not isinstance(text, TextFormat):
         return job
     from unloader.fixed_fields import fixed_fields
-    from writers.dialects import check
+    from writers.text.dialects import check
 
     pads_char = catalog.capabilities.pads_char
     fields = fixed_fields(projection, text, job.fixed, pads_char=pads_char)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
     from unloader.model import Extract
-    from writers.codec_choice import CodecFigures
+    from writers.codecs.choice import CodecFigures
     from writers.model import Compression, OutputSpec
 
 

@@ -17,7 +17,7 @@ from unloader.sample_model import Sample, SampleTask
 from unloader.sources.base import ReadAgain, Reader, TextReader
 from unloader.sources.registry import source_of
 from unloader.worker import SHARES, failure_of
-from writers.codec_measuring import encode_sample, measure_disk, measure_parquet, measure_text
+from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
-import resource
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from unloader.errors import OutputFailed, translate
@@ -34,6 +30,7 @@ from unloader.model import (
 from unloader.pipeline import Pump
 from unloader.sources.base import ReadAgain, Reader, TextReader
 from unloader.sources.registry import source_of
+from unloader.worker_process import freeze_modules, peak_rss_bytes, tune
 from writers.base import EncodedWriter, Writer
 from writers.model import TextFormat, WrittenFile
 
@@ -48,12 +45,7 @@ SHARES = 16
 """A batch is this part of the fetch memory. Few batches are in flight at a time, but encoding one
 takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB."""
 
-# Measured on the reference table: 30 MB less a worker than Arrow's own allocator at the same CPU.
-# Arrow reads this when it is first imported, which is after this module.
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-
-_STATUS = Path("/proc/self/status")
-_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+tune()
 
 
 @dataclass(slots=True)
@@ -96,6 +88,7 @@ def work(task: UnitTask | Preload, report: Report) -> UnitResult | Failure | Non
     # What cannot be loaded is an error where it is needed, with the unit's name to it.
     with suppress(Exception):
         source_of(task.source_kind).load()
+    freeze_modules()
     return None
 
 
@@ -241,22 +234,6 @@ def _copy(
         return _copy_batches(task, reader, progress)
     except ReadAgain:
         return _copy_batches(task, reader, _Progress(task.unit.id, report))
-
-
-def peak_rss_bytes() -> int:
-    """Return the most memory this process has had resident so far.
-
-    From VmHWM in /proc/self/status where there is one: `ru_maxrss` begins with what the parent had
-    when it started us.
-    """
-    try:
-        found = _PEAK.search(_STATUS.read_text(encoding="ascii"))
-    except OSError:
-        found = None
-    if found:
-        return int(found.group(1)) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _copy_batches(

@@ -12,8 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from writers.codec_libraries import text_libraries
-from writers.compression import CODECS, LEVELS, check_codec
+from writers.codecs.compression import CODECS, LEVELS, check_codec
+from writers.codecs.libraries import text_libraries
 from writers.errors import FormatError
 from writers.model import ParquetFormat, TextFormat
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from writers.model import Compression, OutputSpec
 
 FORMATS = {
-    "csv": "writers.text_writer:TextWriter",
-    "parquet": "writers.parquet:ParquetWriter",
+    "csv": "writers.text.text_writer:TextWriter",
+    "parquet": "writers.parquet.writer:ParquetWriter",
 }
 ENTRY_POINTS = "unloader.formats"
 
@@ -52,7 +52,7 @@ def open_writer(
         schema: Of every batch that will be written.
         stem: Name of the files without extension.
         with_start: False leaves preamble and header out of text files that are going to be
-            joined by `writers.merge`; other formats do not heed it.
+            joined by `writers.files.merge`; other formats do not heed it.
 
     Raises:
         FormatError: The format is impossible, or impossible for this schema.
@@ -77,7 +77,7 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
         FormatError: The format is no text, or the codec is impossible.
         WriteError: The file cannot be created.
     """
-    from writers.text_writer import EncodedTextWriter
+    from writers.text.text_writer import EncodedTextWriter
 
     return EncodedTextWriter(spec, stem, header)
 
@@ -91,7 +91,7 @@ def extension(output_format: str | TextFormat | ParquetFormat, compression: Comp
     name = _name(output_format)
     check(name, compression)
     if name == "csv":
-        from writers.text_writer import text_extension
+        from writers.text.text_writer import text_extension
 
         return text_extension(compression)
     return "parquet" if name == "parquet" else str(_load(name).extension)

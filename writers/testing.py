@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from writers.checksums import checksum_name, open_digest
+from writers.files.checksums import checksum_name, open_digest
 from writers.large_rows import LargeRow
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from random_formats import formats  # noqa: E402
 
-from writers.dialects import DIALECTS as NAMED  # noqa: E402
-from writers.dialects import check  # noqa: E402
 from writers.errors import FormatError  # noqa: E402
 from writers.model import TextFormat  # noqa: E402
 from writers.native.description import Kind, describe_format, is_known  # noqa: E402
+from writers.text.dialects import DIALECTS as NAMED  # noqa: E402
+from writers.text.dialects import check  # noqa: E402
 
 COUNT = 600
 SEEDS = 64

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from writers.model import Compression, OutputSpec, ParquetFormat
-from writers.parquet import ParquetWriter
+from writers.parquet.writer import ParquetWriter
 
 ZSTD = Compression(codec="zstd")
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: any dialect of delimited text that `writers.dialects.check` accepts."""
+"""Hypothesis strategies: any dialect of delimited text that `writers.text.dialects.check` accepts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from writers.dialects import DIALECTS, check
 from writers.errors import FormatError
-from writers.masks import GROUPS
 from writers.model import TextFormat
+from writers.text.dialects import DIALECTS, check
+from writers.text.masks import GROUPS
 
 DELIMITERS = (*",;\t|\x01-", "||", "|~|", "aba", "<|", "é", "日本", ",\t", " ", "1", "\\", ":")
 ENCLOSURES = ('"', "'", "~~", "<>", '"a"', "``", "«", "~~~", "xyx", "0", "", "")

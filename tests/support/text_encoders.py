@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from writers.delimited import PlainEncoder
 from writers.model import TextFormat
+from writers.text.delimited import PlainEncoder
 
 NAMES = ("plain", "native")
 

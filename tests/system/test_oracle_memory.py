@@ -1,7 +1,7 @@
 """A worker's memory is bounded by the options: not by a unit's rows, nor by the size of a LOB.
 
-UNLOADER_TEST_MEMORY_ROWS    rows of the smaller table (100000); a multiple of 50000
-UNLOADER_TEST_MEMORY_TIMES   how many times as many the larger one has (10)
+UNLOADER_TEST_MEMORY_ROWS    rows of the smaller table (400000); a multiple of 50000
+UNLOADER_TEST_MEMORY_TIMES   how many times as many the larger one has (5)
 UNLOADER_TEST_MEMORY_LOB     bytes and characters of a large LOB (256000000)
 """
 
@@ -22,13 +22,14 @@ from oracle_runs import Outcome
 from oracle_server import OracleServer
 
 BASE_ROWS = 50_000
-ROWS = int(os.environ.get("UNLOADER_TEST_MEMORY_ROWS", "100000"))
-TIMES = int(os.environ.get("UNLOADER_TEST_MEMORY_TIMES", "10"))
+ROWS = int(os.environ.get("UNLOADER_TEST_MEMORY_ROWS", "400000"))
+TIMES = int(os.environ.get("UNLOADER_TEST_MEMORY_TIMES", "5"))
 LOB_SIZE = int(os.environ.get("UNLOADER_TEST_MEMORY_LOB", "256000000"))
 SMALL_LOB = 1_000_000
 ROWS_ALLOWANCE = 25_000_000
 """Bytes that more rows may take: measured 6 to 10 MB, the C library's heap and the index of a
-Parquet file's row groups; the rows themselves are hundreds of them."""
+Parquet file's row groups; the rows themselves are hundreds of them. The smaller table fills a row
+group of 32 MiB, or the larger one would be held to a worker that has not yet held one."""
 LOB_ALLOWANCE = 60_000_000
 """Bytes that a large LOB may take more than a small one; measured 10 to 25 MB, of 1 GB as of
 256 MB."""

@@ -19,8 +19,8 @@ from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import Event, Notice
 from unloader.model import JobSpec, OutputOptions, SeatOptions, Selection, SourceSpec
 from unloader.names import parse_table
-from writers.dialects import dialect
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.text.dialects import dialect
 
 ROWS = 3000
 

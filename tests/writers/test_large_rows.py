@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from writers.delimited import PlainEncoder
-from writers.dialects import DIALECTS, check, dialect
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
 from writers.large_rows import COLLECTED_BYTES, LargeRow
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
-from writers.parquet import ParquetWriter
-from writers.text_writer import TextWriter
+from writers.parquet.writer import ParquetWriter
+from writers.text.delimited import PlainEncoder
+from writers.text.dialects import DIALECTS, check, dialect
+from writers.text.text_writer import TextWriter
 
 QUICK = settings(
     max_examples=150,
@@ -245,10 +245,10 @@ def test_a_new_file_begins_behind_a_large_row(tmp_path):
 
 BOUNDED = """
 import resource, sys
-from writers.dialects import dialect
+from writers.text.dialects import dialect
 from writers.large_rows import LargeRow
 from writers.model import Compression, OutputSpec
-from writers.text_writer import TextWriter
+from writers.text.text_writer import TextWriter
 import pyarrow as pa
 
 class Big:

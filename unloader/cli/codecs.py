@@ -15,7 +15,7 @@ from unloader.cli.targets import Target, target_argument
 if TYPE_CHECKING:
     from unloader.choosing import CodecReport
     from unloader.sample_model import SampleBudget
-    from writers.codec_choice import Prediction
+    from writers.codecs.choice import Prediction
 
 
 @click.command(
@@ -137,7 +137,7 @@ def _shown(found: CodecReport) -> str:
 
 
 def _line(found: CodecReport, each: Prediction) -> tuple[str, ...]:
-    from writers.codec_choice import label
+    from writers.codecs.choice import label
 
     figures = each.figures
     cost = figures.cpu_seconds_per_byte

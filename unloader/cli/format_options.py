@@ -9,7 +9,7 @@ from unloader.cli.option import Bundle, flatten, option_section
 from unloader.file_names import DEFAULT_TEMPLATE
 
 DIALECTS = ("rfc4180", "tsv", "excel", "mysql", "postgres", "sqlldr-var")
-"""Those of `writers.dialects`, repeated so that a help page need not import it."""
+"""Those of `writers.text.dialects`, repeated so that a help page need not import it."""
 
 BY_DIALECT = "by dialect"
 

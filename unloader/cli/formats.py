@@ -23,8 +23,9 @@ from unloader.cli.option import JobCommand
 @options.answer
 def command(**values: Any) -> None:
     """List output formats, compression codecs and dialects of delimited text."""
-    from writers import dialects, registry
-    from writers.encoders import why_not_native
+    from writers import registry
+    from writers.text import dialects
+    from writers.text.encoders import why_not_native
 
     codecs, reason = registry.codecs(), why_not_native()
     if values["json"]:

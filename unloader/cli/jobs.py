@@ -26,7 +26,7 @@ from unloader.settings import parse_order, parse_width
 from writers.model import Compression, OutputSpec, ParquetFormat, SortColumn, TextFormat
 
 if TYPE_CHECKING:
-    from writers.codec_choice import Preset
+    from writers.codecs.choice import Preset
 
 _TEXT_FIELDS = {
     "delimiter": "delimiter",
@@ -172,11 +172,12 @@ def output_options(values: Mapping[str, Any]) -> OutputOptions:
 
 
 def _checked(spec: OutputSpec, *, fixed: bool) -> OutputSpec:
-    from writers import dialects, registry
-    from writers.checksums import open_digest
-    from writers.encoders import check_choice
+    from writers import registry
     from writers.errors import FormatError
-    from writers.parquet_options import check_options
+    from writers.files.checksums import open_digest
+    from writers.parquet.options import check_options
+    from writers.text import dialects
+    from writers.text.encoders import check_choice
 
     try:
         registry.check(spec.format, spec.compression)
@@ -221,7 +222,7 @@ def _parquet(values: Mapping[str, Any]) -> ParquetFormat:
 
 
 def _text(values: Mapping[str, Any]) -> TextFormat:
-    from writers.dialects import dialect
+    from writers.text.dialects import dialect
 
     chosen = {
         field: values[option]

@@ -24,7 +24,7 @@ MAX_DECIMAL = 38
 
 CODECS = ("none", "gzip", "zstd", "lz4", "snappy")
 PRESETS = ("fastest", "balanced", "smallest")
-"""Those of `writers.codec_choice`, repeated so that a help page need not import it."""
+"""Those of `writers.codecs.choice`, repeated so that a help page need not import it."""
 
 END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
 

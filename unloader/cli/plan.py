@@ -71,7 +71,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
 
 
 def _kept(context: click.Context, target: Target, planned: PlannedRun) -> dict[str, Any]:
-    from writers.codec_choice import label
+    from writers.codecs.choice import label
 
     kept = job_document(context, target)
     if planned.choice is not None:
@@ -97,7 +97,7 @@ def _shown(planned: PlannedRun) -> str:
 
 
 def _overview(planned: PlannedRun) -> str:
-    from writers.codec_choice import label
+    from writers.codecs.choice import label
 
     plan, table, simulation = planned.plan, planned.table, planned.simulation
     idle = f"{simulation.idle_share * 100:.0f} % of the workers' time idle"

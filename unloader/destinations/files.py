@@ -20,10 +20,10 @@ from unloader.file_names import check_distinct
 from unloader.manifest import FinishedUnit, journal_entry
 from unloader.model import Extract, JobSpec, OutputTask
 from unloader.schedule import Assignment
-from writers.checksums import checksum_name
-from writers.direct_io import refusal
+from writers.files.checksums import checksum_name
+from writers.files.direct_io import refusal
+from writers.files.read_back import read_back
 from writers.model import OutputSpec, TextFormat, WrittenFile
-from writers.read_back import read_back
 
 
 class Files:
@@ -157,7 +157,7 @@ class Files:
 
     def _merged(self, ordered: Sequence[FinishedUnit]) -> list[FinishedUnit]:
         """Return the units with the joined file as the first one's, which begins the table."""
-        from writers.merge import merge_files
+        from writers.files.merge import merge_files
 
         staged = self._directories.first.staged
         spec = replace(self._job.output.output, directory=str(staged))

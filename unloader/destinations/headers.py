@@ -28,7 +28,7 @@ class Headers:
         if self._made is None:
             self._made = b""
             if isinstance(self._format, TextFormat):
-                from writers.text_writer import start_of_names
+                from writers.text.text_writer import start_of_names
 
                 self._made = start_of_names(self._names, self._format)
         return self._made

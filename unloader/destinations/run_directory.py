@@ -23,7 +23,7 @@ from typing import Any
 
 from unloader.errors import OutputFailed
 from unloader.manifest import MANIFEST, directories_of, files_of, places_of, read_manifest
-from writers.publish import publish, write_atomically
+from writers.files.publish import publish, write_atomically
 
 RUN = "_run"
 STAGED = "staged"

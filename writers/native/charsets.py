@@ -1,8 +1,8 @@
 """Output encodings as the native encoder takes them: tables made of Python's own codecs.
 
 A character has a code here where the codec alone writes it and reads the same back, so bytes and
-refusals are those of `writers.output_encoding` by construction. Encodings in which a character's
-bytes depend on what stands beside it are left to the plain encoder.
+refusals are those of `writers.text.output_encoding` by construction. Encodings in which the bytes
+of a character depend on what stands beside it are left to the plain encoder.
 """
 
 from __future__ import annotations

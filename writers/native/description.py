@@ -1,7 +1,7 @@
 """What the library is told of a format and its columns: the bytes that `Format::read` takes.
 
-All rules are those of `writers.marks`; the library is given the marks and what to do about them,
-and decides nothing itself. Numbers are little-endian, texts UTF-8 behind their length.
+All rules are those of `writers.text.marks`; the library is given the marks and what to do about
+them, and decides nothing itself. Numbers are little-endian, texts UTF-8 behind their length.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from enum import IntEnum
 
 import pyarrow as pa
 
-from writers.datetime_texts import mask_of
-from writers.enclosing import Enclosing
-from writers.fixed_width import is_free_text
-from writers.marks import (
+from writers.model import FixedField, TextFormat
+from writers.native.charsets import charset_description
+from writers.native.moments import moment_program
+from writers.schema import text_class
+from writers.text.datetime_texts import mask_of
+from writers.text.enclosing import Enclosing
+from writers.text.fixed_width import is_free_text
+from writers.text.marks import (
     END_OF_DATA,
     bare_escapes,
     behind_bare,
@@ -26,13 +30,9 @@ from writers.marks import (
     overlaps_itself,
     protected_null,
 )
-from writers.masks import GROUPS
-from writers.model import FixedField, TextFormat
-from writers.native.charsets import charset_description
-from writers.native.moments import moment_program
-from writers.output_encoding import OutputEncoding
-from writers.schema import text_class
-from writers.text_values import alphabet_of, content_of_field, format_for, plain_type
+from writers.text.masks import GROUPS
+from writers.text.output_encoding import OutputEncoding
+from writers.text.text_values import alphabet_of, content_of_field, format_for, plain_type
 
 
 class Kind(IntEnum):
@@ -93,7 +93,7 @@ def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple
     """Return the description of a format and schema, and the kind of each column.
 
     Args:
-        schema: Its columns have passed `writers.text_values.check_field`.
+        schema: Its columns have passed `writers.text.text_values.check_field`.
         format: A checked one that `is_known`.
 
     Returns:
@@ -135,7 +135,7 @@ def _marks(format: TextFormat) -> bytes:
 
 
 def _rules(format: TextFormat, *, single: bool) -> bytes:
-    """Return what `writers.enclosing` does about values that hold marks."""
+    """Return what `writers.text.enclosing` does about values that hold marks."""
     backslash, mark = format.escape == "backslash", format.enclosure
     bare = format.enclose == "none"
     protection = _ENCLOSED if not bare else _ESCAPED if backslash else _REFUSED

@@ -1,8 +1,8 @@
 """Delimited text from record batches through the native library.
 
-It writes what `writers.delimited` writes. Columns of types that the library does not know are made
-text by `writers.text_values` first. Where the library stops at a value, the plain encoder takes the
-whole batch: it has the bytes, or the error that names column and row.
+It writes what `writers.text.delimited` writes. Columns of types that the library does not know are
+made text by `writers.text.text_values` first. Where the library stops at a value, the plain encoder
+takes the whole batch: it has the bytes, or the error that names column and row.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from writers.delimited import PlainEncoder
 from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.native.description import Kind, describe_format, is_known
 from writers.native.library import ArrowArray, Progress, library
-from writers.text_values import text_of
+from writers.text.delimited import PlainEncoder
+from writers.text.text_values import text_of
 
 _DONE, _FULL, _REFUSED, _UNDECIDED = range(4)
 """Why the library stopped: `Status` in `records.h`."""

@@ -12,6 +12,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from writers.errors import FormatError
+
 ABI_VERSION = 2
 """Of the interface in `encoder.cpp`, which has the same number."""
 
@@ -20,7 +22,7 @@ NAME = "writers.native._encoder"
 NEXT = "install a C++ compiler (g++ or clang++) and install unloader again, or use --encoder plain"
 
 
-class Unusable(Exception):
+class Unusable(FormatError):
     """The library cannot be used; the message says why, as a part of a sentence."""
 
 

@@ -1,6 +1,6 @@
 """Masks made ready for the native encoder: what dates, times and timestamps of a column become.
 
-Names, cases and paddings are tabulated here by `writers.masks` itself, so the native side only
+Names, cases and paddings are tabulated here by `writers.text.masks` itself, so the native side only
 counts years, days and seconds and puts ready texts and digits one behind the other.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from writers.civil import UNIT_DIGITS
-from writers.datetime_texts import fixed_offset, mask_of
-from writers.mask_texts import year_range
-from writers.masks import ERAS, GROUPS, Element, Mask, element_text
 from writers.model import TextFormat
+from writers.text.civil import UNIT_DIGITS
+from writers.text.datetime_texts import fixed_offset, mask_of
+from writers.text.mask_texts import year_range
+from writers.text.masks import ERAS, GROUPS, Element, Mask, element_text
 
 _VERSION = 1
 _KINDS = ("days", "ticks", "time of day")
@@ -80,7 +80,7 @@ def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
 
     Args:
         kind: A date, a time or a timestamp.
-        format: As `writers.text_values.format_for` returns it for the column.
+        format: As `writers.text.text_values.format_for` returns it for the column.
 
     Returns:
         The program, or None where the offset of the column's zone depends on the value.

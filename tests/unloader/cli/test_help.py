@@ -88,7 +88,7 @@ def test_the_reference_page_is_the_one_of_these_commands() -> None:
 
 def test_the_dialects_offered_are_those_there_are() -> None:
     """The choices of --dialect are the dialects that the writers know."""
-    from writers.dialects import DIALECTS as KNOWN
+    from writers.text.dialects import DIALECTS as KNOWN
 
     assert tuple(KNOWN) == DIALECTS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from writers.parquet_options import supported
+from writers.parquet.options import supported
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

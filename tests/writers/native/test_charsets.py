@@ -14,7 +14,7 @@ from text_encoders import encoder
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
 from writers.native.charsets import charset_description
-from writers.output_encoding import OutputEncoding
+from writers.text.output_encoding import OutputEncoding
 
 LARGE = ("big5", "cp932", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
 WIDE = ("utf-16", "utf-16-be", "utf-32", "utf-32-be", "utf-8-sig")

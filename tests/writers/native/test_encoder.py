@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from writers.delimited import PlainEncoder
-from writers.dialects import DIALECTS
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import Compression, FixedField, OutputSpec, TextFormat
 from writers.native.encoder import NativeEncoder
-from writers.text_writer import TextWriter
+from writers.text.delimited import PlainEncoder
+from writers.text.dialects import DIALECTS
+from writers.text.text_writer import TextWriter
 
 TEXTS = [
     "plain", "", None, "a,b", 'say "hi"', '"', "~", "~~", "a~", "~~~a", "two\nlines", "\r\n", "\\N",

@@ -111,7 +111,7 @@ def test_large_rows_between_batches(data):
 @pytest.mark.parametrize("sign", ["int", "uint"])
 def test_dictionaries_of_every_index_type(bits, sign):
     """Values are looked up through indices of any width, nulls in either place."""
-    from writers.dialects import DIALECTS
+    from writers.text.dialects import DIALECTS
 
     index = getattr(pa, f"{sign}{bits}")()
     texts = pa.array(["a", None, 'q"', "", "long enough to lie outside of a view"])

@@ -60,7 +60,7 @@ def test_a_batch_may_be_left_before_its_end():
     """What is not taken of a batch is forgotten, and the memory of it is given back."""
     import pyarrow as pa
 
-    from writers.dialects import DIALECTS
+    from writers.text.dialects import DIALECTS
 
     batch = pa.record_batch([pa.array(["text"] * 1000)], ["c"])
     made = encoder("native", batch.schema, DIALECTS["rfc4180"])

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from native_texts import is_program, native_moments
 
-from writers.datetime_texts import datetime_texts
 from writers.errors import ValueNotRepresentable
-from writers.masks import GROUPS
 from writers.model import TextFormat
 from writers.native.moments import moment_program
-from writers.refusals import Place
+from writers.text.datetime_texts import datetime_texts
+from writers.text.masks import GROUPS
+from writers.text.refusals import Place
 
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 FIRST, LAST = -62_135_596_800, 253_402_300_800

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_texts import native_decimals, native_floats, native_integers
 
-from writers.number_texts import decimal_texts, float_texts
+from writers.text.number_texts import decimal_texts, float_texts
 
 WIDEST = {32: 9, 64: 18, 128: 38, 256: 76}
 """Most digits by the bits of a decimal."""

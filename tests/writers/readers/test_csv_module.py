@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 from hostile_texts import hostile_batch, hostile_texts, rows_of
 
-from writers.dialects import DIALECTS
 from writers.model import TextFormat
+from writers.text.dialects import DIALECTS
 
 FORMS = {
     **{name: DIALECTS[name] for name in ("rfc4180", "excel", "postgres", "mysql")},

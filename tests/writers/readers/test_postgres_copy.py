@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hostile_texts import hostile_batch, hostile_texts
 
-from writers.dialects import DIALECTS
+from writers.text.dialects import DIALECTS
 
 OPTIONS = {
     "rfc4180": "FORMAT csv, HEADER",

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlldr_rules import Field, FieldList, var_records
 
-from writers.dialects import dialect
+from writers.text.dialects import dialect
 
 RECORDS = (
     b"0000000148~~Foqvre~~,~~21530424004401~~,280731594835,~~dlG9HSUf~~,748766.98,"

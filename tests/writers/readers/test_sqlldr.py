@@ -18,8 +18,8 @@ from sqlldr_rules import (
     var_records,
 )
 
-from writers.dialects import DIALECTS
 from writers.model import FixedField, TextFormat
+from writers.text.dialects import DIALECTS
 
 FOUR = (Field(),) * 4
 

@@ -22,9 +22,9 @@ from unloader.sources.oracle.texts import (
     zoned_texts,
 )
 from unloader.sources.oracle.types import fraction_digits
-from writers.binary_texts import binary_texts
-from writers.number_texts import float_texts
-from writers.string_arrays import value_bytes
+from writers.text.binary_texts import binary_texts
+from writers.text.number_texts import float_texts
+from writers.text.string_arrays import value_bytes
 
 if TYPE_CHECKING:
     from unloader.model import ReadColumn

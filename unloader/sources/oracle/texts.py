@@ -18,7 +18,7 @@ from zoneinfo import available_timezones
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from writers.civil import DAY_SECONDS, UNIT_DIGITS
+from writers.text.civil import DAY_SECONDS, UNIT_DIGITS
 
 MOMENT_LENGTH = len("-YYYY-MM-DD HH:MI:SS")
 """Characters of a date and time with its sign."""

@@ -1,4 +1,4 @@
-// When a value is enclosed or escaped: writers.enclosing for one value at a time.
+// When a value is enclosed or escaped: writers.text.enclosing for one value at a time.
 #pragma once
 
 #include <cstddef>

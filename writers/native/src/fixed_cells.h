@@ -1,4 +1,4 @@
-// The fields of a column in records of fixed width: writers.fixed_width for one value at a time.
+// The fields of a column in records of fixed width: writers.text.fixed_width for one value at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Texts of dates, times and timestamps under a mask: those of writers.datetime_texts.
+// Texts of dates, times and timestamps under a mask: those of writers.text.datetime_texts.
 #pragma once
 
 #include <cstddef>

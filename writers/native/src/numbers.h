@@ -1,4 +1,4 @@
-// Texts of integers, decimals and floats: those of writers.number_texts, value by value.
+// Texts of integers, decimals and floats: those of writers.text.number_texts, value by value.
 #pragma once
 
 #include <cstddef>

@@ -13,9 +13,9 @@ import pytest
 
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.sources.duckdb.reference import build_reference_table, is_current
-from writers.dialects import dialect
 from writers.model import Compression, OutputSpec
 from writers.registry import open_writer
+from writers.text.dialects import dialect
 
 duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
 

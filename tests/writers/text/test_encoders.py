@@ -1,0 +1,99 @@
+"""Which text encoder is taken, and what happens where the native one is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from text_encoders import native_or_skip
+
+from writers.errors import FormatError
+from writers.model import TextFormat
+from writers.text.delimited import PlainEncoder
+from writers.text.encoders import open_encoder
+
+SCHEMA = pa.schema([("a", pa.string())])
+ROOT = Path(__file__).parents[3]
+
+WITHOUT = """
+import sys
+import writers.native.library as library
+library.find = lambda: None
+"""
+"""A process that has no library: what `find` tells then is its one source of truth."""
+
+
+def told(code: str) -> str:
+    """Return what a fresh process without a library prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT + code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_plain_is_plain_whatever_was_built() -> None:
+    """The choice by name is kept."""
+    assert isinstance(open_encoder(SCHEMA, TextFormat(), "plain"), PlainEncoder)
+
+
+def test_auto_and_native_take_the_native_one_where_it_was_built() -> None:
+    """Both give the same encoder then."""
+    native_or_skip()
+    from writers.native.encoder import NativeEncoder
+
+    for choice in ("auto", "native"):
+        assert isinstance(open_encoder(SCHEMA, TextFormat(), choice), NativeEncoder)
+
+
+def test_an_impossible_format_is_refused_in_the_same_words() -> None:
+    """Before anything is encoded."""
+    words = []
+    for choice in ("auto", "plain"):
+        with pytest.raises(FormatError) as caught:
+            open_encoder(SCHEMA, TextFormat(delimiter=""), choice)
+        words.append(str(caught.value))
+    assert words[0] == words[1]
+
+
+def test_auto_is_the_plain_encoder_without_a_library_and_native_is_refused() -> None:
+    """The refusal says why, and what to do next."""
+    lines = told(
+        "import pyarrow as pa\n"
+        "from writers.text.encoders import open_encoder\n"
+        "from writers.errors import FormatError\n"
+        "from writers.model import TextFormat\n"
+        "schema = pa.schema([('a', pa.string())])\n"
+        "print(type(open_encoder(schema, TextFormat())).__name__)\n"
+        "try:\n    open_encoder(schema, TextFormat(), 'native')\n"
+        "except FormatError as error:\n    print(error)\n"
+    ).splitlines()
+    assert lines[0] == "PlainEncoder"
+    assert "it was not built when the package was installed" in lines[1]
+    assert "Next: install a C++ compiler" in lines[1]
+
+
+def test_formats_says_which_encoder_is_used_and_why_not_the_other() -> None:
+    """`unloader formats` is where a user looks for it."""
+    text = told("from unloader.cli import main\nsys.argv = ['unloader', 'formats']\nmain()\n")
+    assert "text encoder  plain" in text
+    assert "it was not built" in text
+
+
+def test_help_loads_neither_the_library_nor_pyarrow() -> None:
+    """It stays instant."""
+    code = (
+        "import sys\nfrom unloader.cli import main\n"
+        "try:\n    main(['run', '--help'])\nexcept SystemExit:\n    pass\n"
+        "print([n for n in sys.modules if n == 'pyarrow' or n.startswith('writers.native')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

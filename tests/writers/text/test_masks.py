@@ -1,0 +1,234 @@
+"""Oracle masks: what they accept, and that every element says what the calendar says."""
+
+from datetime import date, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from writers.errors import FormatError, ValueNotRepresentable
+from writers.model import TextFormat
+from writers.text.masks import parse
+from writers.text.text_values import text_of
+
+DAY_US = 86_400 * 10**6
+EPOCH = datetime(1970, 1, 1)
+
+
+def written(values, mask, kind=None):
+    """Texts of datetimes, or of raw ticks of an Arrow type, under a mask."""
+    kind = kind or pa.timestamp("us")
+    plain = pa.int32() if kind.bit_width == 32 else pa.int64()
+    raw = all(isinstance(v, int) or v is None for v in values)
+    array = pa.array(values, plain).view(kind) if raw else pa.array(values, kind)
+    form = TextFormat(date_format=mask, timestamp_format=mask, timestamp_tz_format=mask)
+    return text_of(array, pa.field("c", kind), form).to_pylist()
+
+
+def one(value, mask, kind=None):
+    return written([value], mask, kind)[0]
+
+
+def days_from_civil(year, month, day):
+    """Days since 1970-01-01 by counting whole 400-year cycles, then Python's own calendar."""
+    cycles = (year - 2000) // 400
+    return (date(year - 400 * cycles, month, day) - date(1970, 1, 1)).days + cycles * 146_097
+
+
+SINGLE = {
+    "YYYY": "{0:%Y}", "MM": "{0:%m}", "DD": "{0:%d}", "HH24": "{0:%H}", "HH12": "{0:%I}",
+    "HH": "{0:%I}", "MI": "{0:%M}", "SS": "{0:%S}", "FF6": "{0:%f}", "DDD": "{0:%j}",
+    "MONTH": "{0:%B}", "DY": "{0:%a}", "DAY": "{0:%A}", "MON": "{0:%b}", "AM": "{0:%p}",
+    "IW": "{0:%V}", "IYYY": "{0:%G}",
+}  # fmt: skip
+"""Elements that Python's strftime knows as well."""
+
+
+def by_python(value, element):
+    text = SINGLE[element].format(value)
+    if element in ("YYYY", "IYYY"):
+        return text.rjust(4, "0")
+    if element in ("MONTH", "DAY"):
+        return text.upper().ljust(9)
+    return text.upper() if element in ("MON", "DY") else text
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.none() | st.datetimes(min_value=datetime(1, 1, 8)), max_size=5),
+    st.lists(st.sampled_from(sorted(SINGLE)), min_size=1, max_size=6),
+)
+def test_elements_agree_with_python(values, elements):
+    """Any row of elements gives what Python's calendar gives, null for null."""
+    expected = [None if v is None else "/".join(by_python(v, e) for e in elements) for v in values]
+    assert written(values, "/".join(elements)) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(-4712, 9999), st.integers(1, 12), st.integers(1, 28), st.integers(0, DAY_US - 1))
+def test_every_year_of_oracle(year, month, day, time_us):
+    """Signed years, Julian days and weekdays are right from 4713 BC to 9999."""
+    days = days_from_civil(year, month, day)
+    counted = f" {year:04}" if year > 0 else f"-{1 - year:04}"
+    if days + 2_440_588 < 0:
+        return
+    text = one(days * DAY_US + time_us, "SYYYY MM DD J D SSSSS")
+    seconds = time_us // 10**6
+    weekday = (days + 4) % 7 + 1
+    assert text == f"{counted} {month:02} {day:02} {days + 2_440_588:07} {weekday} {seconds:05}"
+
+
+def test_every_day_of_a_cycle():
+    """All 146,097 days of 400 years follow Python's calendar, as date32."""
+    first = date(1900, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
+    got = written(list(range(first, first + 146_097)), "YYYY-MM-DD DDD", pa.date32())
+    days = (date(1900, 1, 1) + timedelta(days=n) for n in range(146_097))
+    assert got == [f"{d.isoformat()} {d.timetuple().tm_yday:03}" for d in days]
+
+
+def test_the_mask_of_the_published_sample():
+    """YYYYMMDDHH24MISS writes a date of the year 3844 in 14 digits."""
+    assert one(datetime(3844, 11, 27, 2, 57, 31), "YYYYMMDDHH24MISS") == "38441127025731"
+
+
+@pytest.mark.parametrize(
+    ("mask", "text"),
+    [
+        ("YYY YY Y RRRR RR", "024 24 4 2024 24"),
+        ("IYYY IYY IY I IW", "2024 024 24 4 09"),
+        ("Q WW W D J", "1 09 5 5 2460370"),
+        ("MON Mon mon MONTH|Month|month|", "FEB Feb feb FEBRUARY |February |february |"),
+        ("DAY|Day|day|DY Dy dy", "THURSDAY |Thursday |thursday |THU Thu thu"),
+        ("HH12:MI:SS AM am Am A.M. a.m. PM p.m.", "05:04:09 PM pm Pm P.M. p.m. PM p.m."),
+        ("AD ad A.D. BC b.c.", "AD ad A.D. AD a.d."),
+        ("SSSSS", "61449"),
+        ("FF FF1 FF2 FF3 FF4 FF5 FF6 FF7 FF8 FF9",
+         "070800 0 07 070 0708 07080 070800 0708000 07080000 070800000"),
+        ("SSXFF3", "09.070"),
+        ('YYYY-MM-DD"T"HH24:MI:SS.FF6', "2024-02-29T17:04:09.070800"),
+        ('"""quoted"', "quoted"),
+        ("yyyy-mm-dd hh24:mi:ss", "2024-02-29 17:04:09"),
+        ("FMDD Month, YYYY", "29 February, 2024"),
+        ("FMMM/FMMM FMHH24:MI:SS DDD", "2/02 17:4:9 60"),
+        ("FMSYYYY|FMSYYYY", "2024| 2024"),
+        ("DD.MM_YYYY;HH24,MI#", "29.02_2024;17,04#"),
+        ('"only text"', "only text"),
+    ],
+)  # fmt: skip
+def test_mask_texts(mask, text):
+    """Each element, its case, FM, literals and punctuation, for 2024-02-29 17:04:09.0708."""
+    value = datetime(2024, 2, 29, 17, 4, 9, 70_800)
+    assert written([value, None], mask) == [text, None]
+
+
+@pytest.mark.parametrize("hour", range(24))
+def test_twelve_hour_clock(hour):
+    """Noon is 12 PM and midnight 12 AM."""
+    value = datetime(2024, 1, 1, hour)
+    assert one(value, "HH12 AM") == f"{value:%I %p}"
+
+
+@pytest.mark.parametrize(
+    ("mask", "position"),
+    [
+        ("YYYY-XX-DD?", None), ("YYYY-ZZ", 6), ("YEAR", 2), ("DDTH", 3), ("DDSP", 3), ("CC", 1),
+        ("SYEAR", 1), ("Y,YYY", 1), ("RM", 1), ("TS", 1), ("YYYY年", 5), ('YYYY"open', 5),
+        ("HH24:MI:SS\n", 11), ("DL", 2), ("TZD", 1), ("FX", 1), ("YYYYMMDDT", 9),
+    ],
+)  # fmt: skip
+def test_unknown_elements_are_named_with_their_position(mask, position):
+    """What is not an element, or not supported, is refused; positions count from 1."""
+    if position is None:
+        parse(mask)  # X is the decimal point
+        return
+    with pytest.raises(FormatError, match=f"at position {position}. Next: "):
+        parse(mask)
+
+
+def test_empty_mask_is_refused():
+    """A mask without an element would write nothing."""
+    for mask in ("", "FM"):
+        with pytest.raises(FormatError, match="empty"):
+            parse(mask)
+
+
+@pytest.mark.parametrize("mask", ["YYYY", "RRRR", "YYY", "YY", "Y", "RR", "DD YY", "IYYY"])
+@pytest.mark.parametrize("year", [0, -43, 10_000])
+def test_years_outside_the_mask_are_refused_by_row(mask, year):
+    """A year before 1 or after 9999 is refused where its sign or digits would be lost."""
+    far = days_from_civil(year, 6, 15) * DAY_US
+    # The ISO year has no name for those before 1.
+    said = f"{1 - year} BC" if year < 1 and mask != "IYYY" else year
+    with pytest.raises(ValueNotRepresentable, match=f"column c, row 3: .* {said} .*Next: "):
+        written([0, None, far, 0], mask)
+
+
+def test_years_before_1_are_told_apart():
+    """SYYYY has a minus and YYYY BC the era; there is no year 0."""
+    for year, signed, counted in [(0, "-0001", "0001 BC"), (-43, "-0044", "0044 BC")]:
+        value = days_from_civil(year, 3, 15) * DAY_US
+        assert one(value, "SYYYY-MM-DD") == f"{signed}-03-15"
+        assert one(value, "YYYY AD") == counted
+        assert one(value, "FMYYYY b.c.") == f"{int(counted[:4])} b.c."
+    assert one(0, "YYYY BC") == "1970 AD"
+
+
+@pytest.mark.parametrize(("unit", "digits"), [("s", 0), ("ms", 3), ("us", 6), ("ns", 9)])
+def test_fractions_of_every_unit(unit, digits):
+    """FFn has n digits of the value, zeros beyond the unit's; FF has those of the unit."""
+    ticks = [-1, 0, 1, 10**digits + 7, -(10**digits) * 86_400 * 3 - 5]
+    for n in range(1, 10):
+        got = written(ticks, f"SSSSS.FF{n}", pa.timestamp(unit))
+        for tick, text in zip(ticks, got, strict=True):
+            seconds, fraction = divmod(tick, 10**digits)
+            expected = f"{fraction:0{digits}}"[: digits or None] if digits else ""
+            assert text == f"{seconds % 86_400:05}." + expected[:n].ljust(n, "0")
+    got = written([5], "FF", pa.timestamp(unit))
+    assert got == ["5".rjust(digits, "0") if digits else ""]
+
+
+def test_dates_have_no_time():
+    """Time elements of a date are zeros."""
+    assert one(date(2024, 1, 31), "YYYYMMDDHH24MISSFF3", pa.date32()) == "20240131000000000"
+
+
+def test_zone_elements():
+    """TZH, TZM and TZR are those of the column's zone; half hours west keep their sign."""
+    mask = "YYYY-MM-DD HH24:MI TZH:TZM TZR"
+    noon = 12 * 3600 * 10**6
+    for zone, text in [
+        ("UTC", "1970-01-01 12:00 +00:00 UTC"),
+        ("-00:30", "1970-01-01 11:30 -00:30 -00:30"),
+        ("+0545", "1970-01-01 17:45 +05:45 +0545"),
+        ("Asia/Tokyo", "1970-01-01 21:00 +09:00 Asia/Tokyo"),
+    ]:
+        assert written([noon, None], mask, pa.timestamp("us", zone)) == [text, None]
+
+
+def test_offsets_with_seconds_do_not_fit_tzm():
+    """Local mean time has seconds that TZH:TZM would drop: refused."""
+    kind = pa.timestamp("s", "Europe/Paris")
+    with pytest.raises(ValueNotRepresentable, match="row 2: its offset in the zone Europe/Paris"):
+        written([0, -3_000_000_000], "HH24:MI TZH:TZM", kind)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.none() | st.datetimes(), max_size=8), st.integers(0, 8), st.integers(0, 8))
+def test_slices(values, start, length):
+    """A slice is written as its own values."""
+    kind = pa.timestamp("us")
+    array = pa.array(values, kind).slice(start, length)
+    form = TextFormat(timestamp_format="YYYYMMDDHH24MISSFF6")
+    expected = [v and f"{v.year:04}" + f"{v:%m%d%H%M%S%f}" for v in array.to_pylist()]
+    assert text_of(array, pa.field("c", kind), form).to_pylist() == expected
+
+
+def test_many_rows_are_written_like_few():
+    """Tables of ready texts, kept from batch to batch, give what single values give."""
+    mask = "SYYYY Mon FMDD DDD WW Dy IYYY IW HH24:MI:SS.FF6 SSSSS AM J"
+    step = 86_400 * 10**6 * 397 + 3_723_456_789
+    for start in (1000, 1600, 2900):
+        ticks = [days_from_civil(start, 1, 1) * DAY_US + n * step for n in range(800)]
+        few = [text for at in range(0, 800, 100) for text in written(ticks[at : at + 100], mask)]
+        assert written(ticks, mask) == few

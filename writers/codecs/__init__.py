@@ -1,0 +1,1 @@
+"""Compression: independent frames, what makes them, and which codec suits some rows."""

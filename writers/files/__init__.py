@@ -1,0 +1,1 @@
+"""From bytes to finished files: overlapped I/O, checksums, staging, publishing, reading back."""

@@ -1,0 +1,209 @@
+"""The threads behind a producer: full buffers in, frames and bytes out into one open file.
+
+One thread writes. Where there is a codec another one compresses before it, so that filling,
+compressing and writing overlap. The first thing that goes wrong stops all of it and is kept for
+the producer, who never waits for a thread that has ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic, perf_counter, thread_time
+from typing import TYPE_CHECKING, TypeVar
+
+from writers.files.ring import Buffer, Ring
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from writers.codecs.compression import BytesLike, Compressor
+    from writers.files.checksums import Digest
+    from writers.files.open_files import OpenFile
+
+T = TypeVar("T")
+
+
+class Conveyor:
+    """Moves buffers from one producer into one file, in order.
+
+    Args:
+        file: Takes the bytes; closed when the writing thread ends.
+        compressor: Makes a frame of each buffer, or None.
+        digest: Told every byte that is written.
+        ring: The buffers, each of one piece where there is a compressor.
+        frame_bytes: Frames waiting or being written are kept below this size before the next
+            one is made, so they take twice as much at most.
+    """
+
+    def __init__(
+        self,
+        file: OpenFile,
+        compressor: Compressor | None,
+        digest: Digest,
+        ring: Ring,
+        frame_bytes: int,
+    ) -> None:
+        self._file = file
+        self._compressor = compressor
+        self._digest = digest
+        self._ring = ring
+        self._frame_bytes = frame_bytes
+        self._full: deque[Buffer] = deque()
+        self._frames: deque[BytesLike] = deque()
+        self._frames_held = 0
+        self._unwritten = 0
+        self._finishing = self._framed_all = self._aborting = False
+        self._change = threading.Condition()
+        self.failure: BaseException | None = None
+        """What ended the work, if anything did."""
+        self.compress_seconds = 0.0
+        self.compress_cpu_seconds = 0.0
+        self.write_seconds = 0.0
+        self._threads = self._start()
+
+    def take(self) -> Buffer | None:
+        """Return an empty buffer once there is one, None once nothing more will be written."""
+        with self._change:
+            self._change.wait_for(lambda: self._ring.has_free or self._stopped)
+            return None if self._stopped else self._ring.take()
+
+    def hand_over(self, buffer: Buffer) -> None:
+        """Queue a buffer that has bytes in it."""
+        with self._change:
+            self._full.append(buffer)
+            self._unwritten += 1
+            self._change.notify_all()
+
+    def settle(self) -> None:
+        """Wait until all that was handed over is written, or nothing more will be."""
+        with self._change:
+            self._change.wait_for(lambda: self._unwritten == 0 or self._stopped)
+
+    def finish(self) -> None:
+        """Write what was handed over, sync the file, and end."""
+        with self._change:
+            self._finishing = True
+            self._change.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._ring.retire()
+
+    def abort(self, seconds: float) -> bool:
+        """Drop what is not written and end.
+
+        Args:
+            seconds: How long to wait for a call the kernel does not finish.
+
+        Returns:
+            Whether the threads have ended.
+        """
+        with self._change:
+            self._aborting = True
+            self._change.notify_all()
+        self._file.interrupt()
+        deadline = monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def _stopped(self) -> bool:
+        return self._aborting or self.failure is not None
+
+    def _start(self) -> list[threading.Thread]:
+        stages: dict[str, Callable[[], None]] = {"writing": self._write}
+        if self._compressor is not None:
+            stages["compressing"] = self._compress
+        threads = [
+            threading.Thread(target=self._run, args=(stage,), name=f"sink {name}", daemon=True)
+            for name, stage in stages.items()
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _run(self, stage: Callable[[], None]) -> None:
+        try:
+            stage()
+        # Whatever ends a thread has to reach the producer, who would wait for it otherwise.
+        except BaseException as exc:
+            with self._change:
+                self.failure = self.failure or exc
+                self._change.notify_all()
+
+    def _next(self, queue: deque[T], is_last: Callable[[], bool]) -> T | None:
+        """Wait for the next item of a queue; None after the last one, or once all is stopped."""
+        with self._change:
+            self._change.wait_for(lambda: queue or is_last() or self._stopped)
+            return queue.popleft() if queue and not self._stopped else None
+
+    def _compress(self) -> None:
+        framed = False
+        while (buffer := self._next(self._full, lambda: self._finishing)) is not None:
+            (piece,) = buffer.pieces()
+            self._make_frame(piece)
+            del piece
+            framed = True
+            with self._change:
+                self._ring.give_back(buffer)
+                self._change.notify_all()
+        if not framed:
+            # An empty file is not a valid compressed file, an empty frame is.
+            self._make_frame(b"")
+        with self._change:
+            self._framed_all = True
+            self._change.notify_all()
+
+    def _make_frame(self, data: BytesLike) -> None:
+        with self._change:
+            self._change.wait_for(lambda: self._frames_held < self._frame_bytes or self._stopped)
+            if self._stopped or self._compressor is None:
+                return
+        started, cpu = perf_counter(), thread_time()
+        frame = self._compressor.frame(data)
+        self.compress_seconds += perf_counter() - started
+        self.compress_cpu_seconds += thread_time() - cpu
+        with self._change:
+            self._frames.append(frame)
+            self._frames_held += len(frame)
+            self._change.notify_all()
+
+    def _write(self) -> None:
+        """The writing thread: the only one that touches the file."""
+        try:
+            if self._compressor is None:
+                self._write_buffers()
+            else:
+                self._write_frames()
+            if not self._stopped:
+                started = perf_counter()
+                self._file.finish()
+                self.write_seconds += perf_counter() - started
+        finally:
+            self._file.close()
+
+    def _write_buffers(self) -> None:
+        while (buffer := self._next(self._full, lambda: self._finishing)) is not None:
+            self._put(buffer.pieces())
+            with self._change:
+                self._ring.give_back(buffer)
+                self._unwritten -= 1
+                self._change.notify_all()
+
+    def _write_frames(self) -> None:
+        while (frame := self._next(self._frames, lambda: self._framed_all)) is not None:
+            self._put([frame])
+            with self._change:
+                self._frames_held -= len(frame)
+                self._unwritten -= 1
+                self._change.notify_all()
+            del frame  # Its memory counts as free from here on.
+
+    def _put(self, pieces: Sequence[BytesLike]) -> None:
+        for piece in pieces:
+            self._digest.update(piece)
+        started = perf_counter()
+        self._file.put(pieces)
+        self.write_seconds += perf_counter() - started

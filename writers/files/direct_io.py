@@ -1,0 +1,213 @@
+"""Writing past the page cache: aligned blocks straight from our memory to the device.
+
+The contents of a file are the same as without. What does not fill a block at its end is written
+through the page cache, and so is everything where the file system takes no direct writes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import logging
+import mmap
+import os
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+from writers.files.open_files import rest_after, sync, write_some
+from writers.files.preallocation import Preallocation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from writers.codecs.compression import BytesLike
+
+logger = logging.getLogger(__name__)
+
+_GATHER_BYTES = 1024 * 1024
+"""Memory in which pieces of odd sizes are gathered into blocks (guess)."""
+
+_STATX_DIOALIGN = 0x2000  # statx(2), Linux 6.1
+_AT_EMPTY_PATH = 0x1000
+_STATX_BYTES = 256
+_MEMORY_ALIGN_AT, _OFFSET_ALIGN_AT = 152, 156  # stx_dio_mem_align, stx_dio_offset_align
+
+_REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP)
+
+
+def refusal(directory: str | os.PathLike[str]) -> str | None:
+    """Return why files in a directory cannot be written directly, None where they can.
+
+    Creates an unnamed file there, if that is possible at all.
+    """
+    try:
+        with TemporaryFile(dir=directory, buffering=0) as file:
+            return None if _alignment(file.fileno()) else "its file system takes no direct writes"
+    except OSError as exc:
+        return f"it cannot be tried ({os.strerror(exc.errno) if exc.errno else exc})"
+
+
+def open_direct(descriptor: int, path: Path) -> DirectFile | None:
+    """Return a direct writer of the empty file, None where its file system has no such thing."""
+    alignment = _alignment(descriptor)
+    if alignment is None:
+        logger.info("%s: its file system takes no direct writes; writing normally", path)
+        return None
+    return DirectFile(descriptor, path, alignment)
+
+
+class DirectFile:
+    """A regular file that is written in aligned blocks.
+
+    Args:
+        descriptor: Of the empty file; closed by `close`.
+        path: Its name.
+        alignment: Bytes that offset, size and memory of each write must be a multiple of.
+    """
+
+    is_regular = True
+
+    def __init__(self, descriptor: int, path: Path, alignment: int) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._alignment = alignment
+        self._is_direct = True
+        self._gather_bytes = max(_GATHER_BYTES // alignment, 1) * alignment
+        self._gather: memoryview | None = None
+        self._gathered = 0
+        self._arrived = 0
+        self._space = Preallocation(descriptor)
+        self.written = 0
+
+    def whole(self, buffer_bytes: int) -> int:
+        return max(self._alignment, buffer_bytes - buffer_bytes % self._alignment)
+
+    def put(self, pieces: Sequence[BytesLike]) -> None:
+        for piece in pieces:
+            view = memoryview(piece)
+            self.written += view.nbytes
+            if not self._gathered and _is_at_page(view):
+                aligned = view.nbytes - view.nbytes % self._alignment
+                self._write(view[:aligned])
+                view = view[aligned:]
+            self._put_gathered(view)
+
+    def finish(self) -> None:
+        if self._gather is not None:
+            aligned = self._gathered - self._gathered % self._alignment
+            self._write(self._gather[:aligned])
+            self._leave_direct()
+            self._write(self._gather[aligned : self._gathered])
+            self._gather, self._gathered = None, 0
+        self._space.release(self._arrived)
+        sync(self._descriptor, self._path)
+
+    def interrupt(self) -> None:
+        pass
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _put_gathered(self, view: memoryview) -> None:
+        while view.nbytes:
+            if self._gather is None:
+                flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+                self._gather = memoryview(mmap.mmap(-1, self._gather_bytes, flags=flags))
+            piece = view[: self._gather_bytes - self._gathered]
+            self._gather[self._gathered : self._gathered + piece.nbytes] = piece
+            self._gathered += piece.nbytes
+            view = view[piece.nbytes :]
+            if self._gathered == self._gather_bytes:
+                self._write(self._gather)
+                self._gathered = 0
+
+    def _write(self, view: memoryview) -> None:
+        if view.nbytes:
+            self._space.reserve(self._arrived + view.nbytes)
+        rest: Sequence[BytesLike] = [view] if view.nbytes else []
+        while rest:
+            if self._arrived % self._alignment:
+                # A write cut short inside a block: only normal writes can go on from there.
+                self._leave_direct()
+            try:
+                count = write_some(self._descriptor, rest)
+            except OSError as exc:
+                if not self._is_direct or exc.errno not in _REFUSALS:
+                    raise
+                logger.info("%s: a direct write was refused; writing normally", self._path)
+                self._leave_direct()
+            else:
+                self._arrived += count
+                rest = rest_after(rest, count)
+
+    def _leave_direct(self) -> None:
+        if self._is_direct:
+            _set_direct(self._descriptor, wanted=False)
+            self._is_direct = False
+
+
+def _alignment(descriptor: int) -> int | None:
+    """Make a file direct; return the alignment its writes need, None where it cannot be.
+
+    From statx(2) where the kernel tells it, and the block size of the file system else.
+    """
+    told = _told_alignment(descriptor)
+    if told is None:
+        told = max(os.fstatvfs(descriptor).f_bsize, 512)
+    # Our memory starts at a page, and a power of two is what all devices so far have asked for.
+    if not told or told & (told - 1):
+        return None
+    try:
+        _set_direct(descriptor, wanted=True)
+    except OSError as exc:
+        if exc.errno not in _REFUSALS:
+            raise
+        return None
+    return max(told, mmap.PAGESIZE)
+
+
+def _told_alignment(descriptor: int) -> int | None:
+    """Return what statx says: 0 for no direct writes, None for nothing known."""
+    call = _statx()
+    if call is None:
+        return None
+    answer = ctypes.create_string_buffer(_STATX_BYTES)
+    if call(descriptor, b"", _AT_EMPTY_PATH, _STATX_DIOALIGN, answer) != 0:
+        return None
+
+    def field(offset: int) -> int:
+        return ctypes.c_uint32.from_buffer(answer, offset).value
+
+    if not field(0) & _STATX_DIOALIGN:
+        return None
+    memory, offset = field(_MEMORY_ALIGN_AT), field(_OFFSET_ALIGN_AT)
+    return 0 if memory > mmap.PAGESIZE else offset
+
+
+@cache
+def _statx() -> Any:
+    try:
+        call = ctypes.CDLL(None).statx
+    except (AttributeError, OSError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p)
+    call.restype = ctypes.c_int
+    return call
+
+
+def _set_direct(descriptor: int, *, wanted: bool) -> None:
+    direct = getattr(os, "O_DIRECT", None)
+    if direct is None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | direct if wanted else flags & ~direct)
+
+
+def _is_at_page(view: memoryview) -> bool:
+    """Tell whether the bytes lie in writable memory that starts at a page."""
+    if view.readonly or not view.nbytes:
+        return False
+    return ctypes.addressof(ctypes.c_char.from_buffer(view)) % mmap.PAGESIZE == 0

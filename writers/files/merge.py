@@ -1,0 +1,166 @@
+"""Joining the staged files of the work units into one file for the table.
+
+Text is joined end to end, compressed or not: gzip members and zstd and lz4 frames may follow
+one another. Parquet is read and written again row group by row group. Memory stays bounded by
+the buffers, or by one row group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from writers.codecs.compression import open_compressor
+from writers.errors import WriteError
+from writers.files.os_errors import write_error
+from writers.files.staging import PART_SUFFIX, StagedFiles
+from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
+from writers.text.text_writer import text_extension
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    import pyarrow as pa
+
+    from writers.files.sink import Sink
+
+
+def merge_files(
+    files: Sequence[WrittenFile], spec: OutputSpec, stem: str, *, header: bytes = b""
+) -> WrittenFile:
+    """Join staged files, in the order given, into the staged file `<stem>.<extension>.part`.
+
+    The inputs are removed once the joined file is synced; after an error they are all still
+    there and the joined file is not.
+
+    Args:
+        files: At least one, written with this spec. Text must have been written without preamble
+            and header.
+        spec: Its directory is that of the inputs and of the result; the file size is not heeded.
+        stem: Name of the result without extension; no input may have it.
+        header: What a text file begins with (`writers.text.text_writer.file_start`), not
+            compressed.
+
+    Raises:
+        WriteError: An input is missing or unlike the first, or the destination failed.
+        FormatError: The codec does not go with the format.
+    """
+    if not files:
+        raise WriteError("there are no files to join. Next: plan at least one work unit.")
+    spec = replace(spec, file_size_bytes=0)
+    staging = Path(spec.directory)
+    is_text = isinstance(spec.format, TextFormat)
+    result = f"{stem}.{text_extension(spec.compression) if is_text else 'parquet'}{PART_SUFFIX}"
+    if any(file.path == result for file in files):
+        raise WriteError(
+            f"{staging / result} would be joined into itself. Next: choose another file name."
+        )
+    if is_text:
+        merged = _merge_text(files, spec, stem, header)
+    else:
+        merged = _merge_parquet(files, spec, stem)
+    for file in files:
+        path = staging / file.path
+        try:
+            path.unlink()
+        except OSError as exc:
+            raise write_error("remove", path, exc) from exc
+    return merged
+
+
+def _merge_text(
+    files: Sequence[WrittenFile], spec: OutputSpec, stem: str, header: bytes
+) -> WrittenFile:
+    output = StagedFiles(spec, stem, text_extension(spec.compression), Compression())
+    try:
+        if header and spec.compression.codec != "none":
+            output.sink().write(open_compressor(spec.compression).frame(header))
+        else:
+            output.sink().write(header)
+        for file in files:
+            _append(output.sink(), Path(spec.directory, file.path), file.bytes)
+        output.finish(sum(file.rows for file in files))
+    except BaseException:
+        output.abort()
+        raise
+    (merged,) = output.files
+    return merged
+
+
+def _append(sink: Sink, path: Path, size: int) -> None:
+    """Read a file that was reported with `size` bytes into the buffers of a sink."""
+    done = 0
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while count := file.readinto(sink.room()):
+                sink.advance(count)
+                done += count
+    except OSError as exc:
+        raise write_error("read", path, exc) from exc
+    if done != size:
+        raise WriteError(
+            f"{path} has {done} bytes, but {size} were written to it. "
+            f"Next: find out what changed it, then write it again."
+        )
+
+
+def _merge_parquet(files: Sequence[WrittenFile], spec: OutputSpec, stem: str) -> WrittenFile:
+    from writers.parquet.writer import ParquetWriter
+
+    with _open_parquet(spec, files[0]) as first:
+        schema = first.schema_arrow
+    writer = ParquetWriter(spec, schema, stem)
+    try:
+        for file in files:
+            for table in _row_groups(spec, file, schema):
+                for batch in table.to_batches():
+                    writer.write(batch)
+        (merged,) = writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+    return merged
+
+
+def _row_groups(spec: OutputSpec, file: WrittenFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    path = Path(spec.directory, file.path)
+    rows = 0
+    with _open_parquet(spec, file) as source:
+        if not source.schema_arrow.equals(schema):
+            raise WriteError(
+                f"{path} has other columns than the first file to join. "
+                f"Next: write all files from one schema."
+            )
+        for index in range(source.num_row_groups):
+            try:
+                table = source.read_row_group(index)
+            except OSError as exc:
+                raise write_error("read", path, exc) from exc
+            rows += table.num_rows
+            yield table
+    if rows != file.rows:
+        raise WriteError(
+            f"{path} has {rows} rows, but {file.rows} were written to it. "
+            f"Next: find out what changed it, then write it again."
+        )
+
+
+@contextlib.contextmanager
+def _open_parquet(spec: OutputSpec, file: WrittenFile) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(spec.directory, file.path)
+    try:
+        source = pq.ParquetFile(path)
+    except OSError as exc:
+        raise write_error("read", path, exc) from exc
+    except pa.ArrowInvalid as exc:
+        raise WriteError(
+            f"{path} is no complete Parquet file: {exc}. Next: write it again."
+        ) from exc
+    with source:
+        yield source

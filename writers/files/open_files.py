@@ -1,0 +1,218 @@
+"""One open file at a time, and how bytes get into it: a regular file, or a pipe or device.
+
+Used by the one thread that writes. Errors are those of the operating system, as it raises them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import stat
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from writers.files.writeback import Writeback
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from writers.codecs.compression import BytesLike
+
+_MOST_PIECES = 1024  # IOV_MAX of Linux, limits.h
+
+_PIPE_BYTES = 1024 * 1024
+"""Asked of a pipe, which holds 64 KiB else: fewer changes between writer and reader. It is the
+most that users other than root get (/proc/sys/fs/pipe-max-size)."""
+
+
+class OpenFile(Protocol):
+    """A file that takes bytes at its end."""
+
+    is_regular: bool
+    """Whether it is ours to sync and to remove; a pipe or device is not."""
+
+    written: int
+    """Bytes taken so far."""
+
+    def whole(self, buffer_bytes: int) -> int:
+        """Return the size that buffers for it should have, if they are to have about that size."""
+
+    def put(self, pieces: Sequence[BytesLike]) -> None:
+        """Append the pieces.
+
+        Raises:
+            OSError: The destination failed.
+        """
+
+    def finish(self) -> None:
+        """Have everything on the device.
+
+        Raises:
+            OSError: The destination failed, or the file is no longer under its name.
+        """
+
+    def interrupt(self) -> None:
+        """Make a `put` that waits return early; called by another thread, more than once."""
+
+    def close(self) -> None:
+        """Close the descriptor."""
+
+
+def open_file(path: Path, *, direct: bool = False) -> OpenFile:
+    """Create or empty a file; a pipe or device is opened as it is, and waits for its reader.
+
+    Args:
+        path: The file.
+        direct: Write past the page cache where the file system can.
+
+    Raises:
+        OSError: It cannot be opened for writing.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return Stream(descriptor)
+        if direct:
+            from writers.files.direct_io import open_direct
+
+            return open_direct(descriptor, path) or RegularFile(descriptor, path)
+        return RegularFile(descriptor, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def rest_after(pieces: Sequence[BytesLike], count: int) -> list[BytesLike]:
+    """Return what is left of the pieces once `count` bytes of them are gone."""
+    rest: list[BytesLike] = []
+    for piece in pieces:
+        view = memoryview(piece)
+        if count < view.nbytes:
+            rest.append(view[count:])
+        count = max(0, count - view.nbytes)
+    return rest
+
+
+def write_some(descriptor: int, pieces: Sequence[BytesLike]) -> int:
+    """Write the beginning of the pieces with one call; return the bytes it took, at least 1.
+
+    Raises:
+        OSError: The call failed, or took nothing.
+    """
+    if len(pieces) == 1:
+        count = os.write(descriptor, pieces[0])
+    else:
+        count = os.writev(descriptor, pieces[:_MOST_PIECES])
+    if count == 0:
+        raise OSError(errno.EIO, "nothing was written")
+    return count
+
+
+def sync(descriptor: int, path: Path) -> None:
+    """Have a file on its device, under its name.
+
+    Raises:
+        OSError: The device failed, or nothing has that name any more.
+    """
+    os.fsync(descriptor)
+    os.stat(path)  # A file unlinked meanwhile can be synced, but is lost.
+
+
+class RegularFile:
+    """A file written through the page cache.
+
+    Args:
+        descriptor: Of the empty file; closed by `close`.
+        path: Its name.
+    """
+
+    is_regular = True
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._writeback = Writeback(descriptor)
+        self.written = 0
+
+    def whole(self, buffer_bytes: int) -> int:
+        return buffer_bytes
+
+    def put(self, pieces: Sequence[BytesLike]) -> None:
+        pieces = [piece for piece in pieces if len(piece)]
+        while pieces:
+            count = write_some(self._descriptor, pieces)
+            self.written += count
+            pieces = rest_after(pieces, count)
+        self._writeback.grown(self.written)
+
+    def finish(self) -> None:
+        sync(self._descriptor, self._path)
+
+    def interrupt(self) -> None:
+        pass
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Stream:
+    """A pipe, terminal or device: written in order, never synced, its reader waited for.
+
+    A reader that stands still stops `put`, which `interrupt` can end at any time.
+
+    Args:
+        descriptor: Opened for this alone, for it stops blocking; closed by `close`.
+    """
+
+    is_regular = False
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        os.set_blocking(descriptor, False)
+        with contextlib.suppress(OSError, AttributeError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)  # from Python 3.10 on
+        self._woken, self._wake = os.pipe()
+        self._lock = threading.Lock()
+        self._interrupted = self._closed = False
+        self.written = 0
+
+    def whole(self, buffer_bytes: int) -> int:
+        return buffer_bytes
+
+    def put(self, pieces: Sequence[BytesLike]) -> None:
+        pieces = [piece for piece in pieces if len(piece)]
+        while pieces and not self._interrupted:
+            try:
+                count = write_some(self._descriptor, pieces)
+            except BlockingIOError:
+                self._wait()
+            else:
+                self.written += count
+                pieces = rest_after(pieces, count)
+
+    def finish(self) -> None:
+        pass
+
+    def interrupt(self) -> None:
+        with self._lock:
+            # Once closed, the number may be another file's.
+            if not self._interrupted and not self._closed:
+                self._interrupted = True
+                os.write(self._wake, b"x")
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for descriptor in (self._woken, self._wake, self._descriptor):
+                os.close(descriptor)
+
+    def _wait(self) -> None:
+        waiting = select.poll()
+        waiting.register(self._descriptor, select.POLLOUT)
+        waiting.register(self._woken, select.POLLIN)
+        waiting.poll()

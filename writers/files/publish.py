@@ -1,0 +1,154 @@
+"""Giving finished files their final names: the act of one process, after all writers closed.
+
+Whatever lies under a final name is complete and synced; the directories are synced too, so that
+the names themselves survive a power cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from writers.errors import WriteError
+from writers.files.os_errors import write_error
+from writers.files.staging import PART_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+
+def publish(
+    staging: Path,
+    moves: Sequence[tuple[str, str]],
+    directory: Path,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Move staged files to their final names and sync the directories.
+
+    All names are checked before the first file is moved. One process publishes into a
+    directory at a time; a file that appears under a final name meanwhile is replaced.
+
+    Args:
+        staging: Where the staged files lie, on the same file system as `directory`.
+        moves: Staged name and final name, each relative to its directory.
+        directory: Where the final names go.
+        overwrite: Replace files that already have a final name.
+
+    Raises:
+        WriteError: A final name is taken or asked for twice, a staged file is missing, or the
+            file system refused; what was moved by then is moved back.
+    """
+    replaceable = {final for _, final in moves} if overwrite else set()
+    check_moves(staging, moves, directory, replaceable)
+    touched = {staging, directory}
+    done: list[tuple[Path, Path]] = []
+    for staged, final in moves:
+        source, target = staging / staged, directory / final
+        try:
+            os.rename(source, target)
+        except OSError as exc:
+            for former, published in reversed(done):
+                with contextlib.suppress(OSError):
+                    os.rename(published, former)
+            raise write_error(f"publish {source} as", target, exc) from exc
+        done.append((source, target))
+        touched |= {source.parent, target.parent}
+    for folder in sorted(touched):
+        _sync_directory(folder)
+
+
+def check_moves(
+    staging: Path,
+    moves: Sequence[tuple[str, str]],
+    directory: Path,
+    replaceable: Collection[str],
+) -> None:
+    """Check that `publish` could make all these moves; change nothing.
+
+    Args:
+        staging: As for `publish`.
+        moves: As for `publish`.
+        directory: As for `publish`.
+        replaceable: Final names that may be taken already.
+
+    Raises:
+        WriteError: Another final name is taken, one is asked for twice, or a staged file is
+            missing.
+    """
+    finals: set[str] = set()
+    for staged, final in moves:
+        if final in finals:
+            raise WriteError(
+                f"two staged files would both become {directory / final}. "
+                f"Next: choose file names that differ for each work unit."
+            )
+        finals.add(final)
+        if not (staging / staged).is_file():
+            raise WriteError(
+                f"the staged file {staging / staged} is missing, so {directory / final} cannot "
+                f"be published. Next: find out what removed it, then write it again."
+            )
+        if final not in replaceable and os.path.lexists(directory / final):
+            raise WriteError(
+                f"{directory / final} exists already and nothing was published. "
+                f"Next: move it away, write to another directory, or ask for it to be replaced."
+            )
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a small file as a whole: readers see the old bytes or the new ones, synced.
+
+    Raises:
+        WriteError: It could not be written; the old file is untouched then.
+    """
+    staged = path.with_name(path.name + PART_SUFFIX)
+    try:
+        with open(staged, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staged, path)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            staged.unlink()
+        raise write_error("write", path, exc) from exc
+    _sync_directory(path.parent)
+
+
+def remove_staged(staging: Path, prefix: str) -> None:
+    """Remove the staged files whose names begin with `prefix`; none there is no error.
+
+    Raises:
+        WriteError: A file could not be removed.
+    """
+    for path in _staged(staging, prefix):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as exc:
+            raise write_error("remove", path, exc) from exc
+
+
+def _staged(staging: Path, prefix: str) -> Iterator[Path]:
+    try:
+        names = sorted(os.listdir(staging))
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise write_error("list", staging, exc) from exc
+    for name in names:
+        if name.startswith(prefix) and name.endswith(PART_SUFFIX):
+            yield staging / name
+
+
+def _sync_directory(directory: Path) -> None:
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        raise write_error("sync", directory, exc) from exc

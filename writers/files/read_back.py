@@ -1,0 +1,255 @@
+"""Reading finished files again, by other code than wrote them, to check what is on the disk."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from writers.errors import WriteError
+from writers.files.checksums import DEFAULT, open_digest
+from writers.files.os_errors import write_error
+from writers.model import Compression, ParquetFormat, TextFormat
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_CHUNK_BYTES = 4 * 1024 * 1024
+_BLOCK_BYTES = (16 << 20, 128 << 20, 1 << 30)
+"""What pyarrow's reader takes at a time; each but the first only where a record was too long for
+the one before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack:
+    """What a file turned out to hold."""
+
+    bytes: int
+    checksum: str
+    """As in `WrittenFile`."""
+    rows: int | None
+    """Records counted by parsing the file, None where nothing here can parse the dialect."""
+
+
+def read_back(
+    path: Path,
+    output_format: TextFormat | ParquetFormat,
+    compression: Compression,
+    *,
+    rows: bool,
+    checksum: str = DEFAULT,
+) -> ReadBack:
+    """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
+
+    Args:
+        path: The file.
+        output_format: What it was written in.
+        compression: What it was compressed with.
+        rows: Count records.
+        checksum: Which one, of `writers.files.checksums.CHECKSUMS`.
+
+    Raises:
+        WriteError: The file is missing, unreadable, or not of its format.
+        FormatError: The checksum cannot be computed here.
+    """
+    try:
+        size, found = _digest(path, checksum)
+        counted = _count(path, output_format, compression) if rows else None
+    except OSError as exc:
+        raise write_error("read", path, exc) from exc
+    return ReadBack(bytes=size, checksum=found, rows=counted)
+
+
+def _digest(path: Path, checksum: str) -> tuple[int, str]:
+    digest = open_digest(checksum)
+    size = 0
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.text()
+
+
+def _count(
+    path: Path, output_format: TextFormat | ParquetFormat, compression: Compression
+) -> int | None:
+    import csv
+    import zlib
+
+    import pyarrow as pa
+    import zstandard
+
+    damage = (pa.ArrowException, EOFError, ValueError, csv.Error, zlib.error, zstandard.ZstdError)
+    try:
+        if isinstance(output_format, ParquetFormat):
+            return _count_parquet(path)
+        if output_format.fixed:
+            return _count_fixed(path, output_format, compression)
+        if output_format.record_length_digits:
+            return _count_prefixed(path, output_format, compression)
+        if _is_plain(output_format):
+            return _count_plain(path, output_format, compression)
+    except damage as exc:
+        raise WriteError(
+            f"{path} is not what was written: {exc}. Next: unload the table again."
+        ) from exc
+    return None
+
+
+def _count_parquet(path: Path) -> int:
+    import pyarrow.parquet as pq
+
+    rows = 0
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            rows += batch.num_rows
+        if rows != file.metadata.num_rows:
+            raise ValueError(
+                f"the footer says {file.metadata.num_rows} rows, the pages hold {rows}"
+            )
+    return rows
+
+
+def _is_plain(text: TextFormat) -> bool:
+    """Return whether pyarrow's CSV reader knows the dialect."""
+    return (
+        len(text.delimiter.encode()) == 1
+        and len(text.enclosure.encode()) == 1
+        and text.enclose != "none"
+        and text.escape == "double"
+        and text.eol in ("\n", "\r\n")
+        and text.encoding.lower() in ("utf-8", "utf8", "utf-8-sig")
+    )
+
+
+def _count_plain(path: Path, text: TextFormat, compression: Compression) -> int:
+    import pyarrow as pa
+
+    columns = _first_width(path, text, compression)
+    if columns == 0:
+        return 0
+    for block_bytes in _BLOCK_BYTES:
+        try:
+            rows = _count_records(path, text, compression, columns, block_bytes)
+            break
+        except pa.ArrowInvalid as exc:
+            if "straddling" not in str(exc) or block_bytes == _BLOCK_BYTES[-1]:
+                raise
+    return rows - 1 if text.header else rows
+
+
+def _count_records(
+    path: Path, text: TextFormat, compression: Compression, columns: int, block_bytes: int
+) -> int:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    names = [f"f{position}" for position in range(columns)]
+    with (
+        _decompressed(path, compression) as file,
+        csv.open_csv(
+            file,
+            read_options=csv.ReadOptions(
+                use_threads=False, block_size=block_bytes, column_names=names
+            ),
+            parse_options=csv.ParseOptions(
+                delimiter=text.delimiter,
+                quote_char=text.enclosure,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+            ),
+            # Counting records needs no values: one column is converted, as bytes.
+            convert_options=csv.ConvertOptions(
+                include_columns=names[:1], column_types={names[0]: pa.binary()}
+            ),
+        ) as reader,
+    ):
+        return sum(int(batch.num_rows) for batch in reader)
+
+
+def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
+    """Return the number of fields of the first record, 0 for an empty file."""
+    import csv
+
+    with io.TextIOWrapper(
+        _decompressed(path, compression), encoding=text.encoding, newline=""
+    ) as file:
+        reader = csv.reader(file, delimiter=text.delimiter, quotechar=text.enclosure)
+        limit = csv.field_size_limit(_BLOCK_BYTES[-1])
+        try:
+            for record in reader:
+                return max(1, len(record))
+        finally:
+            csv.field_size_limit(limit)
+    return 0
+
+
+def _count_prefixed(path: Path, text: TextFormat, compression: Compression) -> int:
+    """Count records by walking their length prefixes, as SQL*Loader's `var` format says."""
+    digits = text.record_length_digits
+    end = text.eol.encode(text.encoding)
+    prefix_bytes = len(("0" * digits).encode(text.encoding))
+    records = 0
+    with io.BufferedReader(_Raw(_decompressed(path, compression)), _CHUNK_BYTES) as file:
+        while prefix := file.read(prefix_bytes):
+            length = int(prefix.decode(text.encoding))
+            record = file.read(length)
+            if len(record) != length or not record.endswith(end):
+                raise ValueError(f"record {records + 1} does not have its {length} bytes")
+            records += 1
+    return records - 1 if text.header else records
+
+
+def _count_fixed(path: Path, text: TextFormat, compression: Compression) -> int:
+    """Count records by their size; each has to end as they all do."""
+    from writers.text.output_encoding import OutputEncoding
+
+    encoding, last = OutputEncoding(text.encoding), text.fixed[-1]
+    end = encoding.encode(text.eol)
+    size = last.start + last.width + len(end)
+    records = 0
+    with io.BufferedReader(_Raw(_decompressed(path, compression)), _CHUNK_BYTES) as file:
+        file.read(len(encoding.preamble))
+        while chunk := file.read(max(1, _CHUNK_BYTES // size) * size):
+            if len(chunk) % size:
+                raise ValueError(f"behind record {records + len(chunk) // size} is half a record")
+            for place, byte in enumerate(end, size - len(end)):
+                if chunk[place::size].strip(bytes([byte])):
+                    raise ValueError(f"a record from {records + 1} on does not end as it should")
+            records += len(chunk) // size
+    return records
+
+
+def _decompressed(path: Path, compression: Compression) -> Any:
+    import pyarrow as pa
+
+    if compression.codec == "gzip":
+        return gzip.open(path, "rb")
+    if compression.codec == "none":
+        return open(path, "rb")
+    if compression.codec == "zstd":
+        import zstandard
+
+        return zstandard.open(path, "rb")
+    return pa.CompressedInputStream(pa.OSFile(str(path)), compression.codec)
+
+
+class _Raw(io.RawIOBase):
+    """Any object with `read` as a raw stream, so that the standard library can buffer it."""
+
+    def __init__(self, inner: IO[bytes]) -> None:
+        self._inner = inner
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._inner.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()

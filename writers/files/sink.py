@@ -1,0 +1,226 @@
+"""One staged file, written while the producer prepares the next bytes.
+
+Three stages overlap: the producer fills a buffer, a second thread compresses the one before (only
+where there is a codec), a third writes the one before that and counts and hashes the bytes as
+they leave. Buffers are used again, so memory is bounded by `buffers * buffer_bytes`, two buffers
+more where it compresses and 1 MiB more where that is written directly: a producer that is faster
+than the destination waits. A failing destination never makes the producer wait for ever: the
+error is raised at its next call.
+
+It knows nothing of rows or formats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from writers.codecs.compression import open_compressor
+from writers.errors import FormatError, WriteError
+from writers.files.checksums import DEFAULT, open_digest
+from writers.files.conveyor import Conveyor
+from writers.files.open_files import open_file
+from writers.files.os_errors import write_error
+from writers.files.ring import Ring
+
+if TYPE_CHECKING:
+    from writers.codecs.compression import BytesLike, Compressor
+    from writers.files.ring import Buffer
+    from writers.model import Compression
+
+logger = logging.getLogger(__name__)
+
+_ABORT_SECONDS = 10.0
+"""How long `abort` waits for a write the kernel does not finish (guess)."""
+
+
+class Sink:
+    """A file under its staging name that is being written.
+
+    Used by one producer thread. End it with `close` or `abort`.
+
+    Args:
+        path: The file; it is created or emptied. A pipe or device is written to as it is.
+        compression: Applied to each buffer: its bytes become one whole frame, so the file
+            depends on the bytes and the size of the buffers only.
+        buffer_bytes: Size of one buffer, before compression.
+        buffers: Buffers in flight at most: one being filled, the others waiting, being
+            compressed or being written. With 1 nothing overlaps.
+        checksum: One of `writers.files.checksums.CHECKSUMS`.
+        direct_io: Write past the page cache where the file system can; buffers of bytes that
+            are not compressed are then cut to whole blocks.
+
+    Raises:
+        WriteError: The file cannot be created.
+        FormatError: The codec, its level or the checksum is impossible, or a limit is below 1.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        compression: Compression,
+        buffer_bytes: int,
+        buffers: int,
+        checksum: str = DEFAULT,
+        direct_io: bool = False,
+    ) -> None:
+        if buffer_bytes < 1 or buffers < 1:
+            raise FormatError(
+                f"{buffers} output buffers of {buffer_bytes} bytes are impossible. "
+                f"Next: use at least 1 buffer of at least 1 byte."
+            )
+        self.path = Path(path)
+        self._compressor: Compressor | None = None
+        if compression.codec != "none":
+            self._compressor = open_compressor(compression)
+        self._digest = open_digest(checksum)
+        try:
+            self._file = open_file(self.path, direct=direct_io)
+        except OSError as exc:
+            raise write_error("create", self.path, exc) from exc
+        # Codecs and devices want one piece of our own memory; the page cache takes any.
+        self._holds = self._compressor is None and not direct_io
+        whole = self._file.whole(buffer_bytes) if self._compressor is None else buffer_bytes
+        self._accepted = 0
+        self._filling: Buffer | None = None
+        self._conveyor = Conveyor(
+            self._file, self._compressor, self._digest, Ring(buffers, whole), buffer_bytes
+        )
+
+    @property
+    def bytes_accepted(self) -> int:
+        """Bytes taken by `write` and `advance` so far, before compression."""
+        return self._accepted
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes in the file so far, after compression; behind `bytes_accepted`."""
+        return self._file.written
+
+    @property
+    def compress_seconds(self) -> float:
+        """Wall seconds spent compressing, beside the producer."""
+        return self._conveyor.compress_seconds
+
+    @property
+    def compress_cpu_seconds(self) -> float:
+        """CPU seconds spent compressing."""
+        return self._conveyor.compress_cpu_seconds
+
+    @property
+    def write_seconds(self) -> float:
+        """Wall seconds spent in the destination, writing and syncing, beside the producer."""
+        return self._conveyor.write_seconds
+
+    def write(self, data: BytesLike) -> None:
+        """Append bytes, waiting while all buffers are in flight.
+
+        Objects from 8 KiB on may be held until they are written: do not change them after.
+
+        Raises:
+            WriteError: This or an earlier write failed.
+        """
+        if self._conveyor.failure is not None:
+            self._raise_failure()
+        view = memoryview(data).cast("B")
+        rest = view.nbytes
+        self._accepted += rest
+        while rest:
+            buffer = self._filling or self._begin()
+            taken = buffer.take(view, hold=self._holds)
+            if buffer.filled == buffer.capacity:
+                self._hand_over()
+            rest -= taken
+            if rest:
+                view = view[taken:]
+
+    def room(self) -> memoryview:
+        """Return the writable rest of the buffer being filled, at least one byte.
+
+        Waits while all buffers are in flight. What is put there counts once `advance` is told;
+        the memory may be used until then or until the next call of any other method.
+
+        Raises:
+            WriteError: An earlier write failed.
+        """
+        self._raise_failure()
+        return self._begin().room()
+
+    def advance(self, count: int) -> None:
+        """Append the first `count` bytes of what `room` returned.
+
+        Raises:
+            ValueError: There is not that much room.
+        """
+        if self._filling is None:
+            raise ValueError(f"there is no room that {count} bytes could have been put into")
+        self._filling.advance(count)
+        self._accepted += count
+        if self._filling.is_full:
+            self._hand_over()
+
+    def settle(self) -> None:
+        """Wait until everything accepted so far is written, and end the frame there.
+
+        `bytes_written` is then the same on every run over the same bytes and calls.
+
+        Raises:
+            WriteError: A write failed.
+        """
+        self._hand_over()
+        self._conveyor.settle()
+        self._raise_failure()
+
+    def close(self) -> tuple[int, str]:
+        """Write the rest and sync.
+
+        Returns:
+            The size of the file in bytes and its checksum, name and hex digits.
+
+        Raises:
+            WriteError: The destination failed; the file is removed then.
+        """
+        try:
+            self._hand_over()
+            self._conveyor.finish()
+            self._raise_failure()
+        except BaseException:
+            self.abort()
+            raise
+        return self._file.written, self._digest.text()
+
+    def abort(self) -> None:
+        """Stop writing and remove the file; may follow a failure of any call, never raises."""
+        self._filling = None
+        if not self._conveyor.abort(_ABORT_SECONDS):
+            logger.warning("%s: a write is still hanging in the kernel; left alone", self.path)
+        if self._file.is_regular:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+    def _begin(self) -> Buffer:
+        """Return the buffer being filled, waiting for a free one where there is none."""
+        if self._filling is None:
+            self._filling = self._conveyor.take()
+            self._raise_failure()
+        if self._filling is None:
+            raise WriteError(f"cannot write {self.path}: it was given up. Next: write it again.")
+        return self._filling
+
+    def _hand_over(self) -> None:
+        """Queue the buffer being filled, if there is anything in it."""
+        if self._filling is not None and self._filling.filled:
+            self._conveyor.hand_over(self._filling)
+            self._filling = None
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failure = self._conveyor.failure
+        if isinstance(failure, OSError):
+            raise write_error("write", self.path, failure) from failure
+        if failure is not None:
+            raise failure

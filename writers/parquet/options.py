@@ -1,0 +1,156 @@
+"""The options of pyarrow for a Parquet format, as far as the installed version has them.
+
+Defaults measured on 1 million rows of the reference table (see `writers.parquet.columns`), zstd
+level 1, all at the same CPU: row groups of 122,880 rows in pages of 20,000 (pyarrow's own)
+70.94 MB, in pages of 1 MiB 70.35, of 2 MiB 70.15; row groups of 32 MiB in memory in pages of
+2 MiB 70.05, of 4 MiB 69.95; four times as large 69.96. The page index added 0.02 %. Pages of
+version 2 had the same size and are read by fewer, so 1 is the default.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from writers.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pyarrow as pa
+
+    from writers.model import Compression, ParquetFormat
+
+_VERSIONS = ("1.0", "2.4", "2.6")
+_PAGE_VERSIONS = ("1.0", "2.0")
+_ZSTD_LEVEL = 1
+"""Smaller and quicker than level 3 on delta-encoded columns; see `writers.parquet.columns`."""
+_ZSTD_LEVEL_OF_FLOATS = 2
+"""On plain doubles with two decimals a quarter smaller than level 1, in the same time."""
+_PAGE_BYTES = 2 * 1024 * 1024
+_ALL_ROWS = 2**31 - 1
+"""For a page: bytes decide where it ends."""
+_FALSE_POSITIVES = 0.01
+"""Of a Bloom filter; about 10 bits for each distinct value."""
+
+
+@cache
+def supported(option: str) -> bool:
+    """Tell whether the installed pyarrow knows this option."""
+    import pyarrow.parquet as pq
+
+    return option in signature(pq.ParquetWriter.__init__).parameters
+
+
+def check_options(parquet: ParquetFormat) -> None:
+    """Refuse a format that contradicts itself or that the installed pyarrow cannot write.
+
+    Raises:
+        FormatError: The message names what is possible.
+    """
+    if parquet.version not in _VERSIONS:
+        raise FormatError(
+            f"there is no Parquet version {parquet.version!r}. "
+            f"Next: use one of {', '.join(_VERSIONS)}."
+        )
+    if parquet.data_page_version not in _PAGE_VERSIONS:
+        raise FormatError(
+            f"there are no Parquet pages of version {parquet.data_page_version!r}. "
+            f"Next: use one of {', '.join(_PAGE_VERSIONS)}."
+        )
+    for number, unit in ((parquet.row_group_rows, "rows"), (parquet.row_group_bytes, "bytes")):
+        if number < 1:
+            raise FormatError(f"row groups of {number} {unit} are impossible. Next: use 1 or more.")
+    if parquet.bloom_filters and not supported("bloom_filter_options"):
+        import pyarrow as pa
+
+        raise FormatError(
+            f"Bloom filters need pyarrow 24, and {pa.__version__} is installed. "
+            f"Next: install a later pyarrow, or leave --bloom-filter out."
+        )
+
+
+def check_bloom_filters(schema: pa.Schema, parquet: ParquetFormat) -> None:
+    """Refuse a Bloom filter for a column that is not there or cannot have one.
+
+    Raises:
+        FormatError: Names the column.
+    """
+    from pyarrow import types
+
+    for name in parquet.bloom_filters:
+        places = schema.get_all_field_indices(name)
+        if len(places) != 1:
+            what = "is no column" if not places else "are several columns"
+            raise FormatError(
+                f"there {what} {name!r} to have a Bloom filter. "
+                f"Next: use one of {', '.join(schema.names[:50])}."
+            )
+        kind = schema.field(places[0]).type
+        if types.is_nested(kind) or types.is_boolean(kind) or types.is_null(kind):
+            raise FormatError(
+                f"column {name!r} has the type {kind}, which has no Bloom filter. "
+                f"Next: leave it out of --bloom-filter."
+            )
+
+
+def format_options(parquet: ParquetFormat) -> dict[str, Any]:
+    """Return the options that have to do with the format alone."""
+    options: dict[str, Any] = {
+        "version": parquet.version,
+        "data_page_version": parquet.data_page_version,
+        "write_statistics": parquet.statistics,
+        "write_page_index": parquet.statistics,
+        "data_page_size": _PAGE_BYTES,
+    }
+    if supported("store_decimal_as_integer"):
+        # Half the size of the fixed-length bytes that are the default, and exact as well.
+        options["store_decimal_as_integer"] = True
+    if supported("max_rows_per_page"):
+        options["max_rows_per_page"] = _ALL_ROWS
+    return options
+
+
+def compression_options(
+    compression: Compression,
+    paths: list[str],
+    *,
+    stored: Collection[str] = (),
+    floating: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the options of the codec.
+
+    Args:
+        compression: The codec and its level.
+        paths: Of all columns in the file.
+        stored: Those that stay as they are, for they do not get smaller.
+        floating: Those of plain floating point.
+    """
+    codec, level = compression.codec, compression.level
+    usual = _ZSTD_LEVEL if level is None and codec == "zstd" else level
+    if not stored and not floating:
+        return {"compression": codec, "compression_level": usual}
+    levels = {path: usual for path in paths if path not in stored}
+    if level is None and codec == "zstd":
+        levels.update(dict.fromkeys(set(floating) - set(stored), _ZSTD_LEVEL_OF_FLOATS))
+    return {
+        "compression": {path: "none" if path in stored else codec for path in paths},
+        "compression_level": None if usual is None else levels,
+    }
+
+
+def bloom_options(table: pa.Table, parquet: ParquetFormat) -> dict[str, Any]:
+    """Return the options of Bloom filters, as large as the first row group's values need."""
+    import pyarrow.compute as pc
+
+    if not parquet.bloom_filters:
+        return {}
+    wanted = {
+        name: {
+            "ndv": max(1, pc.count_distinct(table.column(name)).as_py()),
+            "fpp": _FALSE_POSITIVES,
+        }
+        for name in parquet.bloom_filters
+    }
+    return {"bloom_filter_options": wanted}

@@ -1,0 +1,211 @@
+"""The named dialects of delimited text, and the rules a dialect must keep to be readable.
+
+Every check here answers one question: can a reader that knows the format tell each value, each
+NULL and each end of a record apart? Nothing here looks at a value.
+"""
+
+from __future__ import annotations
+
+from writers.errors import FormatError
+from writers.model import TextFormat
+from writers.text.masks import parse
+from writers.text.output_encoding import OutputEncoding
+
+_BACKSLASH = "\\"
+
+DIALECTS: dict[str, TextFormat] = {
+    # RFC 4180 asks for CR LF; LF is what the tools around a Unix pipe expect, and every reader of
+    # the RFC's format takes it.
+    "rfc4180": TextFormat(),
+    # PostgreSQL's COPY text format and the defaults of MySQL's LOAD DATA, plus a header.
+    "tsv": TextFormat(delimiter="\t", enclosure="", enclose="none", escape="backslash", null=r"\N"),
+    "excel": TextFormat(eol="\r\n", encoding="utf-8-sig"),
+    # LOAD DATA ... FIELDS TERMINATED BY ',' ENCLOSED BY '"' ESCAPED BY '\\'
+    # LINES TERMINATED BY '\n'
+    # BOOLEAN is a name of TINYINT there, so a boolean is a number.
+    "mysql": TextFormat(
+        enclose="strings", escape="backslash", null=r"\N", header=False, boolean="1/0"
+    ),
+    # COPY ... FROM ... WITH (FORMAT csv)
+    "postgres": TextFormat(header=False),
+    # SQL*Loader, infile "var 10", FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '~~'
+    "sqlldr-var": TextFormat(
+        enclosure="~~",
+        enclose="strings",
+        eol="\r\n",
+        header=False,
+        trailing_delimiter=True,
+        record_length_digits=10,
+        date_format="YYYYMMDDHH24MISS",
+        timestamp_format="YYYYMMDDHH24MISS",
+        timestamp_tz_format="YYYYMMDDHH24MISSTZH:TZM",
+        # The masks are the dialect's choice, not the user's: they may not cost a digit.
+        fractions="keep",
+    ),
+}
+
+
+def dialect(name: str) -> TextFormat:
+    """Return the dialect of that name.
+
+    Raises:
+        FormatError: There is none; the message lists those there are.
+    """
+    try:
+        return DIALECTS[name]
+    except KeyError:
+        known = ", ".join(sorted(DIALECTS))
+        raise FormatError(f"unknown dialect {name!r}. Next: use one of {known}.") from None
+
+
+def check(format: TextFormat) -> None:
+    """Make sure that the options of a format do not contradict each other.
+
+    Raises:
+        FormatError: They do, a mask has an unknown element, or the encoding is unknown.
+    """
+    if format.fixed:
+        check_fixed(format)
+        _check_layout(format)
+        return
+    _check_marks(format)
+    _check_null(format)
+    if not 0 <= format.record_length_digits <= 20:
+        raise FormatError(
+            f"a record length of {format.record_length_digits} digits is impossible. "
+            "Next: give --record-length 1 to 20, or 0 for none."
+        )
+    _check_texts(format, _marks(format))
+
+
+def check_fixed(format: TextFormat) -> None:
+    """Make sure of the same for records of fixed width, whose fields need not be known yet.
+
+    Raises:
+        FormatError: As `check`, or the format asks for something that such records have not.
+    """
+    if format.header or format.trailing_delimiter or format.record_length_digits:
+        raise FormatError(
+            "records of fixed width have no header, no delimiter and no record length. "
+            "Next: use --no-header, --no-trailing-delimiter and --record-length 0."
+        )
+    option = f"--null {format.null!r}"
+    if format.null != format.null.strip():
+        raise FormatError(
+            f"{option} begins or ends in a blank, and fields are padded with blanks. "
+            "Next: give another --null."
+        )
+    if {"\r", "\n"} & set(format.null):
+        raise FormatError(f"{option} holds an end of line. Next: give another --null.")
+    _check_texts(format, {"--eol": format.eol, "--null": format.null})
+
+
+def _check_layout(format: TextFormat) -> None:
+    blank_bytes = len(OutputEncoding(format.encoding).encode(" "))
+    start = 0
+    for number, field in enumerate(format.fixed, 1):
+        if field.width < 1 or field.width % blank_bytes:
+            raise FormatError(
+                f"field {number} has a width of {field.width} bytes, which no number of blanks "
+                f"fills: one has {blank_bytes} in {format.encoding}. Next: give --width a multiple "
+                "of that."
+            )
+        if field.start != start:
+            raise FormatError(
+                f"field {number} starts at byte {field.start} of the record, and the one before it "
+                f"ends at {start}. Next: leave no gap."
+            )
+        start += field.width
+
+
+def _check_texts(format: TextFormat, marks: dict[str, str]) -> None:
+    if len(format.decimal_separator) != 1 or format.decimal_separator in "0123456789+-eE\r\n":
+        raise FormatError(
+            f"{format.decimal_separator!r} cannot separate decimals. "
+            "Next: give one character, such as . or ,, to --decimal-separator."
+        )
+    for mask in (format.date_format, format.timestamp_format, format.timestamp_tz_format):
+        if mask is not None:
+            parse(mask)
+    encoding = OutputEncoding(format.encoding)
+    for option, text in marks.items():
+        encoding.check_text(text, option)
+    encoding.check_text(format.decimal_separator, "--decimal-separator")
+    encoding.check_text(format.substitute or "", "--substitute")
+
+
+def _marks(format: TextFormat) -> dict[str, str]:
+    marks = {"--delimiter": format.delimiter, "--eol": format.eol, "--null": format.null}
+    if format.enclosure:
+        marks["--enclosure"] = format.enclosure
+    return marks
+
+
+def _check_marks(format: TextFormat) -> None:
+    if not format.delimiter:
+        raise FormatError("the delimiter is empty. Next: give one to --delimiter.")
+    if not format.eol:
+        raise FormatError("the end of line is empty. Next: give --eol lf, crlf or a text.")
+    if not format.enclosure and format.enclose != "none":
+        raise FormatError(
+            f"values cannot be enclosed ({format.enclose}) with an empty enclosure. "
+            "Next: give one to --enclosure, or --enclose none."
+        )
+    _check_shared(format)
+    if format.escape == "backslash":
+        _check_backslash(format)
+    elif format.enclose == "none" and format.decimal_separator in format.delimiter:
+        raise FormatError(
+            f"numbers with the decimal separator {format.decimal_separator!r} would hold the "
+            f"delimiter {format.delimiter!r} and cannot be enclosed. "
+            "Next: use --enclose minimal, or another --delimiter."
+        )
+
+
+def _check_shared(format: TextFormat) -> None:
+    # One shared character is enough for a field end and a record end to run into each other.
+    marks = [("--delimiter", format.delimiter), ("--eol", format.eol)]
+    if format.enclosure:
+        marks.append(("--enclosure", format.enclosure))
+    for index, (option, text) in enumerate(marks):
+        for other_option, other in marks[index + 1 :]:
+            if shared := set(text) & set(other):
+                raise FormatError(
+                    f"{option} {text!r} and {other_option} {other!r} share {min(shared)!r}, so a "
+                    f"reader could take one for the other. Next: change {option}."
+                )
+
+
+def _check_backslash(format: TextFormat) -> None:
+    for option, text in _marks(format).items():
+        if option == "--null":
+            continue
+        if _BACKSLASH in text:
+            raise FormatError(
+                f"{option} {text!r} holds the escape character itself. "
+                f"Next: use --escape double, or another {option}."
+            )
+        if text[0].isalnum():
+            raise FormatError(
+                f"{option} {text!r} begins with a letter or digit, which a backslash in front "
+                f"would turn into something else. Next: use --escape double, or another {option}."
+            )
+
+
+def _check_null(format: TextFormat) -> None:
+    option = f"--null {format.null!r}"
+    if (format.null + format.delimiter).find(format.delimiter) != len(format.null):
+        raise FormatError(f"{option} runs into the delimiter. Next: give another --null.")
+    if set(format.null) & (set(format.eol) | {"\r", "\n"}):
+        raise FormatError(f"{option} holds an end of line. Next: give another --null.")
+    backslashes = len(format.null) - len(format.null.rstrip(_BACKSLASH))
+    if format.escape == "backslash" and backslashes % 2:
+        raise FormatError(
+            f"{option} ends in the escape character, which would take the mark behind it for text. "
+            "Next: give another --null."
+        )
+    if format.enclosure and format.enclosure in format.null:
+        raise FormatError(
+            f"{option} holds the enclosure, so NULL would read as a value. "
+            "Next: give another --null."
+        )

@@ -1,0 +1,196 @@
+"""Texts of floats and decimals: exact, and for floats byte for byte those of PostgreSQL.
+
+Source of truth: PostgreSQL's float8out and float4out, tried over millions of values. They print
+the shortest text that lies strictly inside the interval of numbers rounding to the float. Most
+printers, Arrow's and Python's too, also take a text on the interval's edge: the double nearest to
+1e23 is `1e+23` there and `9.999999999999999e+22` here.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from writers.text.string_arrays import joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Width:
+    """What differs between float4out and float8out."""
+
+    integer: pa.DataType
+    fixed_digits: int
+    """Numbers of at least 10 to this power, and those below 1e-4, have an exponent."""
+    most_digits: int
+    edges: tuple[float, float]
+    """Only between these can a text of few enough digits lie on the edge of the interval: the
+    middle of two neighbours is an odd mantissa one bit longer, so 5**k divides it for few k."""
+
+
+_WIDTHS = {
+    64: _Width(integer=pa.int64(), fixed_digits=15, most_digits=17, edges=(2.0**53, 1e41)),
+    32: _Width(integer=pa.int32(), fixed_digits=6, most_digits=9, edges=(2.0**24, 1e20)),
+}
+_ARROW_FIXED_DIGITS = 10
+"""Where Arrow turns to exponents (measured: versions 17 to 26); below 1e-5 it does, too."""
+_PLAIN_SCALE = 6
+"""Arrow writes decimals of more digits behind the point with an exponent when they are small."""
+_INT64_DIGITS = 18
+
+
+def float_texts(values: pa.Array) -> pa.Array:
+    """Return the shortest round-trip text of float16, float32 or float64 values.
+
+    A float16 is written as the float32 of the same value.
+    """
+    if pa.types.is_float16(values.type):
+        # By value: older Arrow versions lack this cast.
+        values = pa.array(
+            [None if v is None else float(v) for v in values.to_pylist()], pa.float32()
+        )
+    width = _WIDTHS[values.type.bit_width]
+    texts = pc.cast(values, pa.string())
+    size = pc.abs(values)
+    plain = pc.and_(
+        pc.less(size, 10.0 ** min(width.fixed_digits, _ARROW_FIXED_DIGITS)),
+        pc.or_(pc.greater_equal(size, 1e-4), pc.equal(size, 0.0)),
+    )
+    odd = pc.fill_null(pc.invert(plain), False)
+    if not pc.any(odd).as_py():
+        return texts
+    fixed = _with_exponents(pc.filter(values, odd), pc.filter(texts, odd), width)
+    return pc.replace_with_mask(texts, odd, fixed)
+
+
+def _with_exponents(values: pa.Array, texts: pa.Array, width: _Width) -> pa.Array:
+    """Rewrite Arrow's texts of non-finite, small and large floats as PostgreSQL's."""
+    texts = pc.replace_substring_regex(texts, r"e([+-])(\d)$", r"e\10\2")
+    size = pc.abs(values)
+    even = pc.equal(pc.bit_wise_and(values.view(width.integer), pa.scalar(1, width.integer)), 0)
+    low, high = width.edges
+    on_edge = pc.and_(even, pc.and_(pc.greater_equal(size, low), pc.less(size, high)))
+    # Non-finite, in [1e-5, 1e-4), or a float32 of at least 1e6.
+    without = pc.invert(pc.match_substring(texts, "e"))
+    rest = pc.or_(without, on_edge)
+    if width.fixed_digits > _ARROW_FIXED_DIGITS:
+        texts = _without_exponents(values, texts, width.fixed_digits)
+    if not pc.any(rest).as_py():
+        return texts
+    pairs = zip(
+        pc.filter(values, rest).to_pylist(), pc.filter(texts, rest).to_pylist(), strict=True
+    )
+    return pc.replace_with_mask(
+        texts, rest, pa.array([_float_text(value, text, width) for value, text in pairs])
+    )
+
+
+def _without_exponents(values: pa.Array, texts: pa.Array, fixed_digits: int) -> pa.Array:
+    """Write out the exponents that Arrow has and PostgreSQL has not."""
+    size = pc.abs(values)
+    here = pc.and_(
+        pc.less(size, 10.0**fixed_digits), pc.greater_equal(size, 10.0**_ARROW_FIXED_DIGITS)
+    )
+    if not pc.any(here).as_py():
+        return texts
+    # All digits of these integers are significant: neighbours are less than 1 apart.
+    whole = pc.and_(here, pc.equal(pc.trunc(values), values))
+    integers = pc.cast(pc.cast(pc.if_else(whole, values, 0.0), pa.int64()), pa.string())
+    texts = pc.if_else(whole, integers, texts)
+    for exponent in range(_ARROW_FIXED_DIGITS, fixed_digits):
+        pattern = rf"^(-?\d)\.(\d{{{exponent}}})(\d+)e\+{exponent}$"
+        texts = pc.replace_substring_regex(texts, pattern, r"\1\2.\3")
+    return texts
+
+
+def _float_text(value: float, text: str, width: _Width) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    number = Decimal(text).normalize()
+    low, high = width.edges
+    inside = not low <= abs(value) < high or _strictly_inside(number, value, width)
+    if inside and "e" in text:
+        return text
+    if not inside:
+        for digits in range(len(number.as_tuple().digits), width.most_digits + 1):
+            number = Decimal(f"{value:.{digits - 1}e}")
+            if _strictly_inside(number, value, width):
+                break
+    sign, digit_tuple, _ = number.as_tuple()
+    digits_text = "".join(map(str, digit_tuple)).rstrip("0")
+    return "-" * sign + _layout(digits_text, number.adjusted(), width.fixed_digits)
+
+
+def _layout(digits: str, exponent: int, fixed_digits: int) -> str:
+    if not -4 <= exponent < fixed_digits:
+        point = "." if len(digits) > 1 else ""
+        return f"{digits[0]}{point}{digits[1:]}e{exponent:+03}"
+    if exponent < 0:
+        return "0." + "0" * (-exponent - 1) + digits
+    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
+    behind = digits[exponent + 1 :]
+    return f"{whole}.{behind}" if behind else whole
+
+
+def _strictly_inside(number: Decimal, value: float, width: _Width) -> bool:
+    """Tell whether a text rounds to the float however ties are broken."""
+    # Most are integers, which compare many times faster than fractions.
+    if number == number.to_integral_value():
+        return _nearer(int(number), int(value), lambda up: int(_neighbour(value, up, width)))
+    exact = Fraction(value)
+    return _nearer(Fraction(number), exact, lambda up: Fraction(_neighbour(value, up, width)))
+
+
+_Number = TypeVar("_Number", int, Fraction)
+
+
+def _nearer(found: _Number, exact: _Number, neighbour: Callable[[bool], _Number]) -> bool:
+    """Tell whether `found` is nearer to `exact` than to its neighbour above or below."""
+    if found == exact:
+        return True
+    return abs(found - exact) * 2 < abs(neighbour(found > exact) - exact)
+
+
+def _neighbour(value: float, above: bool, width: _Width) -> float:
+    if width.integer == pa.int64():
+        return math.nextafter(value, math.inf if above else -math.inf)
+    (bits,) = struct.unpack("<i", struct.pack("<f", value))
+    away = above == (value > 0)
+    neighbour: float
+    (neighbour,) = struct.unpack("<f", struct.pack("<i", bits + (1 if away else -1)))
+    return neighbour
+
+
+def decimal_texts(values: pa.Array) -> pa.Array:
+    """Return decimals in plain notation with every digit of their scale, never an exponent."""
+    kind = values.type
+    precision, scale = kind.precision, kind.scale
+    if kind.bit_width < 128:
+        values = pc.cast(values, pa.decimal128(precision, scale))
+    if scale == 0 and precision <= _INT64_DIGITS:
+        return pc.cast(pc.cast(values, pa.int64()), pa.string())
+    if 0 <= scale <= _PLAIN_SCALE:
+        return pc.cast(values, pa.string())
+    unscaled = pc.cast(_unscaled(values), pa.string())
+    if scale < 0:
+        shifted = joined(unscaled, "0" * -scale)
+        return pc.if_else(pc.equal(unscaled, "0"), unscaled, shifted)
+    digits = pc.ascii_lpad(pc.ascii_ltrim(unscaled, "-"), scale + 1, "0")
+    sign = pc.if_else(pc.starts_with(unscaled, "-"), "-", "")
+    whole = pc.utf8_slice_codeunits(digits, 0, -scale)
+    behind = pc.utf8_slice_codeunits(digits, -scale)
+    return joined(sign, whole, ".", behind)
+
+
+def _unscaled(values: pa.Array) -> pa.Array:
+    """Return the same integers under scale 0; no digit is touched."""
+    make = pa.decimal256 if values.type.bit_width == 256 else pa.decimal128
+    kind = make(values.type.precision, 0)
+    return pa.Array.from_buffers(kind, len(values), values.buffers(), offset=values.offset)

@@ -1,0 +1,250 @@
+"""Writers of delimited text: one that encodes batches, one that takes ready bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from writers.codecs.compression import CODECS, SUFFIXES, check_codec
+from writers.errors import FormatError
+from writers.files.staging import StagedFiles
+from writers.large_rows import LargeRow, check_large_row
+from writers.model import TextFormat
+from writers.schema import check_schema
+from writers.text.encoders import encode_into, open_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from writers.model import Compression, OutputSpec, StageSeconds, WrittenFile
+    from writers.native.encoder import NativeEncoder
+    from writers.text.delimited import PlainEncoder
+
+_PIECES_PER_FILE = 8
+"""A file of limited size is written in at least this many pieces, so it ends near its limit."""
+
+
+def text_extension(compression: Compression) -> str:
+    """Return `csv`, or `csv.gz` and the like for a compressed file.
+
+    Raises:
+        FormatError: Text cannot be compressed with this codec or level.
+    """
+    check_codec("csv", compression, CODECS["csv"])
+    return "csv" + SUFFIXES[compression.codec]
+
+
+def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
+    """Return what every file begins with: the preamble of the encoding and the header line.
+
+    Raises:
+        FormatError: The format is impossible for this schema.
+    """
+    return _start(open_encoder(schema, text_format, "plain"))
+
+
+def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
+    """Return the same as `file_start` for text that arrives ready, from the column names alone.
+
+    Raises:
+        FormatError: The format is impossible, or a name cannot be written in it.
+    """
+    from writers.text.encoded_header import is_simple, simple_header
+
+    if is_simple(text_format):
+        return simple_header(names, text_format)
+    import pyarrow as pa
+
+    return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)
+
+
+class _TextFiles:
+    """The staged files of a text writer and what is asked about them."""
+
+    def __init__(self, spec: OutputSpec, stem: str) -> None:
+        extension = text_extension(spec.compression)
+        self._files = StagedFiles(spec, stem, extension, spec.compression)
+        self._encode_seconds = 0.0
+
+    def abort(self) -> None:
+        """Remove the files; see `writers.base.Writer`."""
+        self._files.abort()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes in the files so far, after compression."""
+        return self._files.bytes_written
+
+    @property
+    def stages(self) -> StageSeconds:
+        """Wall seconds so far; the stages overlap."""
+        return self._files.stages(self._encode_seconds)
+
+    def _close(self, rows: int) -> tuple[WrittenFile, ...]:
+        """Finish the file being written, if any, which holds `rows` rows."""
+        try:
+            if self._files.is_open:
+                self._files.finish(rows)
+        except BaseException:
+            self._files.abort()
+            raise
+        return self._files.files
+
+
+class TextWriter(_TextFiles):
+    """Encodes batches as delimited text.
+
+    Where a new file starts depends on the rows and the spec only, never on the clock, so the
+    same batches give the same files on every run.
+
+    Args:
+        spec: Its format must be a `TextFormat`.
+        schema: Of every batch.
+        stem: Name of the files without extension.
+        with_start: Begin every file with preamble and header; off for files that are going
+            to be joined behind one.
+
+    Raises:
+        FormatError: The format is impossible, or impossible for this schema.
+        WriteError: The first file cannot be created.
+    """
+
+    def __init__(
+        self, spec: OutputSpec, schema: pa.Schema, stem: str, *, with_start: bool = True
+    ) -> None:
+        if not isinstance(spec.format, TextFormat):
+            raise FormatError(f"a text writer cannot write {type(spec.format).__name__}.")
+        self._encoder = open_encoder(schema, spec.format, spec.encoder)
+        self._schema = schema
+        self._start = _start(self._encoder) if with_start else b""
+        self._size_limit = spec.file_size_bytes
+        self._piece_bytes = spec.buffer_bytes
+        if self._size_limit:
+            limit = max(1, self._size_limit // _PIECES_PER_FILE)
+            self._piece_bytes = min(self._piece_bytes, limit)
+        self._least_row_bytes = _least_row_bytes(spec.format)
+        self._compressed = spec.compression.codec != "none"
+        self._text_bytes = self._text_rows = self._file_rows = self._next_look = 0
+        super().__init__(spec, stem)
+        self._begin_file()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Encode one batch; see `writers.base.Writer`."""
+        check_schema(batch, self._schema)
+        for piece in self._pieces(batch):
+            if not self._files.is_open:
+                self._begin_file()
+            size, seconds = encode_into(self._files.sink(), self._encoder, piece)
+            self._encode_seconds += seconds
+            self._text_bytes += size
+            self._text_rows += piece.num_rows
+            self._end_rows(piece.num_rows)
+
+    def write_large(self, row: LargeRow) -> None:
+        """Encode one row in bounded memory; see `writers.base.Writer`.
+
+        Reading its pieces counts as encoding.
+        """
+        check_large_row(row, self._schema)
+        if not self._files.is_open:
+            self._begin_file()
+        pieces = self._encoder.encode_large(row)
+        started = perf_counter()
+        for piece in pieces:
+            self._encode_seconds += perf_counter() - started
+            self._files.sink().write(piece)
+            started = perf_counter()
+        self._encode_seconds += perf_counter() - started
+        # It says nothing about the width of the rows to come, so it is not counted in for them.
+        self._end_rows(1)
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        """Finish the files; see `writers.base.Writer`."""
+        return self._close(self._file_rows)
+
+    def _end_rows(self, rows: int) -> None:
+        self._file_rows += rows
+        if self._is_full():
+            self._files.finish(self._file_rows)
+
+    def _begin_file(self) -> None:
+        self._file_rows = 0
+        self._next_look = self._size_limit
+        self._files.sink().write(self._start)
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Cut a batch into pieces of about `_piece_bytes` of text, guessed from earlier ones."""
+        start, rows = 0, batch.num_rows
+        while start < rows:
+            bytes_per_row = (
+                self._text_bytes / self._text_rows if self._text_rows else batch.nbytes / rows
+            )
+            count = max(1, int(self._piece_bytes / max(bytes_per_row, self._least_row_bytes)))
+            piece = batch.slice(start, count)
+            # Rows may grow all at once (an empty column, then large objects).
+            while piece.num_rows > 1 and piece.nbytes > 2 * self._piece_bytes:
+                piece = piece.slice(0, piece.num_rows // 2)
+            start += piece.num_rows
+            yield piece
+
+    def _is_full(self) -> bool:
+        """Tell whether the file has reached its size.
+
+        Compressed bytes lag behind, and waiting for them costs the overlap. Text does not grow
+        when compressed, so the next look is due only when the rest, uncompressed, is there.
+        """
+        if not self._size_limit:
+            return False
+        sink = self._files.sink()
+        if sink.bytes_accepted < self._next_look:
+            return False
+        if not self._compressed:
+            return True
+        sink.settle()
+        missing = self._size_limit - sink.bytes_written
+        self._next_look = sink.bytes_accepted + missing
+        return missing <= 0
+
+
+class EncodedTextWriter(_TextFiles):
+    """Takes text that is already encoded and leaves one file.
+
+    Args:
+        spec: Its format must be a `TextFormat`; the file size is not heeded, for the records
+            in the bytes are not known here.
+        stem: Name of the file without extension.
+        header: Bytes the file begins with.
+
+    Raises:
+        FormatError: The format is no text or the codec is impossible.
+        WriteError: The file cannot be created.
+    """
+
+    def __init__(self, spec: OutputSpec, stem: str, header: bytes = b"") -> None:
+        if not isinstance(spec.format, TextFormat):
+            raise FormatError(f"ready text cannot be written as {type(spec.format).__name__}.")
+        super().__init__(replace(spec, file_size_bytes=0), stem)
+        self._files.sink().write(header)
+
+    def write(self, data: bytes) -> None:
+        """Append whole records; see `writers.base.EncodedWriter`."""
+        self._files.sink().write(data)
+
+    def close(self, rows: int) -> tuple[WrittenFile, ...]:
+        """Finish the file; see `writers.base.EncodedWriter`."""
+        return self._close(rows)
+
+
+def _least_row_bytes(text_format: TextFormat) -> int:
+    if not text_format.fixed:
+        return 1
+    from writers.text.fixed_width import record_bytes
+
+    return record_bytes(text_format)
+
+
+def _start(encoder: PlainEncoder | NativeEncoder) -> bytes:
+    return encoder.preamble() + encoder.header()
