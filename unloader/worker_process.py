@@ -22,14 +22,14 @@ _YOUNG_OBJECTS = 50_000
 
 
 def tune() -> None:
-    """Settle the allocators; called before Arrow is imported and before there are threads.
+    """Settle how memory is managed; called before Arrow is imported and before there are threads.
 
-    Arrow's memory comes from the C library: 30 MB less a worker than from Arrow's own allocator, at
-    the same CPU. The C library keeps one heap for all threads: with one for each it grew by 1.5
-    bytes a row of Parquet for as long as a unit lasted. The garbage collector looks seldom: fetched
-    rows are no cycles, and looking for some took 3 % of the CPU.
+    Arrow has an allocator of its own: out of the C library's heap it, and what drivers take from
+    there, left more and more gaps between each other. The C library keeps one heap for all threads.
+    The garbage collector looks seldom: fetched rows are no cycles, and looking for some took 3 % of
+    the CPU.
     """
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
     if "MALLOC_ARENA_MAX" not in os.environ:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
+import struct
 import subprocess
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -111,7 +114,7 @@ def test_write_that_takes_nothing_ends_the_run(
         ("short", ("--direct-io",)),
         ("short", ("--direct-io", "--compression", "zstd")),
         ("interrupted", ("--compression", "zstd")),
-        ("slow", ("--overlap-buffer", "256KiB")),
+        ("slow", ("--overlap-buffer", "1MiB")),
         ("refused", ("--direct-io",)),
     ],
 )
@@ -203,6 +206,12 @@ def test_reader_that_dies_ends_the_run(database: str, tmp_path: Path) -> None:
     assert str(pipe) in error
 
 
+def waiting(pipe: int) -> int:
+    """Return how many bytes lie in a pipe that nobody has taken yet."""
+    answer = fcntl.ioctl(pipe, termios.FIONREAD, struct.pack("i", 0))
+    return int(struct.unpack("i", answer)[0])
+
+
 def test_reader_that_stands_still_can_be_given_up(database: str, tmp_path: Path) -> None:
     """While nobody takes what is in the pipe, a signal still ends the run at once."""
     pipe = tmp_path / "pipe"
@@ -210,7 +219,8 @@ def test_reader_that_stands_still_can_be_given_up(database: str, tmp_path: Path)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     running = command.Running("run", database, "--table", "t", "--to", f"pipe:{pipe}", *QUIET)
     running.wait_until(lambda: bool(running.workers()), "a worker")
-    time.sleep(2)
+    running.wait_until(lambda: waiting(reader) > 0, "data in the pipe")
+    time.sleep(0.3)
     running.signal(signal.SIGTERM)
     status, _, err = running.finish()
     os.close(reader)

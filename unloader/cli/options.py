@@ -233,7 +233,7 @@ speed = Bundle(
     ),
     _speed(
         "--overlap-buffer",
-        type=types.SIZE,
+        type=types.SIZE_FROM_1,
         default="4MiB",
         help="Size of one output buffer, in bytes.",
     ),

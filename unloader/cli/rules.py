@@ -319,7 +319,8 @@ def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
     for name in NOT_EMPTY:
         value = values.get(name)
         texts = value if isinstance(value, tuple) else (value,)
-        if any(text is not None and not text.strip() for text in texts):
+        nothing = value == () and name in given
+        if nothing or any(text is not None and not text.strip() for text in texts):
             raise UsageError(f"{_flag(name)} is empty", "give it a value, or leave it out")
 
 

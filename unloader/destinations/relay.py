@@ -57,7 +57,9 @@ class Relay:
         waiting = array.array("i", [0])
         if self._entry >= 0:
             fcntl.ioctl(self._entry, termios.FIONREAD, waiting)
-        return waiting[0] + self.passed + int(self._passing)
+        # Before `passed`: what has left the pipe by now is on its way, or passed when we look.
+        on_its_way = int(self._passing)
+        return waiting[0] + on_its_way + self.passed
 
     @property
     def is_alive(self) -> bool:
@@ -87,6 +89,8 @@ class Relay:
                 self._pass()
         except OSError as error:
             self.failure = error
+        except MemoryError:
+            self.failure = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         finally:
             # Nobody reads any more: a worker that still writes is told by its next write.
             os.close(self._source)
@@ -117,31 +121,38 @@ class Relay:
     def _pass(self) -> None:
         self._passing = True
         try:
-            self.passed += self._splice() if self._splices else self._copy()
+            if self._splices:
+                self._splice()
+            else:
+                self._copy()
         except BlockingIOError:
             pass  # Somebody else filled it since; the next poll waits.
         finally:
             self._passing = False
 
-    def _splice(self) -> int:
+    def _splice(self) -> None:
         try:
-            return _splice(self._source, self._target, _STEP_BYTES)
+            self.passed += _splice(self._source, self._target, _STEP_BYTES)
         except OSError as error:
             # Files open for appending and terminals cannot be spliced to.
             if error.errno != errno.EINVAL:
                 raise
             self._splices = False
-            return self._copy()
+            self._copy()
 
-    def _copy(self) -> int:
+    def _copy(self) -> None:
         data = memoryview(os.read(self._source, _PLAIN_BYTES))
-        done = 0
-        while done < len(data) and not self._broken_off:
+        room = select.poll()
+        room.register(self._target, select.POLLOUT)
+        while data and not self._broken_off:
             try:
-                done += os.write(self._target, data[done:])
+                count = os.write(self._target, data)
             except BlockingIOError:
-                select.select((), (self._target,), (), _POLL_MILLISECONDS / 1000)
-        return done
+                room.poll(_POLL_MILLISECONDS)
+            else:
+                # At once: a failure of the next write does not take these bytes back.
+                self.passed += count
+                data = data[count:]
 
 
 def _splice(source: int, target: int, count: int) -> int:

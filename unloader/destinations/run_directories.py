@@ -39,9 +39,10 @@ class RunDirectories:
             overwrite: Replace earlier finished runs.
 
         Raises:
-            OutputFailed: One cannot be created or written, is named twice, another run is using
-                it, it is not empty and `overwrite` is off, or the manifest of the run to replace
-                is damaged or tells of directories that are not among these.
+            OutputFailed: One cannot be created or written, is named twice, lies in the `_run` of
+                another, another run is using it, it is not empty and `overwrite` is off, or the
+                manifest of the run to replace is damaged or tells of directories that are not
+                among these.
         """
         _check_different(paths)
         self.all: tuple[RunDirectory, ...] = ()
@@ -228,6 +229,12 @@ def _check_different(paths: Sequence[Path]) -> None:
     seen: dict[str, Path] = {}
     for path in paths:
         real = os.path.realpath(path)
+        if RUN in Path(real).parts:
+            # The end of a run into the directory around it removes it, finished files and all.
+            raise OutputFailed(
+                f"{path} lies in a directory {RUN}, which is removed when the run ends",
+                "choose another directory",
+            )
         if real in seen:
             raise OutputFailed(
                 f"--to names one directory twice: {seen[real]} and {path}", "name it once"

@@ -197,7 +197,18 @@ class RunDirectory:
                 f"another run is writing to {self.path}",
                 "wait for it, or choose another --to",
             ) from None
+        if not self._holds(descriptor):
+            # The run that held it has just ended, and removed it.
+            os.close(descriptor)
+            raise OutputFailed(f"another run was writing to {self.path}", "start again")
         return descriptor
+
+    def _holds(self, descriptor: int) -> bool:
+        """Tell whether a lock is on the file that the next run will find."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self.path / RUN / LOCK))
+        except FileNotFoundError:
+            return False
 
     def _is_broken(self) -> bool:
         return any((self.path / RUN / name).exists() for name in (JOURNAL, MANIFEST, REPLACED))

@@ -63,17 +63,16 @@ class OpenFile(Protocol):
 
 
 def open_file(path: Path, *, direct: bool = False) -> OpenFile:
-    """Create or empty a file; a pipe or device is opened as it is, and waits for its reader.
+    """Create or empty a file; a pipe or device is opened as it is.
 
     Args:
-        path: The file.
+        path: The file. A named pipe must have its reader already.
         direct: Write past the page cache where the file system can.
 
     Raises:
-        OSError: It cannot be opened for writing.
+        OSError: It cannot be opened for writing; BrokenPipeError for a pipe that nobody reads.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o666)
+    descriptor = _open(path)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return Stream(descriptor)
@@ -84,6 +83,19 @@ def open_file(path: Path, *, direct: bool = False) -> OpenFile:
         return RegularFile(descriptor, path)
     except BaseException:
         os.close(descriptor)
+        raise
+
+
+def _open(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    if path.is_fifo():
+        # A reader may have come and gone, and a call that waits for another cannot be interrupted.
+        flags |= os.O_NONBLOCK
+    try:
+        return os.open(path, flags, 0o666)
+    except OSError as exc:
+        if exc.errno == errno.ENXIO and flags & os.O_NONBLOCK:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), str(path)) from exc
         raise
 
 

@@ -184,7 +184,9 @@ class BatchRows:
         """Let the library go on; return whether it stopped because of the room."""
         assert self._style is not None
         progress = self._progress
-        memory = (ctypes.c_char * room.nbytes).from_buffer(room)
+        # One byte stands for all: an array type of each size would be a class of its own, and
+        # wait for the garbage collector.
+        memory = ctypes.c_char.from_buffer(room)
         status = self._style.library.unloader_fill(
             self._records, ctypes.addressof(memory), room.nbytes, most_rows, progress
         )
@@ -257,7 +259,11 @@ class _Style:
             raise RuntimeError("the native encoder does not take its own description")
 
     def begin(self, batch: pa.RecordBatch, kinds: bytearray) -> int:
-        """Hand a batch over; the library keeps its memory alive until the end."""
+        """Hand a batch over; the library keeps its memory alive until the end.
+
+        Raises:
+            RuntimeError: It is not of the schema, and was let go.
+        """
         array = ArrowArray()
         batch._export_to_c(ctypes.addressof(array))
         records = self.library.unloader_begin(self._handle, array, bytes(kinds))

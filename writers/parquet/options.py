@@ -54,6 +54,11 @@ def check_options(parquet: ParquetFormat) -> None:
             f"there is no Parquet version {parquet.version!r}. "
             f"Next: use one of {', '.join(_VERSIONS)}."
         )
+    if parquet.version == "1.0" and parquet.byte_stream_split:
+        raise FormatError(
+            "Parquet version 1.0 has no encoding by byte streams. "
+            "Next: leave out --byte-stream-split, or --parquet-version 1.0."
+        )
     if parquet.data_page_version not in _PAGE_VERSIONS:
         raise FormatError(
             f"there are no Parquet pages of version {parquet.data_page_version!r}. "

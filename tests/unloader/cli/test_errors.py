@@ -81,6 +81,7 @@ def test_a_mistake_is_one_line_with_a_way_out(
         (("--compression", "snappy"), "snappy"),
         (("--delimiter", r"\q"), r"\q"),
         (("--delimiter", ""), "--delimiter"),
+        (("--overlap-buffer", "0"), "0 is below 1"),
         (("--encoding", "klingon"), "klingon"),
         (("--columns", "A,,B"), "A,,B"),
         (("--numa-nodes", "3-1"), "3-1"),

@@ -172,6 +172,14 @@ def test_a_mistake_in_a_job_file_names_key_and_file(
     assert "job.toml" in result.stderr
 
 
+def test_an_empty_list_of_directories_is_no_destination(unloader: Run, tmp_path: Path) -> None:
+    """It would be the working directory."""
+    (tmp_path / "job.toml").write_text("source = 'duckdb:///x.db'\ntable = 't'\nto = []\n")
+    result = unloader("run", "job.toml")
+    assert result.returncode == 2
+    assert "--to is empty" in result.stderr
+
+
 def test_a_wrong_variable_is_named(unloader: Run) -> None:
     """A value from the environment is told by its variable, not by an option nobody gave."""
     variables = {"UNLOADER_RETRIES": "many"}

@@ -102,6 +102,18 @@ def test_one_directory_named_twice_is_refused(tmp_path: Path, form: str) -> None
     assert list((tmp_path / "x").iterdir()) == []
 
 
+@pytest.mark.parametrize("below", ["_run", "_run/deeper"])
+@pytest.mark.parametrize("inner_first", [True, False])
+def test_a_directory_in_the_room_of_staged_files_is_refused(
+    tmp_path: Path, below: str, inner_first: bool
+) -> None:
+    """The end of the run clears that room, and would take finished files with it."""
+    pair = [tmp_path / "x" / below, tmp_path / "x"]
+    with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
+        RunDirectories(pair if inner_first else pair[::-1], overwrite=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_second_directory_that_cannot_be_had_leaves_the_first_alone(tmp_path: Path) -> None:
     """It is named in the refusal; the first is as if nobody had asked for it."""
     (tmp_path / "file").write_text("mine")
@@ -109,6 +121,13 @@ def test_a_second_directory_that_cannot_be_had_leaves_the_first_alone(tmp_path: 
         RunDirectories([tmp_path / "new" / "x", tmp_path / "file" / "y"], overwrite=False)
     assert content_of(tmp_path) == {"file": "mine"}
     assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_of_another_run_is_no_destination(tmp_path: Path) -> None:
+    """A run alone cannot go into another one's `_run` either, whose end would remove its files."""
+    with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
+        RunDirectories([tmp_path / "_run" / "mine"], overwrite=False)
+    assert not (tmp_path / "_run").exists()
 
 
 def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: Path) -> None:

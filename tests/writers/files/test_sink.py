@@ -437,6 +437,19 @@ def test_other_checksums(tmp_path: Path, name: str) -> None:
     assert checksum == digest.text()
 
 
+def test_pipe_that_nobody_reads_is_an_error(tmp_path: Path) -> None:
+    """A reader that has gone before the pipe is opened is not waited for, and the pipe stays."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    kept = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    os.close(reader)
+    with pytest.raises(WriteError, match=r"\(EPIPE\)\. Next: see why the reader"):
+        in_time(lambda: open_sink(pipe) and None)
+    os.close(kept)
+    assert pipe.exists()
+
+
 def test_reader_that_leaves_is_an_error(tmp_path: Path) -> None:
     """A pipe whose reader goes away ends the producer with EPIPE and stays where it is."""
     pipe = tmp_path / "pipe"

@@ -226,6 +226,36 @@ def test_the_memory_of_a_batch_is_let_go() -> None:
     assert pa.total_allocated_bytes() - before < 1000
 
 
+def test_the_memory_of_a_batch_that_does_not_fit_is_let_go() -> None:
+    """A batch of other types than the schema's is refused, and nothing of it stays behind."""
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    encoder = NativeEncoder(pa.schema({"a": pa.string()}), TextFormat())
+    batch = pa.record_batch({"a": pa.array(range(10_000))})
+    with pytest.raises(RuntimeError, match="does not take a batch"):
+        encoder.rows(batch)
+    del batch
+    gc.collect()
+    assert pa.total_allocated_bytes() - before < 1000
+
+
+def test_buffers_of_many_sizes_leave_nothing_for_the_garbage_collector() -> None:
+    """What is left of a buffer has another size each time, and a run has millions of them."""
+    batch = pa.record_batch({"a": pa.array([1])})
+    encoder = NativeEncoder(batch.schema, TextFormat())
+    memory = memoryview(bytearray(2000))
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for size in range(1000, 2000):
+            with encoder.rows(batch) as rows:
+                rows.fill(memory[:size])
+        assert len(gc.get_objects()) - before < 500
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("limit", [0, 3_000])
 def test_files_are_the_same_with_either_encoder(tmp_path: Path, codec: str, limit: int) -> None:

@@ -41,7 +41,7 @@ def story(name, batches, form):
     return [*told, made.rows_encoded]
 
 
-@tries(300)
+@tries(200)
 @given(st.data())
 def test_random_tables_give_the_same_bytes_or_the_same_error(data):
     """Any dialect, any types, any layout: same preamble, header, records, errors and row count."""

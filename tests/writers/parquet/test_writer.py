@@ -125,6 +125,7 @@ def test_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
         ({"format": ParquetFormat(version="3")}, "2.6"),
         ({"format": ParquetFormat(row_group_rows=0)}, "0 rows are impossible"),
         ({"format": ParquetFormat(row_group_bytes=0)}, "0 bytes are impossible"),
+        ({"format": ParquetFormat(version="1.0", byte_stream_split=True)}, "no encoding by byte"),
         ({"format": ParquetFormat(data_page_version="3.0")}, "2.0"),
         ({"compression": Compression(codec="zstd", level=40)}, "1 to 22"),
         ({"compression": Compression(codec="snappy", level=1)}, "no levels"),

@@ -36,12 +36,15 @@ UNLOADER_EXPORT RecordStyle* unloader_open(const uint8_t* description, size_t si
 
 UNLOADER_EXPORT void unloader_close(RecordStyle* style) { delete style; }
 
-// Takes the array over, or returns nullptr if it is not of the style. The style must outlive it.
+// Takes the array over, also where it returns nullptr because the array is not of the style. The
+// style must outlive it.
 UNLOADER_EXPORT Records* unloader_begin(const RecordStyle* style, ArrowArray* array,
                                         const uint8_t* kinds) {
     try {
         return new Records(*style, array, kinds);
     } catch (const std::exception&) {
+        // Whoever exported it has no way of his own to let its memory go.
+        if (array->release) array->release(array);
         return nullptr;
     }
 }
