@@ -1,5 +1,6 @@
 #!/bin/sh
-# The whole suite in an environment of its own: types, lint, format, tests. Arguments go to pytest.
+# The whole suite in an environment of its own: types, lint, format, tests. Arguments go to pytest,
+# such as `-n 0` for all tests in one process, which -s needs.
 #
 # Every check runs even if an earlier one failed. The exit status is that of the tests if they
 # failed, else 1 if another check did. pytest runs last, so that its summary is the last line.
@@ -24,7 +25,7 @@ python=$venv/bin/python
 
 "$python" --version
 "$python" -m pip list --disable-pip-version-check --format freeze |
-    grep -iE '^(asyncpg|duckdb|hypothesis|mypy|oracledb|pyarrow|pytest|ruff|zstandard)==' || true
+    grep -iE '^(asyncpg|duckdb|hypothesis|mypy|oracledb|pyarrow|pytest|pytest-xdist|ruff|zstandard)==' || true
 
 status=0
 "$python" -m mypy --strict || status=1
@@ -33,5 +34,8 @@ status=0
 if [ "$status" -ne 0 ]; then
     echo 'run.sh: a check above failed; the tests follow' >&2
 fi
-"$python" -m pytest "$@" || status=$?
+# Two processes at most: the tests start many of their own. A file's tests stay together and files
+# in their order, as the long ones are not those with the most tests.
+"$python" -m pytest -n logical --maxprocesses 2 --dist loadfile --no-loadscope-reorder "$@" ||
+    status=$?
 exit "$status"

@@ -3,8 +3,9 @@
 #
 # With clang++ by libFuzzer, else with g++ by driver.cpp. PYTHON names an interpreter with the test
 # requirements, CXX another compiler, UNLOADER_FUZZ_DIR where to build and to keep the corpus
-# (default: a directory that is removed at the end). An input that was found to fail stays there
-# as `running` or crash-*.
+# (default: a directory that is removed at the end), UNLOADER_FUZZ_OBJECTS where the library's
+# objects are that a g++ has compiled for this already, as lib-*.o. An input that was found to fail
+# stays as `running` or crash-*.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -20,30 +21,38 @@ else
     trap 'status=$?; [ $status -ne 0 ] && echo "run.sh: the failing input is in $build/corpus" >&2 || rm -rf "$build"' EXIT
 fi
 compiler=${CXX:-$(command -v clang++ || command -v g++)}
-flags="-std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -fsanitize=address,undefined"
+flags="-std=c++17 -O1 -g1 -Wall -Wextra -fno-omit-frame-pointer -fsanitize=address,undefined"
 flags="$flags -fno-sanitize-recover=all -I$sources -I$here"
 target="$here/batch.cpp $here/values.cpp $here/decoder.cpp $here/dialects.cpp $here/encoder_target.cpp"
 
 UNLOADER_FUZZ_DIALECTS=$build/dialects
 export UNLOADER_FUZZ_DIALECTS
-"$python" "$here/dialect_table.py" "$build/dialects" "$build/corpus"
+"$python" "$here/dialect_table.py" "$build/dialects" "$build/corpus" &
+table=$!
 
 case $("$compiler" --version) in
 *clang*)
     # shellcheck disable=SC2086
     "$compiler" $flags -fsanitize=fuzzer "$sources"/*.cpp $target -o "$build/fuzz"
+    wait "$table"
     cd "$build/corpus"
     "$build/fuzz" -max_total_time="$seconds" -seed="$seed" -max_len=4096 -print_final_stats=1 .
     ;;
 *)
-    # Only the library's code guides the search.
-    rm -f "$build"/lib-*.o
-    for source in "$sources"/*.cpp; do
-        echo "$source"
-    done | xargs -P 2 -I{} sh -c \
-        "$compiler $flags -fsanitize-coverage=trace-pc -c {} -o $build/lib-\$(basename {}).o"
+    rm -f "$build"/*.o
+    objects=${UNLOADER_FUZZ_OBJECTS:-$build}
+    {
+        for source in $target "$here/driver.cpp"; do
+            echo "$source -o $build/target-$(basename "$source").o"
+        done
+        # Only the library's code guides the search.
+        [ -n "${UNLOADER_FUZZ_OBJECTS:-}" ] || for source in "$sources"/*.cpp; do
+            echo "-fsanitize-coverage=trace-pc $source -o $build/lib-$(basename "$source").o"
+        done
+    } | xargs -P 2 -I{} sh -c "$compiler $flags -c {}"
     # shellcheck disable=SC2086
-    "$compiler" $flags "$build"/lib-*.o $target "$here/driver.cpp" -o "$build/fuzz"
+    "$compiler" $flags "$objects"/lib-*.o "$build"/target-*.o -o "$build/fuzz"
+    wait "$table"
     "$build/fuzz" "$build/corpus" "$seconds" "$seed"
     ;;
 esac
