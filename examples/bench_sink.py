@@ -41,12 +41,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from unloader.destinations.fifo import open_for_reader
 from writers.files.checksums import CHECKSUMS, open_digest
 from writers.files.sink import Sink
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.registry import open_writer
 
 BLOCK = 4 << 20
+READER_SECONDS = 30
 ROWS = 16_384
 PIECE = 6_000
 
@@ -83,6 +85,7 @@ class Bench:
         os.mkfifo(path)
         for theirs in (False, True):
             drain = subprocess.Popen([sys.executable, "-c", DRAIN, str(path), str(rate)])
+            held = open_for_reader(str(path), READER_SECONDS, lambda: None)
             started = time.perf_counter()
             if theirs:
                 count = (f"count={size}", "iflag=count_bytes")
@@ -90,6 +93,7 @@ class Bench:
             else:
                 size = self.text_into(path, codec, self.size / slower)
             taken.append(time.perf_counter() - started)
+            os.close(held)
             drain.wait()
         path.unlink()
         return taken[1], taken[0]

@@ -80,8 +80,8 @@ def test_native_equality_under_sanitizers(build: Path) -> None:
         **{library.OVERRIDE: str(build / "_encoder.so")},
         UNLOADER_TEST_EXAMPLES=str(EXAMPLES or FEW_EXAMPLES),
         LD_PRELOAD=" ".join(preloaded),
-        # Python keeps memory to its end, and asks for so much that long stacks of each take long.
-        ASAN_OPTIONS="detect_leaks=0:malloc_context_size=5",
+        # Python keeps memory to its end.
+        ASAN_OPTIONS="detect_leaks=0",
         PYTHONMALLOC="malloc",
     )
     assert "passed" in printed
