@@ -62,6 +62,8 @@ class Engine:
     failure: Failure | None = None
     """The failure that stopped the schedule, if one did."""
     _heard: dict[int, float] = field(default_factory=dict)
+    _stalled: set[int] = field(default_factory=set)
+    """Workers that are being killed because they made no progress."""
     _idle_losses: dict[int, int] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _preloading: set[int] = field(default_factory=set)
@@ -194,15 +196,7 @@ class Engine:
 
     def _lost(self, pool: Pool, event: Lost) -> None:
         if self.schedule.running(event.worker) is not None:
-            self._failed(
-                event.worker,
-                Failure(
-                    kind="PartialUnload",
-                    message=f"worker {event.worker} was lost: {event.detail.strip()}",
-                    hint="see the system log for what ended it (out of memory, a kill)",
-                    retryable=True,
-                ),
-            )
+            self._failed(event.worker, self._why_lost(event))
         else:
             self._preloading.discard(event.worker)
             losses = self._idle_losses.get(event.worker, 0) + 1
@@ -210,8 +204,18 @@ class Engine:
             if losses >= MAX_IDLE_LOSSES:
                 self._give_up_worker(pool, event)
                 return
+        self._stalled.discard(event.worker)
         if not self.schedule.over:
             pool.start(event.worker)
+
+    def _why_lost(self, event: Lost) -> Failure:
+        message = f"worker {event.worker} was lost: {event.detail.strip()}"
+        hint = "see the system log for what ended it (out of memory, a kill)"
+        if event.worker in self._stalled:
+            seconds = f"{self.orders.stall_seconds:g} s (--stall-timeout)"
+            message = f"worker {event.worker} made no progress for {seconds}"
+            hint = "see what the source, or whoever reads the output, waits for"
+        return Failure(kind="PartialUnload", message=message, hint=hint, retryable=True)
 
     def _give_up_worker(self, pool: Pool, event: Lost) -> None:
         text = f"worker {event.worker} cannot be started: {event.detail.strip()}"
@@ -253,6 +257,7 @@ class Engine:
             if busy is not None and now - self._heard.get(worker, now) > limit:
                 text = f"worker {worker} made no progress with unit {busy.unit.id} for {limit:g} s"
                 self.observe(Notice(text=f"{text}: it is replaced"))
+                self._stalled.add(worker)
                 pool.kill(worker)
 
     def _tell_once(self, note: str | None) -> None:

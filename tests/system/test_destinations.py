@@ -380,6 +380,7 @@ def test_a_reader_that_stands_still_is_a_stall(slow: str, tmp_path: Path, name: 
         )
     finally:
         os.close(descriptor)
+    assert "made no progress for 2 s (--stall-timeout)" in error
     assert "cannot be repeated" in error
     assert str(path) in error
 
