@@ -278,8 +278,8 @@ for worker in (0, 1):
 seen = 0
 while seen < 2:
     seen += sum(type(event).__name__ != "Ready" for event in pool.wait(60))
-print(*pool.pids().values(), flush=True)
 try:
+    print(*pool.pids().values(), flush=True)
     time.sleep({sleep!r})
 except KeyboardInterrupt:
     print("interrupted", *(type(event).__name__ for event in pool.wait(0)), flush=True)
