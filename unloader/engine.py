@@ -27,6 +27,10 @@ from unloader.schedule import Assignment, Schedule
 
 TICK_SECONDS = 0.2
 
+START_SECONDS = 60.0
+"""A process that is not up yet has so long at least, whatever the limit of a stall: a busy machine
+takes seconds to start one, and a unit that lost its attempts that way never had any."""
+
 MAX_IDLE_LOSSES = 3
 """A worker that dies this often without a task cannot be started here at all."""
 
@@ -62,8 +66,10 @@ class Engine:
     failure: Failure | None = None
     """The failure that stopped the schedule, if one did."""
     _heard: dict[int, float] = field(default_factory=dict)
-    _stalled: set[int] = field(default_factory=set)
-    """Workers that are being killed because they made no progress."""
+    _up: set[int] = field(default_factory=set)
+    """Workers whose process has said that it is ready."""
+    _stalled: dict[int, float] = field(default_factory=dict)
+    """Workers that are being killed because they made no progress, and for how many seconds."""
     _idle_losses: dict[int, int] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _preloading: set[int] = field(default_factory=set)
@@ -120,6 +126,7 @@ class Engine:
             return  # one that was started too many
         if isinstance(event, Ready):
             self.bound[event.worker] = event.bound
+            self._up.add(event.worker)
             self._heard[event.worker] = time.monotonic()
             self._tell_once(event.bound.note)
         elif isinstance(event, Message) and isinstance(event.payload, UnitProgress):
@@ -195,6 +202,7 @@ class Engine:
             self.failure = failure
 
     def _lost(self, pool: Pool, event: Lost) -> None:
+        self._up.discard(event.worker)
         if self.schedule.running(event.worker) is not None:
             self._failed(event.worker, self._why_lost(event))
         else:
@@ -204,7 +212,7 @@ class Engine:
             if losses >= MAX_IDLE_LOSSES:
                 self._give_up_worker(pool, event)
                 return
-        self._stalled.discard(event.worker)
+        self._stalled.pop(event.worker, None)
         if not self.schedule.over:
             pool.start(event.worker)
 
@@ -212,7 +220,7 @@ class Engine:
         message = f"worker {event.worker} was lost: {event.detail.strip()}"
         hint = "see the system log for what ended it (out of memory, a kill)"
         if event.worker in self._stalled:
-            seconds = f"{self.orders.stall_seconds:g} s (--stall-timeout)"
+            seconds = f"{self._stalled[event.worker]:g} s (--stall-timeout)"
             message = f"worker {event.worker} made no progress for {seconds}"
             hint = "see what the source, or whoever reads the output, waits for"
         return Failure(kind="PartialUnload", message=message, hint=hint, retryable=True)
@@ -248,16 +256,18 @@ class Engine:
         )
 
     def _kill_stalled(self, pool: Pool) -> None:
-        limit = self.orders.stall_seconds
-        if not limit:
+        if not self.orders.stall_seconds:
             return
         now = time.monotonic()
         for worker in list(pool.pids()):
             busy = self.schedule.running(worker)
+            limit = self.orders.stall_seconds
+            if worker not in self._up:
+                limit = max(limit, START_SECONDS)
             if busy is not None and now - self._heard.get(worker, now) > limit:
                 text = f"worker {worker} made no progress with unit {busy.unit.id} for {limit:g} s"
                 self.observe(Notice(text=f"{text}: it is replaced"))
-                self._stalled.add(worker)
+                self._stalled[worker] = limit
                 pool.kill(worker)
 
     def _tell_once(self, note: str | None) -> None:

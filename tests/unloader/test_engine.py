@@ -73,10 +73,10 @@ class Case:
             stop=self.stop,
         )
 
-    def run(self) -> Engine:
+    def run(self, entry: str = ENTRY) -> Engine:
         """Run the engine over a pool of as many processes as workers."""
         engine = self.engine()
-        with Pool(seats(self.workers), ENTRY) as pool:
+        with Pool(seats(self.workers), entry) as pool:
             engine.run(pool)
         return engine
 
@@ -190,6 +190,14 @@ def test_a_stalled_worker_is_replaced() -> None:
     assert [result.unit for result in case.results] == ["ok-1"]
     notices = [event.text for event in case.heard(Notice)]
     assert sum("made no progress with unit hang-1 for 0.5 s" in text for text in notices) == 2
+
+
+def test_a_slow_start_is_no_stall() -> None:
+    """A process that is not up yet is not held to --stall-timeout, which is about the unit."""
+    case = Case(("ok-1", "ok-2"), retries=0, stall_seconds=0.5)
+    engine = case.run("engine_slow_start:work")
+    assert not engine.schedule.given_up
+    assert {result.unit for result in case.results} == {"ok-1", "ok-2"}
 
 
 def test_stop_ends_busy_workers_and_discards_their_work(hanging: Path) -> None:
