@@ -20,7 +20,14 @@ class Node:
     distances: tuple[int, ...] = ()
     """To each node, in the order of `Topology.nodes` (10 = itself); empty if not known."""
     cores: tuple[tuple[int, ...], ...] = ()
-    """`cpus` grouped by physical core, ascending; empty = every CPU is a core of its own."""
+    """`cpus` grouped by physical core, the fastest cores first and then ascending; empty = every
+    CPU is a core of its own."""
+    speeds: tuple[int, ...] = ()
+    """Relative speed of each of `cores`; empty if all are alike or it is not known."""
+    package: int | None = None
+    """The physical package (socket) all its CPUs are in; None if not known, or several."""
+    cpus_denied: tuple[int, ...] = ()
+    """Online CPUs of the node that we may not use, ascending."""
     memory_allowed: bool = True
     """False if our cpuset forbids the node's memory."""
 
@@ -39,6 +46,23 @@ class Topology:
     """CPUs' worth of time the control group grants; None = no limit."""
     note: str | None
     """One line saying why this is less than the whole truth; None if it is not."""
+    offline_cpus: tuple[int, ...] = ()
+    """CPUs of the machine that are switched off, ascending; they are in no node."""
+
+    def memory_for(self, node: Node) -> int | None:
+        """Return the node whose memory is nearest to this one's CPUs, itself if it has any.
+
+        Nearest by `distances`, of equals (or without distances) the lowest id; None if no node
+        has memory a policy may name.
+        """
+        if node.has_memory:
+            return node.id
+        able = [
+            (node.distances[index] if node.distances else 0, other.id)
+            for index, other in enumerate(self.nodes)
+            if other.has_memory
+        ]
+        return min(able)[1] if able else None
 
     @property
     def usable_cpus(self) -> int:
@@ -59,7 +83,8 @@ class Seat:
     cpus: tuple[int, ...]
     """CPUs to bind to, ascending; empty = not bound."""
     memory_node: int | None
-    """Node to take memory from; None if the node has none we may use, or nothing is bound."""
+    """Node to take memory from: its own, or the nearest with memory we may use; None if no node
+    has any, or nothing is bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +97,29 @@ class BindReport:
     """`local`, `preferred`, `bind` or `interleave`; None = none was set."""
     note: str | None
     """One line on what was asked for and not had; None if all was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residence:
+    """Where a process was seen to be, as far as the kernel tells. All that was seen so far."""
+
+    cpus: tuple[int, ...]
+    """CPUs that its threads were on when looked at, ascending."""
+    looks: int
+    """How many times it was looked at."""
+    memory: tuple[tuple[int, int], ...]
+    """(node, bytes) of its own memory at the last look, ascending by node; empty if not known.
+    Its own is what no file is behind: heap, stacks, buffers."""
+    file_memory: tuple[tuple[int, int], ...]
+    """(node, bytes) of the files it maps (programs, libraries): shared by all who map them, and
+    where the first of them put them; empty if not known."""
+    note: str | None = None
+    """One line on what could not be seen; None if all could."""
+
+    def local_share(self, node: int) -> float | None:
+        """Return the part of its own memory that is on the node, 0 to 1; None if not known."""
+        total = sum(size for _, size in self.memory)
+        return dict(self.memory).get(node, 0) / total if total else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from numa.affinity import MEMORY_POLICIES
-from numa.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, frame
 from numa.errors import PoolError
-from numa.launch import Member, launch
 from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
+from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, frame
+from numa.processes.launch import Member, launch
 
 # The pipe's end tells of a death at once, unless something a task started holds the pipe open.
 _CHECK_SECONDS = 1.0

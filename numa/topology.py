@@ -12,7 +12,7 @@ from pathlib import Path
 
 from numa.errors import TopologyError
 from numa.model import Node, Topology
-from numa.quota import cpu_quota
+from numa.sysfs.quota import cpu_quota
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 _MEM_TOTAL = re.compile(r"MemTotal:\s*(\d+) kB", re.ASCII)

@@ -39,7 +39,8 @@ def _nothing_left_behind() -> Iterator[None]:
     left = [
         child.pid
         for child in psutil.Process().children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE and "numa.member" in " ".join(_command(child))
+        if child.status() != psutil.STATUS_ZOMBIE
+        and "numa.processes.member" in " ".join(_command(child))
     ]
     assert not left, f"worker processes left behind: {left}"
 

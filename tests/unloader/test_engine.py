@@ -296,7 +296,7 @@ def workers() -> Iterator[psutil.Process]:
     """Yield the worker processes of a run in this process."""
     for child in psutil.Process().children():
         with suppress(psutil.Error):
-            if "numa.member" in " ".join(child.cmdline()):
+            if "numa.processes.member" in " ".join(child.cmdline()):
                 yield child
 
 

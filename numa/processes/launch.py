@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import IO
 
 from numa.affinity import seated
-from numa.channel import Channel
 from numa.errors import PoolError
 from numa.model import BindReport, Seat
+from numa.processes.channel import Channel
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
 _BOOTSTRAP = (
     "import sys; _, _, fd, parent, tied, entry, *sys.path = sys.argv; del sys.argv[1:]; "
-    "from numa.member import main; main(int(fd), int(parent), tied == 'tied', entry)"
+    "from numa.processes.member import main; main(int(fd), int(parent), tied == 'tied', entry)"
 )
 
 _DETAIL_BYTES = 4096
@@ -97,7 +97,7 @@ def launch(seat: Seat, entry: str, memory_policy: str) -> Member:
 
 
 def _launch(seat: Seat, entry: str, memory_policy: str, undo: contextlib.ExitStack) -> Member:
-    # Told apart because the kernel's death signal goes by thread: see `numa.member`.
+    # Told apart because the kernel's death signal goes by thread: see `numa.processes.member`.
     tied = threading.current_thread() is threading.main_thread()
     ours, theirs = socket.socketpair()
     undo.callback(ours.close)
@@ -126,7 +126,7 @@ def _launch(seat: Seat, entry: str, memory_policy: str, undo: contextlib.ExitSta
 
 def _path() -> list[str]:
     """The parent's import path, and the folder of this package wherever that came from."""
-    home = str(Path(__file__).resolve().parent.parent)
+    home = str(Path(__file__).resolve().parents[2])
     return [*sys.path, *([] if home in sys.path else [home])]
 
 

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from numa.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, frame, read_frame
+from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, frame, read_frame
 
 _PR_SET_PDEATHSIG = 1
 
