@@ -7,12 +7,13 @@ machine cannot bind: the report says what was had.
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from numa import mempolicy
-from numa.errors import PlacementError
+from numa.errors import PlacementError, TopologyError
 from numa.model import BindReport, Seat, Topology
+from numa.topology import detect
 
 MEMORY_POLICIES = ("local", "preferred", "bind", "interleave")
 
@@ -43,6 +44,20 @@ def probe_memory_policy() -> str | None:
     return None
 
 
+def probe_cpu_binding() -> str | None:
+    """Return why processes cannot be bound to CPUs here, None if they can.
+
+    Really sets the mask of the calling thread, to what it is already.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return "this system cannot bind a process to CPUs"
+    try:
+        os.sched_setaffinity(0, os.sched_getaffinity(0))
+    except OSError as error:
+        return _refusal(error)
+    return None
+
+
 @contextmanager
 def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
     """Bind the calling thread to the seat's CPUs and memory; put both back at the end.
@@ -51,7 +66,8 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
         seat: Empty `cpus` leave the CPUs alone; `preferred` and `bind` need its `memory_node`.
         memory_policy: `local`, `preferred`, `bind` or `interleave` (over all allowed nodes).
     Yields:
-        What was applied. CPUs that cannot be bound leave the memory alone, too; a refused memory
+        What was applied. Where all the seat's CPUs are refused, as they are off by now, those left
+        of its node are taken; where there is none, the memory is left alone, too. A refused memory
         policy leaves the CPUs bound. Either is said in the note.
     Raises:
         PlacementError: There is no such memory policy.
@@ -97,13 +113,37 @@ def _bind_cpus(seat: Seat, undo: ExitStack) -> tuple[tuple[int, ...] | None, str
     try:
         os.sched_setaffinity(0, seat.cpus)
     except OSError as error:
-        return None, f"CPUs {_shown(seat.cpus)} refused ({_refusal(error)}): not bound"
-    undo.callback(os.sched_setaffinity, 0, before)
+        refused = f"CPUs {_shown(seat.cpus)} refused ({_refusal(error)})"
+        # All of them are off by now, or no longer ours; others of the node may be left.
+        cpus = _cpus_left(seat.node)
+        if not _set_cpus(cpus):
+            return None, f"{refused}: not bound"
+        undo.callback(_set_cpus, before)
+        return cpus, f"{refused}: bound to CPUs {_shown(cpus)} of their node"
+    undo.callback(_set_cpus, before)
     # The kernel silently drops CPUs that are offline or outside our cpuset.
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     if set(cpus) == set(seat.cpus):
         return cpus, None
     return cpus, f"of CPUs {_shown(seat.cpus)} only {_shown(cpus)} could be had"
+
+
+def _cpus_left(node_id: int) -> tuple[int, ...]:
+    """Return the CPUs of a node that are ours at this moment; empty if none is."""
+    try:
+        nodes = detect().nodes
+    except TopologyError:
+        return ()
+    return next((node.cpus for node in nodes if node.id == node_id), ())
+
+
+def _set_cpus(cpus: Iterable[int]) -> bool:
+    """Bind the calling thread; return whether the kernel let us."""
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError:
+        return False
+    return True
 
 
 def _bind_memory(seat: Seat, name: str, undo: ExitStack) -> tuple[str | None, str | None]:

@@ -4,8 +4,10 @@ All are frozen and picklable; all but the events (whose payloads are the caller'
 """
 
 import math
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+from numa.errors import PoolError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,8 @@ class Residence:
     file_memory: tuple[tuple[int, int], ...]
     """(node, bytes) of the files it maps (programs, libraries): shared by all who map them, and
     where the first of them put them; empty if not known."""
+    allowed_cpus: tuple[int, ...] = ()
+    """CPUs that its main thread might use at the last look, ascending; empty if not known."""
     note: str | None = None
     """One line on what could not be seen; None if all could."""
 
@@ -173,3 +177,67 @@ class Lost:
 
 
 Event: TypeAlias = Ready | Message | Finished | Raised | Lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """Why a task has no result."""
+
+    kind: Literal["raised", "unsendable", "lost", "silent", "timeout", "memory", "cancelled"]
+    """Of the last attempt: it raised; could not be pickled; lost its process, or was ended with
+    it, as too silent, too long, too large, or by `cancel`."""
+    message: str
+    traceback: str = ""
+    """Of the task, if it raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one task. Each task that was taken has one."""
+
+    index: int
+    """Place of the task among all, from 0."""
+    task: object
+    result: object
+    """What the function returned; None after a failure."""
+    failure: TaskFailure | None
+    attempts: int
+    """How many it took; 0 if it was never begun."""
+    worker: int | None
+    """That had the last attempt; None if it was never begun."""
+    seconds: float
+    """Wall time of the last attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorOptions:
+    """When a process is replaced, and how often a task is tried. 0 is no limit."""
+
+    attempts: int = 3
+    """Most attempts at a task."""
+    retry_seconds: float = 0.0
+    """Before the second attempt; doubled before each further one."""
+    retry_raised: bool = False
+    """Try a task that raised again, too, and not only one that lost its process."""
+    silence_seconds: float = 0.0
+    """Without a message or the end of the task, after which a process counts as hung."""
+    task_timeout_seconds: float = 0.0
+    """Longest time for one attempt."""
+    start_seconds: float = 60.0
+    """Longest time for a process to start and import the function; at least `silence_seconds`."""
+    memory_bytes: int = 0
+    """A process that holds more after a task is replaced before its next one. Linux."""
+    task_memory_bytes: int = 0
+    """A process that holds more is ended in the middle of its task, as the kernel would. Linux."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be.
+
+        Raises:
+            PoolError: One is below 0, or there is to be no attempt.
+        """
+        for field in fields(self):
+            if getattr(self, field.name) < 0:
+                raise PoolError(f"{field.name} is below 0. Next: give 0 for no limit.")
+        if self.attempts == 0:
+            raise PoolError("attempts is 0. Next: allow 1 or more.")

@@ -1,8 +1,10 @@
 """A supervised process pool: one process on each seat, one pipe to each.
 
 It runs any importable function and knows nothing of what that does. A process that dies costs the
-one task it was on: the others never notice, and `start` puts a new one on the same seat. Nothing
-blocks but `wait` and `close`, both as long as they are told. Use a pool from one thread.
+one task it was on: the others never notice, and `start` puts a new one on the same seat. What its
+tasks have started dies with it, unless that has made a group of its own. Nothing blocks but `wait`
+and `close`, both as long as they are told. Use a pool from one thread; only `wake` is for any.
+When to give up on a process or a task is for the caller to say: see `numa.supervisor`.
 
     with Pool(seats, "package.module:function") as pool:
         for seat in seats:
@@ -11,12 +13,11 @@ blocks but `wait` and `close`, both as long as they are told. Use a pool from on
         events = pool.wait(timeout_seconds=None)
 """
 
-import contextlib
 import pickle
 import selectors
-import subprocess
+import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -24,13 +25,18 @@ from numa.affinity import MEMORY_POLICIES
 from numa.errors import PoolError
 from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
 from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, frame
+from numa.processes.clocks import MAX_IDLE_LOSSES, Clocks, resident_bytes
 from numa.processes.launch import Member, launch
+from numa.processes.waker import Waker
 
 # The pipe's end tells of a death at once, unless something a task started holds the pipe open.
 _CHECK_SECONDS = 1.0
 
 # Guess: from the end of its pipe to its exit a process needs milliseconds.
 _EXIT_SECONDS = 2.0
+
+# Guess: the end of a process that holds most of a large machine's memory takes that long.
+_LAST_EXIT_SECONDS = 20.0
 
 
 class Pool:
@@ -67,8 +73,13 @@ class Pool:
         self._entry = entry
         self._memory_policy = memory_policy
         self._members: dict[int, Member] = {}
+        self._lingering: list[Member] = []
+        self._starts: Counter[int] = Counter()
+        self._idle_losses: Counter[int] = Counter()
         self._events: deque[Event] = deque()
         self._selector = selectors.DefaultSelector()
+        self._waker = Waker()
+        self._selector.register(self._waker, selectors.EVENT_READ)
         self._next_check = time.monotonic()
         self._closed = False
 
@@ -86,8 +97,13 @@ class Pool:
                 f"worker {worker} runs already, as process {self._members[worker].process.pid}. "
                 "Next: kill it first."
             )
-        member = launch(seat, self._entry, self._memory_policy)
+        try:
+            member = launch(seat, self._entry, self._memory_policy)
+        except PoolError:
+            self._idle_losses[worker] += 1
+            raise
         self._members[worker] = member
+        self._starts[worker] += 1
         self._selector.register(member.channel, selectors.EVENT_READ, worker)
 
     def assign(self, worker: int, task: object) -> None:
@@ -96,10 +112,7 @@ class Pool:
         Raises:
             PoolError: The worker is busy or not started, or the task cannot be pickled.
         """
-        self._seat(worker)
-        member = self._members.get(worker)
-        if member is None:
-            raise PoolError(f"worker {worker} is not started. Next: start it first.")
+        member = self._member(worker)
         if member.busy:
             raise PoolError(f"worker {worker} is busy. Next: wait for the end of its task.")
         try:
@@ -111,6 +124,7 @@ class Pool:
                 "Next: build it of plain data and importable types."
             ) from error
         member.busy, member.task = True, task
+        member.clocks.give()
         member.trim_stderr()
         member.channel.post(frame(TASK, body))
         self._watch(member)
@@ -119,7 +133,7 @@ class Pool:
         """Return the events that have come, in order of arrival; wait for the first if none has.
 
         Args:
-            timeout_seconds: Longest wait; None = for ever. After it `()` is returned.
+            timeout_seconds: Longest wait; None = for ever. After it, or a `wake`, `()` is returned.
         Raises:
             PoolError: There is no process, no event and no timeout: nothing would ever come.
         """
@@ -129,30 +143,65 @@ class Pool:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             left = _CHECK_SECONDS if deadline is None else deadline - time.monotonic()
-            self._collect(0.0 if self._events else max(0.0, min(left, _CHECK_SECONDS)))
+            woken = self._collect(0.0 if self._events else max(0.0, min(left, _CHECK_SECONDS)))
             if self._events:
                 events = tuple(self._events)
                 self._events.clear()
                 return events
-            if left <= 0:
+            if woken or left <= 0:
                 return ()
+
+    def wake(self) -> None:
+        """Let the `wait` that is going on, or the next one, return at once.
+
+        From any thread, or a signal handler; also when the pool is closed, and then in vain.
+        """
+        self._waker.wake()
 
     def kill(self, worker: int) -> None:
         """Kill the worker's process and reap it; the next `wait` has its `Lost`.
 
-        Does nothing if no process is on the seat.
+        One that the kernel does not let go of within two seconds is lost all the same, and reaped
+        when it ends. Does nothing if no process is on the seat.
         """
         self._seat(worker)
         member = self._members.get(worker)
         if member is not None:
-            member.killed = member.process.poll() is None
-            member.process.kill()
-            member.process.wait()
+            member.killed = not member.gone()
             self._lose(member)
 
     def pids(self) -> dict[int, int]:
         """Return the process id of each worker that has a process."""
         return {worker: member.process.pid for worker, member in self._members.items()}
+
+    def clocks(self, worker: int) -> Clocks:
+        """Return how long the worker's process has been silent or busy, and whether it is up.
+
+        Raises:
+            PoolError: It is not started.
+        """
+        return self._member(worker).clocks
+
+    def memory_bytes(self, worker: int) -> int | None:
+        """Return what the worker's process holds in memory; None if there is none to be told."""
+        member = self._members.get(worker)
+        return None if member is None else resident_bytes(member.process.pid)
+
+    def answering(self, worker: int) -> bool:
+        """Whether the task has ended and its result, longer than the pipe, is on its way.
+
+        Raises:
+            PoolError: It is not started.
+        """
+        return self._member(worker).channel.arriving in (RESULT, RAISED)
+
+    def restarts(self) -> dict[int, int]:
+        """Return how many processes each worker that was started has had beyond the first."""
+        return {worker: count - 1 for worker, count in self._starts.items()}
+
+    def is_hopeless(self, worker: int) -> bool:
+        """Whether processes on the seat, time and again, could not start or died without a task."""
+        return self._idle_losses[worker] >= MAX_IDLE_LOSSES
 
     def close(self, grace_seconds: float = 5.0) -> None:
         """End every process and close every descriptor; events not fetched are dropped.
@@ -167,23 +216,26 @@ class Pool:
         try:
             for member in members:
                 if member.busy:
-                    member.process.terminate()
+                    member.terminate()
                 else:
                     member.channel.post(frame(LEAVE))
             deadline = time.monotonic() + grace_seconds
             for member in members:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    member.process.wait(max(0.0, deadline - time.monotonic()))
+                member.wait_gone(max(0.0, deadline - time.monotonic()))
         finally:
             # Also when a second Ctrl-C breaks off the polite part.
+            members += self._lingering
             for member in members:
-                member.process.kill()
+                member.kill()
+            deadline = time.monotonic() + _LAST_EXIT_SECONDS
             for member in members:
-                member.process.wait()
+                member.reap(max(0.0, deadline - time.monotonic()))
                 member.release()
             self._members.clear()
+            self._lingering.clear()
             self._events.clear()
             self._selector.close()
+            self._waker.close()
 
     def __enter__(self) -> "Pool":
         """Return the pool itself."""
@@ -198,21 +250,32 @@ class Pool:
         """Close the pool."""
         self.close()
 
-    def _collect(self, timeout_seconds: float) -> None:
+    def _collect(self, timeout_seconds: float) -> bool:
+        """Take what has come; return whether somebody wants the wait to end."""
+        woken = False
         for key, mask in self._selector.select(timeout_seconds):
+            if key.data is None:
+                self._waker.clear()
+                woken = True
+                continue
             member = self._members[key.data]
             if mask & selectors.EVENT_WRITE:
                 member.channel.flush()
+                # It cannot have begun before it has the whole task.
+                member.clocks.give()
                 self._watch(member)
             if mask & selectors.EVENT_READ:
+                member.clocks.hear()
                 self._take(member, member.channel.receive())
                 if member.channel.ended and member.worker in self._members:
                     self._bury(member)
         if time.monotonic() >= self._next_check:
             self._next_check = time.monotonic() + _CHECK_SECONDS
             for member in list(self._members.values()):
-                if member.process.poll() is not None:
+                if member.gone():
                     self._lose(member)
+            self._lingering = [member for member in self._lingering if not member.reap(0)]
+        return woken
 
     def _watch(self, member: Member) -> None:
         wanted = selectors.EVENT_READ
@@ -224,6 +287,8 @@ class Pool:
         for tag, body in frames:
             if member.broken:
                 return
+            if tag == READY:
+                member.clocks.up = True
             try:
                 self._events.append(_event(member, tag, body))
             # Unpickling runs the sender's classes: the parent may lack one of them.
@@ -231,6 +296,7 @@ class Pool:
                 self._refuse(member, tag, error)
             if tag in (RESULT, RAISED):
                 member.busy, member.task = False, None
+                self._idle_losses[member.worker] = 0
 
     def _refuse(self, member: Member, tag: bytes, error: Exception) -> None:
         text = f"what the task sent cannot be read by the parent: {error}"
@@ -242,32 +308,39 @@ class Pool:
         else:
             # Its task goes on and nobody can tell what was lost; the end of its pipe is next.
             member.broken, member.killed = text, True
-            member.process.kill()
+            member.kill()
 
     def _bury(self, member: Member) -> None:
         """Reap a process whose pipe has ended; one that goes on without its pipe is useless."""
-        try:
-            member.process.wait(_EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
+        if not member.wait_gone(_EXIT_SECONDS):
             member.killed = True
-            member.process.kill()
-            member.process.wait()
         self._lose(member)
 
     def _lose(self, member: Member) -> None:
-        """Take a reaped process off its seat: first what it sent, then its `Lost`."""
+        """End a process and take it off its seat: first what it sent, then its `Lost`."""
+        if not member.reap(_EXIT_SECONDS):
+            self._lingering.append(member)
         self._take(member, member.channel.drain())
         self._selector.unregister(member.channel)
         del self._members[member.worker]
+        if not member.busy and not (member.killed and member.clocks.up):
+            self._idle_losses[member.worker] += 1
+        code = member.process.returncode
         self._events.append(
             Lost(
                 worker=member.worker,
-                exit_code=member.process.returncode,
+                exit_code=-signal.SIGKILL if code is None else code,
                 task=member.task,
                 detail=member.how_it_ended(),
             )
         )
         member.release()
+
+    def _member(self, worker: int) -> Member:
+        self._seat(worker)
+        if worker not in self._members:
+            raise PoolError(f"worker {worker} is not started. Next: start it first.")
+        return self._members[worker]
 
     def _seat(self, worker: int) -> Seat:
         self._check_open()

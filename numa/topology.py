@@ -1,26 +1,40 @@
 """Reads the machine's NUMA nodes from sysfs, cut down to what this process may use.
 
 Sources of truth: sysfs-devices-node and cputopology.rst of the kernel for the files, our affinity
-mask for the CPUs, `Mems_allowed_list` for the memory.
+mask for the CPUs, `Mems_allowed_list` for the memory. What seats depend on must be understood, or
+it is an error that names the file; what is only nice to know may be missing.
 """
 
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numa.errors import TopologyError
 from numa.model import Node, Topology
+from numa.sysfs.cores import cores_of, package_of, speeds_of
+from numa.sysfs.cpu_list import cpu_list_text, parse_cpu_list
+from numa.sysfs.nodes import NodeFiles, read_nodes
+from numa.sysfs.power import cpu_folders, read_power
 from numa.sysfs.quota import cpu_quota
+from numa.sysfs.reading import not_understood, text_of
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
-_MEM_TOTAL = re.compile(r"MemTotal:\s*(\d+) kB", re.ASCII)
-_NODE_FOLDER = re.compile(r"node(\d+)", re.ASCII)
+__all__ = ["cpu_list_text", "detect", "parse_cpu_list", "recorded"]
+
 _MEMS_ALLOWED = re.compile(r"^Mems_allowed_list:(.*)$", re.MULTILINE)
 
-# Guess: far above any kernel's NR_CPUS (8192), so that garbage cannot eat the memory.
-_HIGHEST_NUMBER = 1_000_000
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rights:
+    """What counts of the machine."""
+
+    cpus: frozenset[int]
+    """CPUs to keep; all are on."""
+    online: frozenset[int] | None
+    """CPUs of the machine that are on; None = all that are not off."""
+    offline: frozenset[int]
+    memory: frozenset[int] | None
+    """Nodes whose memory is allowed; None = all."""
 
 
 def detect(
@@ -32,7 +46,7 @@ def detect(
 ) -> Topology:
     """Return the NUMA nodes this process may use, lowest id first.
 
-    CPUs are those in both the node's `cpulist` and the allowed set; one listed by two nodes (as
+    CPUs are those in the node's `cpulist` that are on and allowed; one listed by two nodes (as
     with `numa=fake`) counts for the lowest. Nodes with neither CPUs nor memory for us are left
     out. A machine without the `node` folder yields one node with every allowed CPU and a note.
 
@@ -40,160 +54,164 @@ def detect(
         sysfs_root: Folder with `node/` and `cpu/`.
         allowed_cpus: CPUs to keep; None = the calling thread's affinity mask.
         cgroup_root: Where the control groups are mounted; for the CPU quota.
-        proc_root: For `self/status` (allowed memory) and `self/cgroup`.
+        proc_root: For `self/status` (allowed memory), `self/cgroup` and `self/mountinfo`.
     Raises:
         TopologyError: A file cannot be parsed; the message has the file and its text.
     """
+    power = read_power(sysfs_root / "cpu")
+    notes = list(power.notes)
     allowed = _affinity() if allowed_cpus is None else allowed_cpus
+    # The mask holds only CPUs that are on, while lxcfs shows a container fewer than it may use.
+    off = power.offline - allowed if allowed_cpus is None else power.offline
+    if allowed <= off:
+        off -= allowed
+    elif allowed & off:
+        notes.append(f"CPUs {cpu_list_text(allowed & off)} are switched off: not used")
+    rights = _Rights(
+        cpus=allowed - off,
+        online=power.online,
+        offline=off,
+        memory=_allowed_memory(proc_root),
+    )
     quota = cpu_quota(cgroup_root, proc_root)
-    nodes = _read_nodes(sysfs_root, allowed, _allowed_memory(proc_root))
-    missing = allowed.difference(*(node.cpus for node in nodes))
-    note = None
-    if not nodes:
-        note = f"no NUMA information at {sysfs_root / 'node'}: treating the machine as one node"
-    elif missing:
-        note = f"CPUs {_shown(missing)} are in no node at {sysfs_root / 'node'}: "
-        note += "not used" if missing < allowed else "treating the machine as one node"
-    if not missing < allowed:
-        nodes = (_one_node(sysfs_root, allowed),)
-    return Topology(nodes=nodes, cpu_quota=quota, note=note)
+    return replace(_topology(sysfs_root, rights, notes), cpu_quota=quota)
 
 
-def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Return the numbers of a kernel list such as `0-3,8`, ascending, each once; `()` if blank.
+def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) -> Topology:
+    """Return the nodes of another machine, from a copy of its files; nothing of ours counts.
 
+    There is no quota, and all memory is allowed.
+
+    Args:
+        sysfs_root: Folder laid out as /sys/devices/system, with `node/`, `cpu/` or both.
+        allowed_cpus: CPUs to keep; None = all that are on.
     Raises:
-        TopologyError: The text is no such list; the message has the text.
+        TopologyError: The folder is not there or holds neither, it names no CPU or none of those
+            allowed, or a file cannot be parsed.
     """
-    numbers: set[int] = set()
-    for part in text.strip().split(",") if text.strip() else ():
-        match = _RANGE.fullmatch(part.strip())
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not first <= last <= _HIGHEST_NUMBER:
-            raise TopologyError(
-                f"not a list of numbers: {text.strip()[:80]!r}. "
-                "Next: write it as numbers and ranges with commas, such as 0-3,8."
-            )
-        numbers.update(range(first, last + 1))
-    return tuple(sorted(numbers))
-
-
-def _read_nodes(
-    sysfs_root: Path, allowed: frozenset[int], allowed_memory: frozenset[int] | None
-) -> tuple[Node, ...]:
-    ids = _node_ids(sysfs_root / "node")
-    taken: set[int] = set()
-    nodes: list[Node] = []
-    for node_id in ids:
-        folder = sysfs_root / "node" / f"node{node_id}"
-        cpus = tuple(c for c in _read_list(folder / "cpulist") if c in allowed and c not in taken)
-        taken.update(cpus)
-        nodes.append(
-            Node(
-                id=node_id,
-                cpus=cpus,
-                memory_bytes=_memory_bytes(folder / "meminfo"),
-                distances=_distances(folder / "distance"),
-                cores=_cores(sysfs_root / "cpu", cpus),
-                memory_allowed=allowed_memory is None or node_id in allowed_memory,
-            )
+    if not any(os.path.isdir(sysfs_root / name) for name in ("node", "cpu")):
+        what = "has no node/ and no cpu/" if os.path.isdir(sysfs_root) else "is not a folder"
+        raise TopologyError(
+            f"{sysfs_root} {what}. Next: name a folder laid out as /sys/devices/system."
         )
+    power = read_power(sysfs_root / "cpu")
+    online = _online(sysfs_root, power.online, power.offline)
+    allowed = online if allowed_cpus is None else allowed_cpus & online
+    if not allowed:
+        asked = "" if allowed_cpus is None else f" of {cpu_list_text(allowed_cpus)!r}"
+        raise TopologyError(
+            f"{sysfs_root} has no CPU{asked} that is on; on are {cpu_list_text(online) or 'none'}. "
+            "Next: allow some of these, or give a whole copy of /sys/devices/system."
+        )
+    notes = list(power.notes)
+    if allowed_cpus is not None and allowed < allowed_cpus:
+        lacking = cpu_list_text(allowed_cpus - allowed)
+        notes.append(f"CPUs {lacking} are not there or switched off: not used")
+    rights = _Rights(cpus=allowed, online=power.online, offline=power.offline, memory=None)
+    return _topology(sysfs_root, rights, notes)
+
+
+def _topology(sysfs_root: Path, rights: _Rights, notes: list[str]) -> Topology:
+    found, complaints = read_nodes(sysfs_root / "node")
+    nodes = _nodes(sysfs_root / "cpu", found, rights)
+    notes += complaints
+    missing = rights.cpus.difference(*(node.cpus for node in nodes))
+    where = sysfs_root / "node"
+    if not nodes:
+        notes.append(f"no NUMA information at {where}: treating the machine as one node")
+    elif missing:
+        use = "not used" if missing < rights.cpus else "treating the machine as one node"
+        notes.append(f"CPUs {cpu_list_text(missing)} are in no node at {where}: {use}")
+    if not missing < rights.cpus:
+        nodes = (_one_node(sysfs_root / "cpu", rights.cpus),)
+    return Topology(
+        nodes=_by_speed(sysfs_root / "cpu", nodes),
+        cpu_quota=None,
+        note="; ".join(notes) or None,
+        offline_cpus=tuple(sorted(rights.offline)),
+    )
+
+
+def _nodes(cpu_root: Path, found: tuple[NodeFiles, ...], rights: _Rights) -> tuple[Node, ...]:
+    taken = set(rights.offline)
+    nodes: list[Node] = []
+    for files in found:
+        mine = [cpu for cpu in files.listed_cpus if cpu not in taken]
+        taken.update(mine)
+        cpus = tuple(cpu for cpu in mine if cpu in rights.cpus)
+        others = (cpu for cpu in mine if cpu not in rights.cpus)
+        cores = cores_of(cpu_root, cpus)
+        node = Node(
+            id=files.id,
+            cpus=cpus,
+            memory_bytes=files.memory_bytes,
+            distances=files.distances,
+            cores=cores,
+            package=package_of(cpu_root, cores),
+            cpus_denied=tuple(
+                cpu for cpu in others if rights.online is None or cpu in rights.online
+            ),
+            memory_allowed=rights.memory is None or files.id in rights.memory,
+        )
+        nodes.append(node)
     shown = [index for index, node in enumerate(nodes) if node.cpus or node.has_memory]
-    return tuple(_with_distances(nodes[index], len(ids), shown) for index in shown)
+    if len(shown) == len(nodes):
+        return tuple(nodes)
+    return tuple(_with_distances(nodes[index], shown) for index in shown)
 
 
-def _with_distances(node: Node, online: int, shown: list[int]) -> Node:
-    """Cut the row of distances, which has every online node, to the nodes shown."""
-    row = node.distances
-    kept = tuple(row[index] for index in shown) if len(row) == online else ()
-    return replace(node, distances=kept)
+def _with_distances(node: Node, shown: list[int]) -> Node:
+    """Cut the row of distances, which has every node, to the nodes shown."""
+    if not node.distances:
+        return node
+    return replace(node, distances=tuple(node.distances[index] for index in shown))
 
 
-def _one_node(sysfs_root: Path, allowed: frozenset[int]) -> Node:
+def _one_node(cpu_root: Path, allowed: frozenset[int]) -> Node:
     cpus = tuple(sorted(allowed))
-    return Node(id=0, cpus=cpus, memory_bytes=None, cores=_cores(sysfs_root / "cpu", cpus))
+    cores = cores_of(cpu_root, cpus)
+    return Node(
+        id=0, cpus=cpus, memory_bytes=None, cores=cores, package=package_of(cpu_root, cores)
+    )
 
 
-def _cores(cpu_root: Path, cpus: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Group the CPUs by core; one without topology files is a core of its own."""
-    cores: set[tuple[int, ...]] = set()
-    for cpu in cpus:
-        folder = cpu_root / f"cpu{cpu}" / "topology"
-        # core_cpus_list is the newer name (kernel 5.x) of thread_siblings_list.
-        siblings = {
-            cpu,
-            *(_read_list(folder / "core_cpus_list") or _read_list(folder / "thread_siblings_list")),
-        }
-        cores.add(tuple(sorted(siblings.intersection(cpus))))
-    return tuple(sorted(cores))
+def _by_speed(cpu_root: Path, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Put the fastest cores of each node first, if the machine has fast and slow ones."""
+    speeds = speeds_of(cpu_root, (core for node in nodes for core in node.cores))
+    if not speeds:
+        return nodes
+    sorted_nodes: list[Node] = []
+    for node in nodes:
+        cores = tuple(sorted(node.cores, key=lambda core: (-speeds[core], core)))
+        in_order = tuple(speeds[core] for core in cores)
+        sorted_nodes.append(replace(node, cores=cores, speeds=in_order))
+    return tuple(sorted_nodes)
 
 
-def _node_ids(node_root: Path) -> tuple[int, ...]:
-    try:
-        names = os.listdir(node_root)
-    except OSError:
-        return ()
-    matches = (_NODE_FOLDER.fullmatch(name) for name in names)
-    return tuple(sorted(int(match[1]) for match in matches if match))
-
-
-def _read_list(path: Path) -> tuple[int, ...]:
-    text = _text(path)
-    try:
-        return parse_cpu_list(text or "")
-    except TopologyError:
-        raise _unreadable(path, "CPU list", text) from None
-
-
-def _memory_bytes(path: Path) -> int | None:
-    text = _text(path)
-    if text is None:
-        return None
-    match = _MEM_TOTAL.search(text)
-    if match is None:
-        raise _unreadable(path, "MemTotal in kB", text)
-    return int(match[1]) * 1024
-
-
-def _distances(path: Path) -> tuple[int, ...]:
-    text = _text(path) or ""
-    try:
-        return tuple(int(word) for word in text.split())
-    except ValueError:
-        raise _unreadable(path, "row of distances", text) from None
+def _online(
+    sysfs_root: Path, online: frozenset[int] | None, offline: frozenset[int]
+) -> frozenset[int]:
+    """The CPUs of a copied tree that are on, as well as it tells."""
+    if online is not None:
+        return online
+    nodes, _ = read_nodes(sysfs_root / "node")
+    listed = frozenset(cpu for node in nodes for cpu in node.listed_cpus)
+    return (listed | cpu_folders(sysfs_root / "cpu")) - offline
 
 
 def _allowed_memory(proc_root: Path) -> frozenset[int] | None:
     """Nodes whose memory our cpuset allows; None if the kernel does not say."""
     path = proc_root / "self" / "status"
-    match = _MEMS_ALLOWED.search(_text(path) or "")
+    match = _MEMS_ALLOWED.search(text_of(path) or "")
     if match is None:
         return None
     try:
         return frozenset(parse_cpu_list(match[1]))
     except TopologyError:
-        raise _unreadable(path, "Mems_allowed_list", match[0]) from None
+        raise not_understood(path, "Mems_allowed_list", match[0]) from None
 
 
 def _affinity() -> frozenset[int]:
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
-
-
-def _unreadable(path: Path, wanted: str, text: str | None) -> TopologyError:
-    return TopologyError(
-        f"{path} holds no {wanted}: {(text or '').strip()[:80]!r}. "
-        "Next: run with --numa off, or report the file's text."
-    )
-
-
-def _shown(cpus: Iterable[int]) -> str:
-    return ",".join(str(cpu) for cpu in sorted(cpus))
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +23,7 @@ from numa.affinity import seated
 from numa.errors import PoolError
 from numa.model import BindReport, Seat
 from numa.processes.channel import Channel
+from numa.processes.clocks import Clocks
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
 _BOOTSTRAP = (
@@ -31,6 +33,9 @@ _BOOTSTRAP = (
 
 _DETAIL_BYTES = 4096
 _STDERR_LIMIT_BYTES = 1 << 20
+
+# Guess: looks for the end of a process are so far apart at first and at last.
+_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.0005, 0.05
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,12 +48,63 @@ class Member:
     stderr: IO[bytes]
     """Temporary file without a name that takes the child's standard error."""
     bound: BindReport
+    clocks: Clocks = field(default_factory=Clocks)
     busy: bool = False
     task: object = None
     killed: bool = False
     """Killed by the pool itself."""
     broken: str = ""
     """What it sent that cannot be read; such a child is killed and not heard any more."""
+
+    def gone(self) -> bool:
+        """Whether the process has ended. Where possible it is left unreaped, its number ours."""
+        if self.process.returncode is not None or not hasattr(os, "waitid"):
+            return self.process.poll() is not None
+        try:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.process.pid, flags) is not None
+        except ChildProcessError:
+            # Somebody else's handler of SIGCHLD has reaped it.
+            return self.process.poll() is not None
+
+    def wait_gone(self, timeout_seconds: float) -> bool:
+        """Wait for the process to end, so long at most; return whether it has."""
+        deadline, pause = time.monotonic() + timeout_seconds, _FIRST_LOOK_SECONDS
+        while not self.gone():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LAST_LOOK_SECONDS)
+        return True
+
+    def terminate(self) -> None:
+        """Ask the process to end, unless it has."""
+        if not self.gone():
+            os.kill(self.process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the process, and what its tasks have started and not put into a group of its own.
+
+        After its own death, too, which leaves those behind; but before it is reaped, as then its
+        number may already be another's.
+        """
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def reap(self, timeout_seconds: float) -> bool:
+        """Kill all there is and wait for the end, so long at most; return whether it came.
+
+        A process that waits inside the kernel, for a dead file server say, cannot be killed
+        before that ends.
+        """
+        self.kill()
+        try:
+            self.process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def trim_stderr(self) -> None:
         """Empty the file once it is over 1 MiB, so that a chatty driver cannot fill the disk."""
@@ -58,7 +114,9 @@ class Member:
     def how_it_ended(self) -> str:
         """Return one line on the end of a reaped child, then the last 4 KB of its stderr."""
         code = self.process.returncode
-        if code >= 0:
+        if code is None:
+            line = "killed by SIGKILL, sent by the pool, and not gone: it waits inside the kernel"
+        elif code >= 0:
             line = f"exit status {code}"
         else:
             line = f"killed by {_signal_name(-code)}"

@@ -5,6 +5,7 @@ prints reaches the user, and whatever a task raises goes back as text. A task th
 calls `os._exit`, takes this process with it; the parent sees that.
 """
 
+import contextlib
 import ctypes
 import faulthandler
 import importlib
@@ -142,4 +143,8 @@ def _watch(descriptor: int) -> None:
     # No event asked for: only the hang-up, which cannot be turned off, ends the wait.
     poll.register(descriptor, 0)
     poll.poll()
+    # What tasks have started and not put into a group of its own goes with us.
+    with contextlib.suppress(OSError):
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
     os._exit(1)

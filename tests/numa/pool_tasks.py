@@ -12,6 +12,8 @@ from pathlib import Path
 
 Report = Callable[[object], None]
 
+KEPT: list[bytes] = []
+
 
 class Hostile(Exception):
     """Cannot be made again from its arguments, and its text is broken."""
@@ -42,6 +44,10 @@ def _double(argument: int, report: Report) -> int:
 
 def _echo(argument: object, report: Report) -> object:
     return argument
+
+
+def _blob(argument: int, report: Report) -> bytes:
+    return bytes(argument)
 
 
 def _count(argument: int, report: Report) -> str:
@@ -161,3 +167,43 @@ def _print(argument: str, report: Report) -> None:
 
 def _shout(argument: int, report: Report) -> None:
     os.write(2, b"e" * argument)
+
+
+def _leak(argument: int, report: Report) -> int:
+    KEPT.append(b"x" * argument)
+    return os.getpid()
+
+
+def _swell(argument: int, report: Report) -> None:
+    KEPT.append(b"x" * argument)
+    time.sleep(600)
+
+
+def _die_once(argument: str, report: Report) -> str:
+    if not Path(argument).exists():
+        Path(argument).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "alive"
+
+
+def _chatter(argument: float, report: Report) -> str:
+    end = time.monotonic() + argument
+    while time.monotonic() < end:
+        report("still here")
+        time.sleep(0.02)
+    return "said it all"
+
+
+def _start_a_helper(argument: float, report: Report) -> None:
+    # Not ours to wait for: it is to be found and ended with the process.
+    helper = subprocess.Popen(["sleep", "600"])
+    report(helper.pid)
+    time.sleep(argument)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _start_a_helper_and_return(argument: object, report: Report) -> int:
+    helper = subprocess.Popen(["sleep", "600"])
+    # Nobody will poll it any more, and Python would complain of that.
+    helper.returncode = 0
+    return helper.pid

@@ -108,12 +108,25 @@ def test_process_started_inside_is_born_bound() -> None:
 
 @needs_affinity
 def test_refused_cpus_are_a_note() -> None:
-    """CPUs that the kernel refuses leave CPUs and memory unbound and are named, not raised."""
+    """CPUs refused on a node without others leave CPUs and memory unbound, and are named."""
     before = os.sched_getaffinity(0), memory_state()
-    with seated(Seat(worker=0, node=0, cpus=(1000,), memory_node=0), "preferred") as report:
+    with seated(Seat(worker=0, node=1000, cpus=(1000,), memory_node=0), "preferred") as report:
         assert (os.sched_getaffinity(0), memory_state()) == before
     assert (report.cpus, report.memory_policy) == (None, None)
     assert "CPUs 1000 refused" in (report.note or "")
+
+
+@needs_affinity
+def test_a_seat_whose_cpus_are_off_takes_others_of_its_node() -> None:
+    """A core that has gone leaves the worker on its node, with its memory, and a note."""
+    before = os.sched_getaffinity(0), memory_state()
+    node = detect().nodes[0]
+    seat = Seat(worker=0, node=node.id, cpus=(1000,), memory_node=first_seat().memory_node)
+    with seated(seat, "preferred") as report:
+        assert tuple(sorted(os.sched_getaffinity(0))) == report.cpus == node.cpus
+        assert (report.memory_policy is None) == (REFUSED is not None or seat.memory_node is None)
+    assert (os.sched_getaffinity(0), memory_state()) == before
+    assert "CPUs 1000 refused (EINVAL" in (report.note or "")
 
 
 @needs_affinity

@@ -2,11 +2,13 @@
 
 import pickle
 from collections import Counter
-from fractions import Fraction
+from dataclasses import replace
+from itertools import zip_longest
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from seat_rules import Ledger, shape_of
 
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology
@@ -27,9 +29,44 @@ def machine(*sizes: int, threads: int = 1) -> Topology:
     return Topology(nodes=tuple(nodes), cpu_quota=None, note=None)
 
 
-machines = st.builds(
-    machine, st.integers(1, 9), st.integers(0, 9), st.integers(0, 9), threads=st.integers(1, 4)
-)
+@st.composite
+def machines(draw: st.DrawFn) -> Topology:
+    """Nodes of one to three shapes, with holes in their numbers, in packages or none, some without
+    CPUs or memory; distances known or not."""
+    widths = st.lists(st.integers(1, 3), min_size=1, max_size=6)
+    shapes = draw(st.lists(widths, min_size=1, max_size=3))
+    count = draw(st.integers(1, 7))
+    ids = draw(st.lists(st.integers(0, 40), min_size=count, max_size=count, unique=True))
+    far = draw(st.booleans())
+    nodes, first = [], 0
+    for node in sorted(ids):
+        shape = draw(st.sampled_from([*shapes, []])) if nodes else shapes[0]
+        cores = []
+        for width in shape:
+            cores.append(tuple(range(first, first + width)))
+            first += width
+        row = draw(st.lists(st.integers(11, 40), min_size=count, max_size=count)) if far else []
+        nodes.append(
+            Node(
+                id=node,
+                cpus=tuple(cpu for core in cores for cpu in core),
+                memory_bytes=draw(st.sampled_from((1 << 30, 0, None))),
+                distances=tuple(10 if at == len(nodes) else far for at, far in enumerate(row)),
+                cores=tuple(cores),
+                package=draw(st.sampled_from((0, 1, 5, None))),
+                memory_allowed=draw(st.booleans()),
+            )
+        )
+    return Topology(nodes=tuple(nodes), cpu_quota=None, note=None)
+
+
+@st.composite
+def machines_and_near(draw: st.DrawFn) -> tuple[Topology, int | None]:
+    """A machine, and one of its nodes or none."""
+    topology = draw(machines())
+    return topology, draw(st.sampled_from([None, *(node.id for node in topology.nodes)]))
+
+
 placements = st.sampled_from(PLACEMENTS)
 binds = st.sampled_from(BINDS)
 parallelisms = st.integers(1, 90)
@@ -40,64 +77,116 @@ def loads(seats: tuple[Seat, ...]) -> Counter[int]:
     return Counter(seat.node for seat in seats)
 
 
-@given(machines, parallelisms, placements, binds)
+def crowds(topology: Topology, seats: tuple[Seat, ...]) -> Counter[tuple[tuple[int, ...], int]]:
+    """How many nodes of each shape have how many workers."""
+    load = loads(seats)
+    return Counter((shape_of(node), load[node.id]) for node in topology.nodes if node.cpus)
+
+
+@given(machines_and_near(), parallelisms, placements, binds)
 def test_seats_of_fewer_workers_are_the_first_of_more(
-    topology: Topology, parallelism: int, placement: str, bind: str
+    machine: tuple[Topology, int | None], parallelism: int, placement: str, bind: str
 ) -> None:
     """Raising the parallelism by one adds a seat and moves none; the same input, the same seats."""
-    seats = place(topology, parallelism, placement=placement, bind=bind)
-    more = place(topology, parallelism + 1, placement=placement, bind=bind)
+    topology, near = machine
+    seats = place(topology, parallelism, placement=placement, bind=bind, near=near)
+    more = place(topology, parallelism + 1, placement=placement, bind=bind, near=near)
     assert seats == more[:-1]
-    assert seats == place(topology, parallelism, placement=placement, bind=bind)
+    assert seats == place(topology, parallelism, placement=placement, bind=bind, near=near)
     assert [seat.worker for seat in more] == list(range(parallelism + 1))
 
 
-@given(machines, parallelisms)
-def test_spread_is_balanced(topology: Topology, parallelism: int) -> None:
-    """Equal nodes differ by at most one worker, and larger nodes have no fewer than smaller."""
+@given(machines_and_near(), placements)
+def test_the_rules_hold_at_every_parallelism(
+    machine: tuple[Topology, int | None], placement: str
+) -> None:
+    """Up to three workers a CPU: whole cores before second threads anywhere, fair shares, equal
+    nodes within one worker of each other, none idle while another has two."""
+    topology, near = machine
+    cpus = sum(len(node.cpus) for node in topology.nodes)
+    ledger = Ledger(topology, spread=placement == "spread")
+    ledger.follow(place(topology, 3 * cpus, placement=placement, near=near))
+
+
+@given(machines(), parallelisms)
+def test_larger_nodes_get_no_fewer_workers(topology: Topology, parallelism: int) -> None:
+    """A node that has at least as many slots on each level as another has as many workers."""
     load = loads(place(topology, parallelism))
     for one in topology.nodes:
         for other in topology.nodes:
-            if len(one.cpus) == len(other.cpus):
-                assert abs(load[one.id] - load[other.id]) <= 1
-            if len(one.cpus) > len(other.cpus):
+            pairs = zip_longest(shape_of(one), shape_of(other), fillvalue=0)
+            if shape_of(one) != shape_of(other) and all(mine >= theirs for mine, theirs in pairs):
                 assert load[one.id] >= load[other.id]
 
 
-@given(machines, parallelisms, placements)
-def test_no_node_is_full_twice_before_all_are_full_once(
-    topology: Topology, parallelism: int, placement: str
+@given(machines_and_near(), parallelisms)
+def test_nearness_breaks_no_balance(machine: tuple[Topology, int | None], parallelism: int) -> None:
+    """A device changes which of equal nodes come first, and nothing else."""
+    topology, near = machine
+    by_rule = crowds(topology, place(topology, parallelism))
+    assert crowds(topology, place(topology, parallelism, near=near)) == by_rule
+
+
+@given(machines(), parallelisms)
+def test_numbers_and_packages_break_no_balance(topology: Topology, parallelism: int) -> None:
+    """The same nodes without packages, in the opposite order, have the same loads."""
+    count = len(topology.nodes)
+    mirrored = tuple(
+        replace(node, id=count - 1 - at, package=None, distances=())
+        for at, node in enumerate(topology.nodes)
+    )
+    other = replace(topology, nodes=mirrored[::-1])
+    by_rule = crowds(topology, place(topology, parallelism))
+    assert crowds(other, place(other, parallelism)) == by_rule
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.integers(1, 2), parallelisms)
+def test_packages_are_balanced_too(
+    packages: int, nodes_each: int, cores: int, threads: int, parallelism: int
 ) -> None:
-    """A node gets more workers than CPUs only when no CPU of any node is free."""
-    load = loads(place(topology, parallelism, placement=placement))
-    over = [node for node in topology.nodes if load[node.id] > len(node.cpus)]
-    free = [node for node in topology.nodes if load[node.id] < len(node.cpus)]
-    assert not (over and free)
+    """Of equal packages with equal nodes none has two workers more than another."""
+    flat = machine(*[cores] * packages * nodes_each, threads=threads)
+    nodes = tuple(replace(node, package=node.id // nodes_each) for node in flat.nodes)
+    topology = replace(flat, nodes=nodes)
+    load = Counter(seat.node // nodes_each for seat in place(topology, parallelism))
+    counts = [load[package] for package in range(packages)]
+    assert max(counts) - min(counts) <= 1
 
 
-@given(machines, parallelisms, placements)
-def test_oversubscription_goes_to_the_least_loaded(
-    topology: Topology, parallelism: int, placement: str
+@given(machines_and_near(), parallelisms, placements)
+def test_memory_comes_from_the_nearest_node_that_has_some(
+    machine: tuple[Topology, int | None], parallelism: int, placement: str
 ) -> None:
-    """Once all CPUs are taken, a further worker goes where fewest are for the CPUs there are."""
-    parallelism += topology.usable_cpus
-    before = loads(place(topology, parallelism, placement=placement))
-    last = place(topology, parallelism + 1, placement=placement)[-1]
-    ratio = {n.id: Fraction(before[n.id], len(n.cpus)) for n in topology.nodes if n.cpus}
-    assert ratio[last.node] == min(ratio.values())
+    """A bound seat's memory node is its own if it has memory for us, else the nearest, if any."""
+    topology, near = machine
+    by_id = {node.id: node for node in topology.nodes}
+    able = {node.id for node in topology.nodes if node.has_memory}
+    for seat in place(topology, parallelism, placement=placement, near=near):
+        row = by_id[seat.node].distances or [0] * len(topology.nodes)
+        distance = {node.id: row[at] for at, node in enumerate(topology.nodes)}
+        if seat.node in able:
+            assert seat.memory_node == seat.node
+        elif able:
+            assert seat.memory_node in able
+            assert distance[seat.memory_node] == min(distance[node] for node in able)
+        else:
+            assert seat.memory_node is None
 
 
-@given(machines, parallelisms, placements)
+@given(machines(), parallelisms, placements)
 def test_whole_cores_come_before_second_threads(
     topology: Topology, parallelism: int, placement: str
 ) -> None:
-    """Bound to cores, no core of a node has two workers while another of it has none."""
+    """Bound to cores, a worker has all threads of one; no core of a node has two workers while
+    another has none, nor two for each thread while another has a thread free."""
     seats = place(topology, parallelism, placement=placement, bind="core")
     used = Counter(seat.cpus for seat in seats)
-    for node in topology.nodes:
-        counts = [used[core] for core in node.cores]
-        assert not counts or max(counts) - min(counts) <= 1
     assert set(used) <= {core for node in topology.nodes for core in node.cores}
+    for node in topology.nodes:
+        rounds = [used[core] // len(core) for core in node.cores]
+        begun = [used[core] for core in node.cores]
+        assert not begun or max(begun) <= 1 or min(begun) >= 1
+        assert not begun or max(rounds) - min(rounds) <= 1
 
 
 def test_spread_alternates_between_equal_nodes() -> None:
@@ -114,10 +203,58 @@ def test_spread_follows_the_number_of_cpus() -> None:
     assert place(machine(2, 6), 1)[0].node == 1
 
 
+def test_spread_takes_a_socket_each_before_the_other_node_of_one() -> None:
+    """On two sockets of two nodes each, two workers sit on two sockets."""
+    flat = machine(2, 2, 2, 2)
+    nodes = tuple(replace(node, package=node.id // 2) for node in flat.nodes)
+    seats = place(replace(flat, nodes=nodes), 9)
+    assert [seat.node for seat in seats] == [0, 2, 1, 3, 0, 2, 1, 3, 0]
+
+
+def test_spread_prefers_the_near_node_and_then_the_nearer() -> None:
+    """Of nodes otherwise equal the one at the device comes first, then those nearer to it."""
+    rows = ((10, 12, 21, 32), (12, 10, 32, 21), (21, 32, 10, 12), (32, 21, 12, 10))
+    flat = machine(2, 2, 2, 2)
+    nodes = tuple(replace(node, distances=rows[node.id]) for node in flat.nodes)
+    seats = place(replace(flat, nodes=nodes), 6, near=3)
+    assert [seat.node for seat in seats] == [3, 2, 1, 0, 3, 2]
+    sockets = tuple(replace(node, package=node.id // 2) for node in nodes)
+    seats = place(replace(flat, nodes=sockets), 6, near=3)
+    assert [seat.node for seat in seats] == [3, 1, 2, 0, 3, 1]
+
+
+def test_spread_is_near_to_a_node_that_seats_nobody() -> None:
+    """The device may hang on a node without CPUs, or on one that is not to be used."""
+    far = ((10, 30, 30), (30, 10, 12), (30, 12, 10))
+    for shape, chosen in ((machine(2, 2, 0), None), (machine(2, 2, 2), (0, 1))):
+        nodes = tuple(replace(node, distances=far[node.id]) for node in shape.nodes)
+        seats = place(replace(shape, nodes=nodes), 2, nodes=chosen, near=2)
+        assert [seat.node for seat in seats] == [1, 0]
+
+
+def test_nearness_gives_way_to_size() -> None:
+    """A lone worker sits on the larger node even if the device is at the smaller."""
+    assert place(machine(2, 3), 1, near=0)[0].node == 1
+
+
 def test_close_fills_the_first_node_first() -> None:
     """Close takes the cores of node 0, then of node 1, then second threads in the same order."""
     nodes = [seat.node for seat in place(machine(2, 2, threads=2), 10, placement="close")]
     assert nodes == [0, 0, 1, 1, 0, 0, 1, 1, 0, 1]
+
+
+def test_close_goes_on_by_distance_from_where_it_began() -> None:
+    """After the first node come its neighbours, nearest first; of equals those of its package."""
+    rows = ((10, 32, 21), (32, 10, 21), (21, 21, 10))
+    flat = machine(1, 1, 1)
+    nodes = tuple(replace(node, distances=rows[node.id]) for node in flat.nodes)
+    seats = place(replace(flat, nodes=nodes), 3, placement="close")
+    assert [seat.node for seat in seats] == [0, 2, 1]
+    nodes = tuple(replace(node, package=node.id % 2) for node in flat.nodes)
+    seats = place(replace(flat, nodes=nodes), 3, placement="close", near=1)
+    assert [seat.node for seat in seats] == [1, 0, 2]
+    seats = place(replace(flat, nodes=nodes), 3, placement="close")
+    assert [seat.node for seat in seats] == [0, 2, 1]
 
 
 def test_core_binding_takes_core_after_core() -> None:
@@ -142,7 +279,7 @@ def test_no_binding_leaves_cpus_and_memory_free() -> None:
 
 
 def test_memory_only_node_gets_no_seat() -> None:
-    """A node without CPUs is passed over, and one without usable memory is no memory node."""
+    """A node without CPUs seats nobody, and lends its memory to those that have none for us."""
     nodes = (
         Node(id=0, cpus=(), memory_bytes=1 << 30),
         Node(id=1, cpus=(0, 1), memory_bytes=0),
@@ -150,10 +287,10 @@ def test_memory_only_node_gets_no_seat() -> None:
     )
     seats = place(Topology(nodes=nodes, cpu_quota=None, note=None), 4)
     assert [(seat.node, seat.memory_node) for seat in seats] == [
-        (1, None),
-        (2, None),
-        (1, None),
-        (2, None),
+        (1, 0),
+        (2, 0),
+        (1, 0),
+        (2, 0),
     ]
 
 
@@ -174,6 +311,7 @@ def test_chosen_nodes_only() -> None:
         ({"nodes": ()}, "no node to place"),
         ({"nodes": (0, 7)}, "node 7 is not there"),
         ({"nodes": (1,)}, "node 1 has no CPU"),
+        ({"near": 5}, "node 5, to be near to, is not there.*0, 1"),
     ],
 )
 def test_what_cannot_be_had_is_refused(options: dict[str, object], text: str) -> None:

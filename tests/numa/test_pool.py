@@ -3,7 +3,9 @@
 import os
 import pickle
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pool_tasks import Hostile
@@ -85,6 +87,18 @@ def test_child_has_its_seats_cpus(bind: str) -> None:
         assert isinstance(finished.result, dict)
         assert finished.result["affinity"] == sorted(seat.cpus or before)
         assert ready.bound.cpus == (seat.cpus or None)
+
+
+def test_workers_start_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting a worker does not wait for it: several take as long as the slowest."""
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.5)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with Pool(seats(4, "node"), "slow_to_import:function") as pool:
+        started = time.monotonic()
+        for worker in range(4):
+            pool.start(worker)
+        gather(pool, 4, (Ready,))
+        assert time.monotonic() - started < 4 * 0.5
 
 
 def test_child_has_one_pipe_and_its_own_session() -> None:

@@ -61,3 +61,111 @@ def test_garbage_quota_names_its_file(machine: Machine, text: str) -> None:
         machine.detect(8)
     assert str(machine.cgroup / "cpu.max") in str(caught.value)
     assert repr(text) in str(caught.value)
+
+
+def mounted(machine: Machine, *mounts: tuple[str, str, str, str]) -> None:
+    """Write a mount table of (group, place, type, options), as the kernel prints it."""
+    lines = ["22 27 0:21 / /proc rw,nosuid - proc proc rw", "short line"]
+    lines += [
+        f"3{number} 31 0:29 {group} {machine.cgroup}{place} rw,relatime shared:4 - {kind} {kind} {options}"
+        for number, (group, place, kind, options) in enumerate(mounts)
+    ]
+    machine.write(machine.proc / "self" / "mountinfo", "\n".join(lines) + "\n")
+
+
+def limit(machine: Machine, folder: str, cpus: int) -> None:
+    """Give a v2 group so many CPUs."""
+    machine.write(machine.cgroup / folder / "cpu.max", f"{cpus}00000 100000\n")
+
+
+def test_v1_container_sees_its_own_group_at_the_top(machine: Machine) -> None:
+    """The path of the host leads nowhere where a part of the hierarchy is mounted: it is cut."""
+    machine.group("4:cpu,cpuacct:/docker/abc/inner\n0::/\n")
+    mounted(machine, ("/docker/abc", "/odd name".replace(" ", "\\040"), "cgroup", "rw,cpuacct,cpu"))
+    top = machine.cgroup / "odd name"
+    machine.write(top / "cpu.cfs_quota_us", "400000\n")
+    machine.write(top / "cpu.cfs_period_us", "100000\n")
+    machine.write(top / "inner" / "cpu.cfs_quota_us", "150000\n")
+    machine.write(top / "inner" / "cpu.cfs_period_us", "100000\n")
+    assert machine.detect(8).cpu_quota == 1.5
+
+
+def test_hybrid_takes_the_controller_from_where_it_is(machine: Machine) -> None:
+    """With v1 and v2 mounted, each is followed with its own path, and the tightest counts."""
+    machine.group("5:memory:/m\n4:cpu,cpuacct:/one\n0::/two\n")
+    mounted(
+        machine,
+        ("/", "/unified", "cgroup2", "rw,nsdelegate"),
+        ("/", "/cpu,cpuacct", "cgroup", "rw,cpu,cpuacct"),
+        ("/", "/memory", "cgroup", "rw,memory"),
+    )
+    limit(machine, "unified/one", 1)
+    limit(machine, "memory/m", 1)
+    assert machine.detect(8).cpu_quota is None
+    machine.write(machine.cgroup / "cpu,cpuacct/one/cpu.cfs_quota_us", "300000\n")
+    machine.write(machine.cgroup / "cpu,cpuacct/one/cpu.cfs_period_us", "100000\n")
+    assert machine.detect(8).cpu_quota == 3.0
+    limit(machine, "unified/two", 2)
+    assert machine.detect(8).cpu_quota == 2.0
+
+
+def test_hybrid_without_a_mount_table(machine: Machine) -> None:
+    """Where the mounts are not known the usual places are looked at."""
+    machine.group("0::/two\n")
+    limit(machine, "unified/two", 2)
+    assert machine.detect(8).cpu_quota == 2.0
+
+
+@pytest.mark.parametrize(
+    ("own", "shown", "quota"),
+    [
+        # Our namespace's root is our group.
+        ("/", "/", 5.0),
+        # A namespace entered, and a group of it.
+        ("/job", "/", 1.0),
+        # Moved out of the namespace: what is mounted belongs to others.
+        ("/../other/job", "/", None),
+        # The mount is older than the namespace: it shows an ancestor, and no way down.
+        ("/", "/../..", 5.0),
+        # The mount shows a neighbour.
+        ("/", "/../neighbour", None),
+        # Both outside, and ours within.
+        ("/../x/job", "/../x", 1.0),
+        # The two files disagree.
+        ("/host/path", "/docker/abc", 5.0),
+        ("/job//", "/", 1.0),
+    ],
+)
+def test_namespaces(machine: Machine, own: str, shown: str, quota: float | None) -> None:
+    """A mount counts from the group it shows down to ours; one that is not above us does not."""
+    machine.group(f"0::{own}\n")
+    mounted(machine, (shown, "", "cgroup2", "rw"))
+    limit(machine, "", 5)
+    limit(machine, "job", 1)
+    assert machine.detect(8).cpu_quota == quota
+
+
+def test_mounts_elsewhere_do_not_count(machine: Machine) -> None:
+    """Only the folder asked for is looked at, whatever else the table names."""
+    machine.group("0::/\n")
+    machine.write(
+        machine.proc / "self" / "mountinfo",
+        f"30 1 0:1 / {machine.proc} rw - cgroup2 cgroup2 rw\n",
+    )
+    machine.write(machine.proc / "cpu.max", "100000 100000\n")
+    assert machine.detect(8).cpu_quota is None
+
+
+def test_root_group_without_the_file(machine: Machine) -> None:
+    """The root group of v2 has no quota, and a v1 quota without its period is none."""
+    machine.group("4:cpu:/\n0::/\n")
+    machine.write(machine.cgroup / "cpu" / "cpu.cfs_quota_us", "100000\n")
+    assert machine.detect(8).cpu_quota is None
+
+
+@pytest.mark.parametrize("text", ["1_0 100000", "٣ 100000", f"{'9' * 5000} 100000", "1 2 3", "0 0"])
+def test_odd_numbers_are_garbage(machine: Machine, text: str) -> None:
+    """Only plain digits are a number, and only so many."""
+    machine.write(machine.cgroup / "cpu.max", text + "\n")
+    with pytest.raises(TopologyError, match="holds no CPU quota"):
+        machine.detect(8)

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""What a task costs beside its own work, in our pool and in those of the standard library.
+
+    python examples/bench_pool.py --tasks 5000 --workers 2 --runs 5
+
+Each contender runs so many tasks that do nothing but double a number, in processes that are up and
+have run a few already:
+
+  supervisor         numa.supervisor.Supervisor, each outcome taken as it comes
+  supervisor_limits  the same with a limit on silence, time and memory, checked all the while
+  pool               numa.pool.Pool, a task assigned at each result
+  executor           concurrent.futures.ProcessPoolExecutor.map, processes spawned
+  multiprocessing    multiprocessing.Pool.imap_unordered, processes spawned
+
+The figures are microseconds a task: wall, and CPU of the parent and of all workers together. The
+two of the standard library give out tasks ahead of need, with their default chunk of one; ours
+gives a worker one task at a time, so that the death of a process costs one task and no more.
+
+Start-up: seconds in which the parent is held up, and until all workers are ready, for one worker
+and for --start-workers of them.
+
+A round runs all of them in turn, every other round the other way about; the median over the rounds
+counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from numa.model import Finished, Ready, SupervisorOptions
+from numa.placement import place
+from numa.pool import Pool
+from numa.supervisor import Supervisor
+from numa.topology import detect
+
+ENTRY = "bench_pool:double"
+WARM_TASKS = 50
+FAR, HUGE = 3600.0, 1 << 50
+
+Run = Callable[[int], Iterable[Any]]
+
+
+def double(task: int, report: Callable[[object], None] | None = None) -> int:
+    """Do next to nothing."""
+    return task * 2
+
+
+@contextmanager
+def supervisor(workers: int, options: SupervisorOptions) -> Iterator[tuple[Run, list[int]]]:
+    """Yield a function that runs so many tasks, and the processes that do them."""
+    with Supervisor(place(detect(), workers), ENTRY, options) as ours:
+        run: Run = lambda count: (outcome.result for outcome in ours.run(iter(range(count))))  # noqa: E731
+        all(True for _ in run(WARM_TASKS))
+        yield run, list(ours.pids().values())
+
+
+@contextmanager
+def pool(workers: int) -> Iterator[tuple[Run, list[int]]]:
+    """Yield the same for the pool below the supervisor."""
+    with Pool(place(detect(), workers), ENTRY) as ours:
+
+        def run(count: int) -> Iterator[Any]:
+            tasks = iter(range(count))
+            for worker, task in zip(range(workers), tasks, strict=False):
+                ours.assign(worker, task)
+            ended = 0
+            while ended < count:
+                for event in ours.wait(None):
+                    if isinstance(event, Finished):
+                        ended += 1
+                        yield event.result
+                        for task in islice(tasks, 1):
+                            ours.assign(event.worker, task)
+
+        for worker in range(workers):
+            ours.start(worker)
+        all(True for _ in run(WARM_TASKS))
+        yield run, list(ours.pids().values())
+
+
+@contextmanager
+def executor(workers: int) -> Iterator[tuple[Run, list[int]]]:
+    """Yield the same for the executor of the standard library."""
+    with ProcessPoolExecutor(workers, mp_context=spawning()) as theirs:
+        run: Run = lambda count: theirs.map(double, range(count))  # noqa: E731
+        all(True for _ in run(WARM_TASKS))
+        yield run, list(theirs._processes)
+
+
+@contextmanager
+def multiprocess(workers: int) -> Iterator[tuple[Run, list[int]]]:
+    """Yield the same for the older pool of the standard library."""
+    before = {process.pid for process in multiprocessing.active_children()}
+    with spawning().Pool(workers) as theirs:
+        run: Run = lambda count: theirs.imap_unordered(double, range(count))  # noqa: E731
+        all(True for _ in run(WARM_TASKS))
+        now = {process.pid for process in multiprocessing.active_children()}
+        yield run, [pid for pid in now - before if pid is not None]
+
+
+def spawning() -> Any:
+    """Return the start method that, as ours, shares nothing with the parent."""
+    return multiprocessing.get_context("spawn")
+
+
+def contenders(workers: int) -> dict[str, Callable[[], Any]]:
+    """Return what is compared, by name."""
+    limits = SupervisorOptions(
+        silence_seconds=FAR,
+        task_timeout_seconds=FAR,
+        memory_bytes=HUGE,
+        task_memory_bytes=HUGE,
+    )
+    return {
+        "supervisor": lambda: supervisor(workers, SupervisorOptions()),
+        "supervisor_limits": lambda: supervisor(workers, limits),
+        "pool": lambda: pool(workers),
+        "executor": lambda: executor(workers),
+        "multiprocessing": lambda: multiprocess(workers),
+    }
+
+
+def cost(contender: Callable[[], Any], tasks: int) -> dict[str, float]:
+    """Return the microseconds of one task."""
+    with contender() as (run, pids):
+        cpu = time.process_time() + cpu_seconds(pids)
+        started = time.perf_counter()
+        total = sum(run(tasks))
+        wall = time.perf_counter() - started
+        cpu = time.process_time() + cpu_seconds(pids) - cpu
+    if total != tasks * (tasks - 1):
+        raise SystemExit(f"the results add up to {total}, not to {tasks * (tasks - 1)}")
+    return {"wall_us": wall / tasks * 1e6, "cpu_us": cpu / tasks * 1e6}
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """Return the CPU time that processes have had, from fields 14 and 15 of /proc/PID/stat."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def start_up(workers: int) -> dict[str, float]:
+    """Return the seconds in which the parent is held up, and those until all workers are ready."""
+    seats = place(detect(), workers)
+    started = time.perf_counter()
+    with Pool(seats, ENTRY) as ours:
+        for worker in range(workers):
+            ours.start(worker)
+        held_up = time.perf_counter() - started
+        ready = 0
+        while ready < workers:
+            ready += sum(isinstance(event, Ready) for event in ours.wait(None))
+        return {"parent_s": held_up, "ready_s": time.perf_counter() - started}
+
+
+def main() -> None:
+    """Measure and print."""
+    options = parsed()
+    report = measure(options)
+    if options.json:
+        print(json.dumps(report, indent=1))
+        return
+    for name, figures in report["tasks"].items():
+        print(f"{name:20} {figures['wall_us']:8.1f} us wall {figures['cpu_us']:8.1f} us CPU a task")
+    for name, figures in report["start"].items():
+        print(
+            f"start of {name:>3} workers {figures['ready_s'] * 1e3:8.1f} ms until ready, "
+            f"{figures['parent_s'] * 1e3:.1f} ms of the parent"
+        )
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", type=int, default=5000, help="of a run; default: 5000")
+    parser.add_argument("--workers", type=int, default=2, help="default: 2")
+    parser.add_argument("--start-workers", type=int, default=8, help="default: 8")
+    parser.add_argument("--runs", type=int, default=5, help="rounds; default: 5")
+    parser.add_argument("--only", action="append", help="only this contender; can be repeated")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args()
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the contenders round after round."""
+    every = contenders(options.workers)
+    names = [name for name in every if not options.only or name in options.only]
+    counts = (1, options.start_workers)
+    tasks: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    starts: dict[str, list[dict[str, float]]] = {str(count): [] for count in counts}
+    for number in range(options.runs):
+        for name in names if number % 2 else names[::-1]:
+            tasks[name].append(cost(every[name], options.tasks))
+            print(f"round {number}: {name} {tasks[name][-1]}", file=sys.stderr)
+        for count in counts:
+            starts[str(count)].append(start_up(count))
+    return {
+        "tasks": {name: medians(runs, 1) for name, runs in tasks.items()},
+        "start": {count: medians(runs, 4) for count, runs in starts.items()},
+        "runs": tasks,
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cpus": len(os.sched_getaffinity(0)),
+        },
+    }
+
+
+def medians(runs: list[dict[str, float]], digits: int) -> dict[str, float]:
+    """Return the median of each figure."""
+    return {name: round(statistics.median(run[name] for run in runs), digits) for name in runs[0]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Finds the NUMA node that a network interface or a disk is attached to.
+
+Sources: the kernel's sysfs-rules.rst for the tree of devices, sysfs-bus-pci for `numa_node`,
+sysfs-class-net and sysfs-block for what a device is made of.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from numa.errors import TopologyError
+from numa.sysfs.reading import text_of
+
+_NUMBER = re.compile(r"\d{1,7}", re.ASCII)
+_CONTROLLER = re.compile(r"nvme\d+", re.ASCII)
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+# More names than that in a message help nobody.
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceNode:
+    """A device, and the node it is attached to."""
+
+    name: str
+    """As the kernel has it: `eth0`, `nvme0n1p1`; a path if no device is behind it."""
+    kind: str
+    """`network` or `block`."""
+    node: int | None
+    """None = the kernel does not say, or it is made of devices of several nodes."""
+    note: str | None
+    """One line on why there is no node; None if there is one."""
+
+
+def node_of_device(
+    name: str,
+    *,
+    sys_root: Path = Path("/sys"),
+    dev_root: Path = Path("/dev"),
+    proc_root: Path = Path("/proc"),
+) -> DeviceNode:
+    """Return the node whose CPUs are nearest to a network interface or a disk.
+
+    A partition has the node of its disk; what is made of others (bond, bridge, VLAN, device mapper,
+    RAID) the node of those, if they have one and the same; and any device that of the nearest one
+    above it with a node: a disk's is its controller's.
+
+    Args:
+        name: A network interface (`eth0`), a block device (`nvme0n1`, `/dev/dm-0`), or the path of
+            a file or folder, which stands for the block device of its file system.
+        sys_root: Where sysfs is mounted.
+        dev_root: Where the device files are.
+        proc_root: For `self/mountinfo`, of file systems that do not name their device (btrfs).
+    Raises:
+        TopologyError: There is no such device or file; the message has those there are.
+    """
+    for kind, folder in (("network", "net"), ("block", "block")):
+        entry = sys_root / "class" / folder / name
+        if name not in ("", ".", "..") and "/" not in name and os.path.isdir(entry):
+            return _located(_real(entry), kind, _real(sys_root))
+    if not name:
+        raise _absent(name, sys_root)
+    path = dev_root / name[5:] if name.startswith("/dev/") else Path(name)
+    found = _entry_of_path(name, path, sys_root, proc_root)
+    if found is not None:
+        return _located(_real(found), "block", _real(sys_root))
+    note = f"{name} is on no disk of this machine (memory, network or layered file system)"
+    return DeviceNode(name=name, kind="block", node=None, note=note)
+
+
+def _located(device: Path, kind: str, sys_root: Path) -> DeviceNode:
+    parts = list(_physical(device, kind, set()))
+    found = {part.name: _node_above(part, sys_root) for part in parts}
+    nodes = set(found.values())
+    name = device.name
+    if len(nodes) == 1 and (node := nodes.pop()) is not None:
+        return DeviceNode(name=name, kind=kind, node=node, note=None)
+    shown = ", ".join(
+        f"{part} ({'node not known' if node is None else f'node {node}'})"
+        for part, node in sorted(found.items())[:_MOST_SHOWN]
+    )
+    if len(found) > 1:
+        note = f"{name} has no one node: it is made of {shown}"
+    elif any("virtual" in part.parts for part in parts):
+        note = f"{name} has no node: it is a virtual device"
+    else:
+        note = f"the kernel names no node for {name}"
+    return DeviceNode(name=name, kind=kind, node=None, note=note)
+
+
+def _physical(device: Path, kind: str, seen: set[Path]) -> Iterator[Path]:
+    """Yield the folders of the devices that the device is made of in the end; itself if none."""
+    if device in seen:
+        return
+    seen.add(device)
+    lower = _lower(device, kind)
+    if not lower:
+        yield device
+    for path in lower:
+        yield from _physical(_real(path), kind, seen)
+
+
+def _lower(device: Path, kind: str) -> list[Path]:
+    if kind == "network":
+        return [path for path in _entries(device) if path.name.startswith("lower_")]
+    disk = device.parent if os.path.exists(device / "partition") else device
+    slaves = _entries(disk / "slaves")
+    if not slaves and disk.parent.parent.name == "nvme-subsystem":
+        # With several ways to it a disk is below its subsystem, whose ways are its controllers.
+        return [path for path in _entries(disk.parent) if _CONTROLLER.fullmatch(path.name)]
+    return slaves
+
+
+def _node_above(device: Path, sys_root: Path) -> int | None:
+    for folder in (device, *device.parents):
+        if folder == sys_root:
+            break
+        text = (text_of(folder / "numa_node") or "").strip()
+        if _NUMBER.fullmatch(text):
+            return int(text)
+    return None
+
+
+def _entry_of_path(name: str, path: Path, sys_root: Path, proc_root: Path) -> Path | None:
+    """The sysfs folder of the block device behind a path; None if the file system has none."""
+    disks = sys_root / "class" / "block"
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        # A container may see the disks of its host in sysfs and not have their device files.
+        entry = disks / name[5:].replace("/", "!")
+        if name.startswith("/dev/") and os.path.isdir(entry):
+            return entry
+        raise _absent(name, sys_root) from None
+    if stat.S_ISCHR(found.st_mode):
+        raise _absent(name, sys_root)
+    number = found.st_rdev if stat.S_ISBLK(found.st_mode) else found.st_dev
+    entry = sys_root / "dev" / "block" / f"{os.major(number)}:{os.minor(number)}"
+    if os.path.isdir(entry):
+        return entry
+    source = path if name.startswith("/dev/") else _mounted(_real(path), proc_root)
+    entry = disks / _real(source).name if source is not None else disks
+    return entry if entry != disks and os.path.isdir(entry) else None
+
+
+def _mounted(path: Path, proc_root: Path) -> Path | None:
+    """What the mount table says is mounted where the path is (proc_pid_mountinfo(5))."""
+    best: tuple[int, Path] | None = None
+    try:
+        table = text_of(proc_root / "self" / "mountinfo") or ""
+    except TopologyError:
+        return None
+    for line in table.splitlines():
+        fixed, dash, rest = line.partition(" - ")
+        words, kind = fixed.split(), rest.split()
+        if not dash or len(words) < 5 or len(kind) < 2:
+            continue
+        point, source = (
+            Path(_ESCAPE.sub(lambda m: chr(int(m[1], 8)), word)) for word in (words[4], kind[1])
+        )
+        # Of mounts on one place the last is the one that is seen.
+        if path.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
+            best = (len(point.parts), source)
+    return best[1] if best is not None and best[1].is_absolute() else None
+
+
+def _real(path: Path) -> Path:
+    # Unlike Path.resolve this does not raise on links that go in a circle.
+    return Path(os.path.realpath(path))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _absent(name: str, sys_root: Path) -> TopologyError:
+    there = []
+    for what, folder in (("network interfaces", "net"), ("disks", "block")):
+        names = [path.name for path in _entries(sys_root / "class" / folder)]
+        more = ", ..." if len(names) > _MOST_SHOWN else ""
+        there.append(f"{what}: {', '.join(names[:_MOST_SHOWN]) or 'none'}{more}")
+    return TopologyError(
+        f"{name!r} is no network interface, block device, file or folder here. {'; '.join(there)}. "
+        "Next: name one of these, or an existing path on the disk."
+    )

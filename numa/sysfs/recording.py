@@ -1,0 +1,153 @@
+"""Turns the files that describe a machine into one small text, and back into a folder.
+
+The text is what somebody sends of a machine we have not got: readable, with nothing in it but what
+`numa.topology` reads. One file a line, `relative/path: content`; numbers in braces stand for
+several files of the same content, as in `cpu/cpu{0,4}/topology/core_cpus_list: 0,4`. Blank lines
+and lines that begin with `#` say nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from numa.errors import TopologyError
+from numa.sysfs.cpu_list import cpu_list_text, parse_cpu_list
+from numa.sysfs.reading import text_of
+
+_MACHINE = ("node/online", "cpu/online", "cpu/present", "cpu/offline")
+_NODE = ("cpulist", "meminfo", "distance")
+_CPU = (
+    "online",
+    "topology/core_cpus_list",
+    "topology/thread_siblings_list",
+    "topology/physical_package_id",
+    "topology/package_cpus_list",
+    "topology/core_siblings_list",
+    "cpu_capacity",
+    "acpi_cppc/highest_perf",
+)
+# The newer of two names for the same content; the older then is not worth a line.
+_RENAMED = {
+    "topology/thread_siblings_list": "topology/core_cpus_list",
+    "topology/core_siblings_list": "topology/package_cpus_list",
+}
+
+_NUMBERED = re.compile(r"(node|cpu)(\d{1,7})", re.ASCII)
+_STEP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.]*", re.ASCII)
+_MEM_TOTAL = re.compile(r"^.*\bMemTotal:.*$", re.MULTILINE)
+# Guess: several times what 8,192 CPUs, the most a kernel can have, come to.
+_MOST_FILES = 200_000
+
+
+def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
+    """Return the text of a machine's tree, this one's unless told otherwise.
+
+    Args:
+        sysfs_root: Folder with `node/` and `cpu/`.
+    Raises:
+        TopologyError: The folder holds neither, or a file is far too large.
+    """
+    lines = [f"{path}: {content}".rstrip() for path, content in _machine_files(sysfs_root)]
+    for family, names in (("node", _NODE), ("cpu", _CPU)):
+        lines += _family_lines(sysfs_root, family, names)
+    if not lines:
+        raise TopologyError(
+            f"{sysfs_root} has no node/ and no cpu/ to record. "
+            "Next: name a folder laid out as /sys/devices/system."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def lay_out(text: str, folder: Path) -> None:
+    """Write a recorded text's files below a folder, which `recorded` then can read.
+
+    Raises:
+        TopologyError: A line is none of the format's (the message has its number and text; nothing
+            is written then), or a file cannot be written.
+    """
+    files: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        path, colon, content = line.partition(":")
+        if not colon or len(files) > _MOST_FILES:
+            raise _not_a_line(number, line)
+        for name in _spelled_out(path, number, line):
+            files[name] = content.strip() + "\n"
+    for name, content in files.items():
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise TopologyError(
+                f"cannot write {folder / name}: {error.strerror}. "
+                "Next: give an empty folder that can be written to."
+            ) from error
+
+
+def _machine_files(root: Path) -> Iterator[tuple[str, str]]:
+    for path in _MACHINE:
+        content = _content(root / path)
+        if content is not None:
+            yield path, content
+
+
+def _family_lines(root: Path, family: str, names: tuple[str, ...]) -> Iterator[str]:
+    """The lines of all nodes or all CPUs; numbers whose files agree share a line."""
+    numbers = _numbers(root / family, family)
+    alike: dict[tuple[str, str], list[int]] = {}
+    for number in numbers:
+        folder = root / family / f"{family}{number}"
+        found = {name: _content(folder / name) for name in names}
+        for name, content in found.items():
+            if content is None or found.get(_RENAMED.get(name, "")) == content:
+                continue
+            if name == "online" and (content != "0" or (root / "cpu" / "online").exists()):
+                continue
+            alike.setdefault((name, content), []).append(number)
+    ordered = sorted(alike.items(), key=lambda item: (names.index(item[0][0]), item[1]))
+    for (name, content), members in ordered:
+        shown = f"{{{cpu_list_text(members)}}}" if len(members) > 1 else str(members[0])
+        yield f"{family}/{family}{shown}/{name}: {content}".rstrip()
+
+
+def _numbers(folder: Path, family: str) -> list[int]:
+    try:
+        matches = [_NUMBERED.fullmatch(entry.name) for entry in folder.iterdir()]
+    except OSError:
+        return []
+    return sorted(int(match[2]) for match in matches if match and match[1] == family)
+
+
+def _content(path: Path) -> str | None:
+    """The one line of a file that is read, None if the file is not there."""
+    text = text_of(path)
+    if text is None:
+        return None
+    if path.name == "meminfo":
+        match = _MEM_TOTAL.search(text)
+        return " ".join(match[0].split()) if match else ""
+    return " ".join(text.split())
+
+
+def _spelled_out(path: str, number: int, line: str) -> list[str]:
+    """The paths of a line, all below the folder."""
+    before, brace, rest = path.partition("{")
+    names = [path]
+    if brace:
+        members, closed, after = rest.partition("}")
+        try:
+            numbers = parse_cpu_list(members) if closed else ()
+        except TopologyError:
+            numbers = ()
+        names = [f"{before}{n}{after}" for n in numbers] if len(numbers) < _MOST_FILES else []
+    if not names or not all(_STEP.fullmatch(step) for step in names[0].split("/")):
+        raise _not_a_line(number, line)
+    return names
+
+
+def _not_a_line(number: int, line: str) -> TopologyError:
+    return TopologyError(
+        f"line {number} of the recorded machine is not 'relative/path: content': {line[:80]!r}. "
+        "Next: record the machine again."
+    )

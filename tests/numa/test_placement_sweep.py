@@ -1,0 +1,83 @@
+"""Every topology of the test data at every parallelism, both placements, the same every time."""
+
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from seat_rules import Ledger
+from sysfs_trees import all_trees
+
+from numa.model import Topology
+from numa.placement import PLACEMENTS, place
+
+PATHS = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "support")]
+
+TREES = dict(all_trees()) if __name__ != "__main__" else {}
+RUNS = 20
+HASH_SEEDS = ("0", "1", "4294967295")
+"""Of as many more processes, each with a share of the runs as large as this one's."""
+
+
+def cpus_of(topology: Topology) -> int:
+    """Return the number of CPUs there are for workers."""
+    return sum(len(node.cpus) for node in topology.nodes)
+
+
+def digest(trees: dict[str, Topology]) -> str:
+    """Return a sum of all seats of all trees, at twice the CPUs, by both placements."""
+    total = hashlib.sha256()
+    for name, topology in trees.items():
+        for placement in PLACEMENTS:
+            seats = place(topology, 2 * cpus_of(topology), placement=placement, bind="core")
+            drawn = [(seat.node, seat.cpus, seat.memory_node) for seat in seats]
+            total.update(f"{name} {placement} {drawn}".encode())
+    return total.hexdigest()
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_seats_are_balanced_at_every_parallelism(name: str, placement: str) -> None:
+    """From 1 worker to two a CPU: levels, fair shares, equal nodes, none idle beside two."""
+    topology = TREES[name]
+    ledger = Ledger(topology, spread=placement == "spread")
+    ledger.follow(place(topology, 2 * cpus_of(topology), placement=placement))
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_each_parallelism_is_the_start_of_the_next(name: str, placement: str) -> None:
+    """Seats for n are those of the largest deal cut to n; on huge machines at some n."""
+    topology = TREES[name]
+    count = 2 * cpus_of(topology)
+    seats = place(topology, count, placement=placement)
+    every = range(1, count + 1) if count <= 512 else (1, 2, 3, 511, count // 2, count - 1)
+    for parallelism in every:
+        assert place(topology, parallelism, placement=placement) == seats[:parallelism]
+
+
+def test_the_seats_are_the_same_on_every_run(tmp_path: Path) -> None:
+    """Twenty runs, in processes whose sets and dicts hash differently, give the same seats."""
+    share = RUNS // (1 + len(HASH_SEEDS))
+    found: list[str] = [digest(TREES) for _ in range(share)]
+    known = tmp_path / "trees"
+    known.write_bytes(pickle.dumps(TREES))
+    for seed in HASH_SEEDS:
+        done = subprocess.run(
+            [sys.executable, __file__, str(known), str(share)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(PATHS)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        found += done.stdout.split()
+    assert len(found) == RUNS
+    assert set(found) == {found[0]}
+
+
+if __name__ == "__main__":
+    for _ in range(int(sys.argv[2])):
+        print(digest(pickle.loads(Path(sys.argv[1]).read_bytes())))
