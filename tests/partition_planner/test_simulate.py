@@ -6,6 +6,8 @@ import dataclasses
 import tracemalloc
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from partition_planner.balance import makespan
 from partition_planner.costs import unit_costs
@@ -102,6 +104,54 @@ def test_memory_of_a_plan_grows_with_its_units_only(partitions: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak_bytes / len(made.units) < 6 * 1024
+
+
+@pytest.mark.parametrize(
+    ("kind", "partitions", "most"),
+    [("even", 32, 96), ("even", 7, 64), ("one huge", 32, 64), ("harmonic", 40, 64)],
+)
+def test_more_workers_never_finish_later(kind: str, partitions: int, most: int) -> None:
+    """From 1 worker to many the makespan never rises, though each parallelism has its own plan."""
+    table = large_table(kind, partitions)
+    runs = [
+        simulate(plan(table, PlanLimits(parallelism=parallelism)), parallelism).makespan
+        for parallelism in range(1, most + 1)
+    ]
+    assert runs == sorted(runs, reverse=True)
+    assert runs[-1] < 1.2 * BYTES / most
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=12),
+    st.integers(2, 24),
+)
+def test_more_workers_never_finish_later_on_any_table(
+    parts: list[tuple[int, bool]], parallelism: int
+) -> None:
+    """The same of partitions of any size, some of which cannot be cut."""
+    table = TableInfo(
+        schema=None,
+        name="t",
+        columns=(),
+        partitions=tuple(
+            PartitionInfo(
+                name=f"p{at}",
+                relation=None,
+                position=at,
+                bytes=size << 22,
+                extents=(RowExtent(first=0, last=size * 512),) if cuttable else (),
+            )
+            for at, (size, cuttable) in enumerate(parts)
+        ),
+        named_partitions=True,
+        row_ranges=True,
+    )
+    fewer, more = (
+        simulate(plan(table, PlanLimits(parallelism=workers)), workers).makespan
+        for workers in (parallelism - 1, parallelism)
+    )
+    assert more <= fewer
 
 
 def test_whole_partitions_wait_for_the_largest() -> None:
