@@ -35,7 +35,13 @@ FLOORS = (
     {"unloader.checking"},
     {"unloader.unloading", "unloader.crew", "unloader.choosing"},
     {"unloader.sampling", "unloader.sample_places"},
-    {"unloader.preparation", "unloader.engine", "unloader.destinations", "unloader.worker"},
+    {
+        "unloader.preparation",
+        "unloader.engine",
+        "unloader.destinations",
+        "unloader.worker",
+        "unloader.surveying",
+    },
     {
         "unloader.schedule",
         "unloader.manifest",
@@ -45,6 +51,8 @@ FLOORS = (
         "unloader.fixed_fields",
         "unloader.named_columns",
         "unloader.worker_process",
+        "unloader.evidence",
+        "unloader.watch",
     },
     {"unloader.sources"},
     {"unloader.file_names", "unloader.locations", "unloader.settings", "unloader.names"},

@@ -13,13 +13,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numa.model import Seat
+from numa.model import Seat, Topology
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan, TableInfo
 from partition_planner.simulate import Simulation, simulate
 from unloader.errors import PlanFailed, UnloaderError, translate
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import JobSpec, ReadColumn, SourceSpec, TableName, TableSummary, Target
+from unloader.model import (
+    JobSpec,
+    ReadColumn,
+    SeatOptions,
+    SourceSpec,
+    TableName,
+    TableSummary,
+    Target,
+)
 from unloader.preparation import Prepared, prepared
 from unloader.sample_model import SampleBudget
 from unloader.sources.registry import source_of
@@ -28,6 +36,7 @@ from writers.model import Compression, TextFormat
 
 if TYPE_CHECKING:
     from unloader.choosing import CodecReport
+    from unloader.surveying import Survey
 
 PLAN_VERSION = 1
 
@@ -54,6 +63,9 @@ class PlannedRun:
     statements: dict[str, str]
     """Unit id to the SELECT that reads it."""
     seats: tuple[Seat, ...]
+    topology: Topology
+    """The machine that the seats are on."""
+    memory_policy: str
     simulation: Simulation
     notices: tuple[str, ...]
     places: dict[str, str] = field(default_factory=dict)
@@ -64,6 +76,8 @@ class PlannedRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan file: `run` needs its plan, the rest is for the reader."""
+        from unloader.surveying import seat_json
+
         return {
             "format_version": PLAN_VERSION,
             "plan": self.plan.to_json(),
@@ -77,10 +91,7 @@ class PlannedRun:
                 }
                 for column in self.columns
             ],
-            "seats": [
-                {"worker": seat.worker, "node": seat.node, "cpus": list(seat.cpus)}
-                for seat in self.seats
-            ],
+            "seats": [seat_json(seat) for seat in self.seats],
             "places": self.places,
             "notices": list(self.notices),
             "compression_choice": self.choice.to_json() if self.choice else None,
@@ -146,6 +157,8 @@ def plan(job: JobSpec, *, observe: Observer = silent) -> PlannedRun:
                 unit.id: ready.catalog.unit_sql(ready.extract, unit) for unit in ready.plan.units
             },
             seats=ready.seating.seats,
+            topology=ready.topology,
+            memory_policy=ready.seating.memory_policy,
             simulation=simulate(ready.plan, max(1, len(ready.seating.seats))),
             notices=(ready.seating.notice,) if ready.seating.notice else (),
             places=places(replace(job, output=chosen), ready.extract, ready.plan),
@@ -234,6 +247,46 @@ def verify(
 
     with _translated():
         return check(destination, source, observe)
+
+
+def topology(
+    options: SeatOptions,
+    *,
+    parallelism: int = 0,
+    tree: Path | None = None,
+    allowed_cpus: frozenset[int] | None = None,
+) -> Survey:
+    """Return a machine's NUMA nodes and the seats that so many workers would get on it.
+
+    Args:
+        options: How workers are placed.
+        parallelism: Number of workers; 0 = all CPUs that may be used at once.
+        tree: Another machine's folder laid out as /sys/devices/system, or a file that
+            `recorded_machine` made of one; None = this machine.
+        allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
+
+    Raises:
+        UnloaderError: ConfigError if the files, the nodes, the CPUs or the device are not there.
+    """
+    from unloader.surveying import survey
+
+    with _translated():
+        return survey(options, parallelism=parallelism, tree=tree, allowed_cpus=allowed_cpus)
+
+
+def recorded_machine(tree: Path | None = None) -> str:
+    """Return the files that describe a machine as one text, for `topology` to read elsewhere.
+
+    Args:
+        tree: As for `topology`.
+
+    Raises:
+        UnloaderError: ConfigError if there are no such files.
+    """
+    from unloader.surveying import recording
+
+    with _translated():
+        return recording(tree)
 
 
 def _with_codec(

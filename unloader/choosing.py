@@ -19,7 +19,7 @@ from unloader.model import Failure, JobSpec
 from unloader.preparation import Prepared
 from unloader.sample_model import Sample, SampleBudget, SampleTask
 from unloader.sample_places import disks_of, scratch
-from unloader.seating import machine
+from unloader.seating import automatic_parallelism, machine
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
@@ -191,7 +191,7 @@ def _workload(
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
         one_thread=_format_name(job) == "parquet",
         parallelism=max(1, len(ready.seating.seats)),
-        cores=machine().usable_cpus,
+        cores=automatic_parallelism(machine(), job.seats),
         disk_bytes_per_second=sample.disk_bytes_per_second,
     )
     return load, "GB" if total is None else "table"

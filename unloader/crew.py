@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from numa.pool import Pool
 from unloader.model import JobSpec, Preload
-from unloader.seating import machine, seat_workers
+from unloader.seating import automatic_parallelism, machine, seat_workers
 
 ENTRY = "unloader.worker:work"
 
@@ -32,7 +32,8 @@ def crew(job: JobSpec) -> Iterator[Pool]:
     """
     topology = machine()
     limits = job.plan.limits if job.plan is not None else job.limits
-    seating = seat_workers(topology, limits.parallelism or topology.usable_cpus, job.seats)
+    workers = limits.parallelism or automatic_parallelism(topology, job.seats)
+    seating = seat_workers(topology, workers, job.seats)
     with Pool(seating.seats, ENTRY, memory_policy=seating.memory_policy) as pool:
         for seat in seating.seats[:EARLY_WORKERS]:
             pool.start(seat.worker)

@@ -24,15 +24,9 @@ from unloader.events import (
 )
 from unloader.model import Failure, UnitProgress, UnitResult, UnitTask
 from unloader.schedule import Assignment, Schedule
+from unloader.watch import Watch
 
 TICK_SECONDS = 0.2
-
-START_SECONDS = 60.0
-"""A process that is not up yet has so long at least, whatever the limit of a stall: a busy machine
-takes seconds to start one, and a unit that lost its attempts that way never had any."""
-
-MAX_IDLE_LOSSES = 3
-"""A worker that dies this often without a task cannot be started here at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +37,8 @@ class Orders:
     """Numbered from 0."""
     stall_seconds: float
     """Without a word from a busy worker; 0 is never."""
+    worker_memory_bytes: int = 0
+    """A worker that holds more after a unit is replaced before its next one; 0 is no limit."""
     task: Callable[[Assignment], UnitTask]
     """Makes the task of an attempt."""
     done: Callable[[int, UnitResult], None]
@@ -63,14 +59,14 @@ class Engine:
     stop: Callable[[], bool]
     bound: dict[int, BindReport] = field(default_factory=dict)
     """What each worker's binding came to, by worker."""
+    watch: Watch = field(default_factory=lambda: Watch((), looks=False))
+    """Sees where the workers are."""
     failure: Failure | None = None
     """The failure that stopped the schedule, if one did."""
-    _heard: dict[int, float] = field(default_factory=dict)
-    _up: set[int] = field(default_factory=set)
-    """Workers whose process has said that it is ready."""
+    restarts: dict[int, int] = field(default_factory=dict)
+    """How many processes each worker that was started has had beyond the first."""
     _stalled: dict[int, float] = field(default_factory=dict)
     """Workers that are being killed because they made no progress, and for how many seconds."""
-    _idle_losses: dict[int, int] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _preloading: set[int] = field(default_factory=set)
 
@@ -89,6 +85,7 @@ class Engine:
             self._man(pool)
             while not self.schedule.over and self.failure is None:
                 self._step(pool)
+            self.watch.finish(pool.pids())
         finally:
             # A busy worker may not finish a file after we have cleaned up behind it.
             for worker in list(pool.pids()):
@@ -110,6 +107,7 @@ class Engine:
     def _step(self, pool: Pool) -> None:
         for event in pool.wait(TICK_SECONDS):
             self._handle(pool, event)
+        self.watch.tick(pool.pids())
         if self.stop():
             self.schedule.stop()
             raise Interrupted("stopped by a signal before all work units were done")
@@ -126,12 +124,10 @@ class Engine:
             return  # one that was started too many
         if isinstance(event, Ready):
             self.bound[event.worker] = event.bound
-            self._up.add(event.worker)
-            self._heard[event.worker] = time.monotonic()
+            self.watch.ready(event)
             self._tell_once(event.bound.note)
         elif isinstance(event, Message) and isinstance(event.payload, UnitProgress):
             progress = event.payload
-            self._heard[event.worker] = time.monotonic()
             self.observe(
                 UnitAdvanced(
                     worker=event.worker,
@@ -169,7 +165,6 @@ class Engine:
         assert isinstance(event.result, UnitResult)
         result = event.result
         self.schedule.finished(event.worker)
-        self._idle_losses.pop(event.worker, None)
         self.observe(
             UnitFinished(
                 worker=event.worker,
@@ -179,9 +174,14 @@ class Engine:
                 seconds=result.seconds,
             )
         )
-        # The worker goes on while its result is put on record.
-        self._feed(pool, event.worker)
+        outgrown = self._has_outgrown(pool, event.worker, result.unit)
+        if not outgrown:
+            # The worker goes on while its result is put on record.
+            self._feed(pool, event.worker)
         self.orders.done(event.worker, result)
+        self.watch.unit_done(event.worker, pool.pids())
+        if outgrown:
+            pool.kill(event.worker)
 
     def _failed(self, worker: int, failure: Failure) -> None:
         running = self.schedule.running(worker)
@@ -202,19 +202,17 @@ class Engine:
             self.failure = failure
 
     def _lost(self, pool: Pool, event: Lost) -> None:
-        self._up.discard(event.worker)
         if self.schedule.running(event.worker) is not None:
             self._failed(event.worker, self._why_lost(event))
         else:
             self._preloading.discard(event.worker)
-            losses = self._idle_losses.get(event.worker, 0) + 1
-            self._idle_losses[event.worker] = losses
-            if losses >= MAX_IDLE_LOSSES:
+            if pool.is_hopeless(event.worker):
                 self._give_up_worker(pool, event)
                 return
         self._stalled.pop(event.worker, None)
         if not self.schedule.over:
             pool.start(event.worker)
+            self.restarts = pool.restarts()
 
     def _why_lost(self, event: Lost) -> Failure:
         message = f"worker {event.worker} was lost: {event.detail.strip()}"
@@ -244,7 +242,6 @@ class Engine:
         if assignment is None:
             return
         pool.assign(worker, self.orders.task(assignment))
-        self._heard[worker] = time.monotonic()
         self.observe(
             UnitStarted(
                 worker=worker,
@@ -258,17 +255,25 @@ class Engine:
     def _kill_stalled(self, pool: Pool) -> None:
         if not self.orders.stall_seconds:
             return
-        now = time.monotonic()
         for worker in list(pool.pids()):
             busy = self.schedule.running(worker)
-            limit = self.orders.stall_seconds
-            if worker not in self._up:
-                limit = max(limit, START_SECONDS)
-            if busy is not None and now - self._heard.get(worker, now) > limit:
+            limit = pool.clocks(worker).overdue(self.orders.stall_seconds)
+            if busy is not None and limit is not None:
                 text = f"worker {worker} made no progress with unit {busy.unit.id} for {limit:g} s"
                 self.observe(Notice(text=f"{text}: it is replaced"))
                 self._stalled[worker] = limit
                 pool.kill(worker)
+
+    def _has_outgrown(self, pool: Pool, worker: int, unit: str) -> bool:
+        """Whether a worker has kept more memory after its unit than it may, which is told."""
+        limit = self.orders.worker_memory_bytes
+        held = pool.memory_bytes(worker) if limit else None
+        if held is None or held <= limit or self.schedule.over:
+            return False
+        text = f"worker {worker} holds {held / 2**20:.0f} MiB after unit {unit}, more than"
+        text += f" --worker-memory {limit / 2**20:g}MiB: it is replaced"
+        self.observe(Notice(text=text))
+        return True
 
     def _tell_once(self, note: str | None) -> None:
         if note and note not in self._told:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from numa.model import BindReport, Seat
 from partition_planner.model import Plan
 from unloader import __version__
 from unloader.errors import OutputFailed
+from unloader.evidence import Evidence, nodes_json, seat_json, workers_json
 from unloader.model import (
     Extract,
     JobSpec,
@@ -69,6 +70,8 @@ class RunFacts:
     verify_result: str
     directories: tuple[str, ...] = ()
     """Absolute paths, the first being where the manifest lies; empty where there is just one."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """Where the workers were."""
 
 
 def build_manifest(
@@ -104,6 +107,7 @@ def build_manifest(
             _unit(unit, placed=bool(facts.directories))
             for unit in sorted(units, key=lambda unit: unit.result.unit)
         ],
+        **_placement(facts, units),
         "totals": {
             "rows": rows,
             "bytes": size,
@@ -149,6 +153,7 @@ def options_json(job: JobSpec) -> dict[str, Any]:
         "checksum": spec.checksum,
         "direct_io": spec.direct_io,
         "fetch_memory": job.fetch_bytes,
+        "worker_memory": job.worker_memory_bytes,
         "parallelism": job.limits.parallelism,
         "split": job.limits.split,
         "unit_bytes": job.limits.unit_bytes,
@@ -267,6 +272,18 @@ def places_of(manifest: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
+def _placement(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> dict[str, Any]:
+    """Return where the workers were and what each worker and node did."""
+    evidence = facts.evidence
+    results = [(unit.seat.worker, unit.result) for unit in units]
+    return {
+        "workers": workers_json(evidence, results),
+        "nodes": nodes_json(evidence, results, facts.seconds),
+        "warnings": list(evidence.warnings.values()),
+        "not_measured": list(evidence.not_measured),
+    }
+
+
 def _directories(
     directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
 ) -> dict[str, list[dict[str, Any]]]:
@@ -317,11 +334,7 @@ def _unit(unit: FinishedUnit, *, placed: bool) -> dict[str, Any]:
         "partition": unit.partition,
         "rows": result.rows,
         "attempts": result.attempt,
-        "seat": {
-            "node": unit.seat.node,
-            "cpus": list(unit.seat.cpus),
-            "memory_policy": unit.bound.memory_policy if unit.bound else None,
-        },
+        "seat": seat_json(unit.seat, unit.bound),
         "stages": {
             "fetch_s": round(stages.fetch_s, 4),
             "encode_s": round(stages.encode_s, 4),

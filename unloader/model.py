@@ -316,6 +316,8 @@ class SeatOptions:
     placement: Literal["spread", "close"] = "spread"
     bind: Literal["none", "node", "core"] = "node"
     memory_policy: Literal["local", "preferred", "bind", "interleave"] = "preferred"
+    near: str | None = None
+    """Network interface, block device or path whose node is preferred among equals; None = none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +353,8 @@ class JobSpec:
     consistency: Consistency = "snapshot"
     values: ValueOptions = field(default_factory=ValueOptions)
     fetch_bytes: int = 32 * 1024 * 1024
+    worker_memory_bytes: int = 0
+    """What a worker may hold after a unit without being replaced; 0 is any amount."""
     verify: VerifyLevel = "count"
     plan: Plan | None = None
     """A plan made earlier; None makes one from the table as it is."""

@@ -19,7 +19,7 @@ from unloader.errors import PlanFailed, UsageError
 from unloader.model import Extract, JobSpec, Projection, Selection, Target
 from unloader.named_columns import with_named_columns
 from unloader.names import choose_columns, matching_any
-from unloader.seating import Seating, machine, seat_workers
+from unloader.seating import Seating, automatic_parallelism, machine, seat_workers
 from unloader.sources.base import Catalog
 from unloader.sources.origin import with_origin
 from unloader.sources.registry import source_of
@@ -35,6 +35,8 @@ class Prepared:
     catalog: Catalog
     extract: Extract
     plan: Plan
+    topology: Topology
+    """The machine that the seats are on."""
     seating: Seating
     started: float
     """When the preparation began, by `time.perf_counter`."""
@@ -89,7 +91,13 @@ def _prepare(job: JobSpec, catalog: Catalog, started: float) -> Prepared:
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     seating = seat_workers(topology, workers, job.seats)
     return Prepared(
-        job=job, catalog=catalog, extract=extract, plan=plan, seating=seating, started=started
+        job=job,
+        catalog=catalog,
+        extract=extract,
+        plan=plan,
+        topology=topology,
+        seating=seating,
+        started=started,
     )
 
 
@@ -151,7 +159,8 @@ def _plan(job: JobSpec, table: TableInfo, topology: Topology) -> Plan:
     if job.plan is not None:
         _check_fits(job.plan, table, job.selection.partitions)
         return job.plan
-    limits = replace(job.limits, parallelism=job.limits.parallelism or topology.usable_cpus)
+    parallelism = job.limits.parallelism or automatic_parallelism(topology, job.seats)
+    limits = replace(job.limits, parallelism=parallelism)
     return plan_partitions(table, job.selection.partitions, limits)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from numa.affinity import probe_memory_policy, warning_of
-from numa.model import Seat, Topology
+from numa.affinity import probe_cpu_binding, probe_memory_policy, warning_of
+from numa.model import Node, Seat, Topology
 from numa.placement import place
-from numa.topology import detect
+from numa.sysfs.devices import node_of_device
+from numa.topology import cpu_list_text, detect
 from unloader.errors import ConfigError
 from unloader.model import SeatOptions
 
@@ -31,31 +32,143 @@ def machine() -> Topology:
     return detect()
 
 
+def automatic_parallelism(topology: Topology, options: SeatOptions) -> int:
+    """Return the number of workers where none is asked for: the CPUs usable at once, at least 1.
+
+    Those are the CPUs of the nodes asked for, or of all, and at most the quota of the control
+    group. Nodes that are not there count for nothing: `seat_workers` names them.
+    """
+    wanted = _nodes_of(options)
+    if wanted is None:
+        return topology.usable_cpus
+    chosen = tuple(node for node in topology.nodes if node.id in wanted)
+    return replace(topology, nodes=chosen).usable_cpus
+
+
 def seat_workers(topology: Topology, workers: int, options: SeatOptions) -> Seating:
     """Return one seat a worker.
 
+    With `--numa off` nothing is bound, and nodes, device and memory policy are not looked at.
+
     Raises:
-        ConfigError: `--numa require` on a machine that cannot give it.
+        ConfigError: `--numa require` that cannot be met, or a hard memory policy on a node that was
+            asked for and has no memory for us.
         PlacementError: `--numa-nodes` names a node that is not there.
+        TopologyError: `--near` names a device that is not there.
     """
-    bind = "none" if options.numa == "off" else options.bind
+    if options.numa == "off":
+        seats = place(topology, workers, placement=options.placement, bind="none")
+        return Seating(seats=seats, memory_policy="local", notice=None)
+    near, why_not_near = _near(topology, options)
     seats = place(
         topology,
         workers,
         placement=options.placement,
-        bind=bind,
-        nodes=options.nodes or None,
+        bind=options.bind,
+        nodes=_nodes_of(options),
+        near=near,
     )
-    if options.numa == "off":
-        return Seating(seats=seats, memory_policy="local", notice=None)
-    notice = warning_of(topology, options.memory_policy)
+    _check_memory(topology, options)
     if options.numa == "require":
-        refusal = topology.note or probe_memory_policy()
-        if len(topology.nodes) < 2:
-            refusal = refusal or "this machine has one NUMA node"
-        if refusal:
+        _check_required(topology, options)
+    notices = (
+        warning_of(topology, options.memory_policy),
+        _borrowed(topology, seats, options),
+        why_not_near,
+    )
+    return Seating(
+        seats=seats,
+        memory_policy=options.memory_policy,
+        notice="; ".join(text for text in notices if text) or None,
+    )
+
+
+def _nodes_of(options: SeatOptions) -> tuple[int, ...] | None:
+    return None if options.numa == "off" else options.nodes or None
+
+
+def _near(topology: Topology, options: SeatOptions) -> tuple[int | None, str | None]:
+    """Return the node that the device hangs on, and what is to be said about it."""
+    if options.near is None:
+        return None, None
+    device = node_of_device(options.near)
+    if device.node is None:
+        reason = device.note or "the kernel does not say where it is"
+        return None, f"--near {options.near} prefers no node: {reason}"
+    if device.node not in {node.id for node in topology.nodes}:
+        reason = f"it is at node {device.node}, of which this process may use nothing"
+        return None, f"--near {options.near} prefers no node: {reason}"
+    return device.node, device.note
+
+
+def _check_memory(topology: Topology, options: SeatOptions) -> None:
+    """Refuse to bind to memory of a node asked for by name that has none for us."""
+    if options.memory_policy != "bind" or options.bind == "none":
+        return
+    for node in topology.nodes:
+        if node.id in options.nodes and not node.has_memory:
             raise ConfigError(
-                f"--numa require cannot be met: {refusal}",
-                "use --numa auto, or run where several nodes and memory policies are available",
+                f"--memory-policy bind on node {node.id}: {_why_no_memory(node)}",
+                "leave the node out of --numa-nodes, or use --memory-policy preferred, which "
+                "takes memory from the nearest node that has some",
             )
-    return Seating(seats=seats, memory_policy=options.memory_policy, notice=notice)
+
+
+def _why_no_memory(node: Node) -> str:
+    if not node.memory_allowed:
+        return "our cpuset forbids its memory"
+    return "its memory is not known" if node.memory_bytes is None else "it has no memory"
+
+
+def _borrowed(topology: Topology, seats: tuple[Seat, ...], options: SeatOptions) -> str | None:
+    """Return from which other nodes the memory comes where a policy names nodes."""
+    if options.memory_policy not in ("preferred", "bind"):
+        return None
+    lenders = {
+        seat.node: seat.memory_node
+        for seat in seats
+        if seat.memory_node is not None and seat.memory_node != seat.node
+    }
+    reasons: dict[tuple[str, int], list[int]] = {}
+    for node in topology.nodes:
+        lender = lenders.get(node.id)
+        if lender is not None:
+            reasons.setdefault((_why_no_memory(node), lender), []).append(node.id)
+    return "; ".join(
+        f"memory for the workers on node {cpu_list_text(nodes)} is taken from node {lender}: {why}"
+        for (why, lender), nodes in reasons.items()
+    )
+
+
+def _check_required(topology: Topology, options: SeatOptions) -> None:
+    """Refuse to do with less: workers over several nodes, bound, with the memory policy set."""
+    problem, remedy = _lacking(topology, options)
+    if problem is not None:
+        raise ConfigError(f"--numa require cannot be met: {problem}", remedy)
+
+
+def _lacking(topology: Topology, options: SeatOptions) -> tuple[str | None, str]:
+    """Return the first thing that is not had, and what to do about it."""
+    settle = "or use --numa auto, which does with what there is"
+    if options.bind == "none":
+        return "--bind none binds no worker", f"use --bind node or core, {settle}"
+    if topology.note is not None:
+        return topology.note, f"run where the whole machine is to be seen, {settle}"
+    if sum(bool(node.cpus) for node in topology.nodes) < 2:
+        return (
+            "this process has CPUs of one NUMA node only",
+            f"widen its affinity or cpuset, or run on a machine of several nodes, {settle}",
+        )
+    refused = probe_cpu_binding()
+    if refused is not None:
+        return (
+            f"workers cannot be bound to CPUs ({refused})",
+            f"allow sched_setaffinity in the container's seccomp profile, {settle}",
+        )
+    # Without any policy the kernel does what `local` asks for.
+    refused = None if options.memory_policy == "local" else probe_memory_policy()
+    return (
+        None if refused is None else f"memory policies cannot be set ({refused})",
+        "allow set_mempolicy in the container (CAP_SYS_NICE, or its seccomp profile), use "
+        f"--memory-policy local, {settle}",
+    )

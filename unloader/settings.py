@@ -186,20 +186,20 @@ def parse_order(text: str) -> Order:
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of `0,2-4` in ascending order.
+    """Return the numbers of `0,2-4` or `0-62:2` (every second one) in ascending order.
 
     Raises:
         ValueError: Not a list of numbers and ranges, or one above `MAX_NUMBER`.
     """
     found: set[int] = set()
     for item in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", item)
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+)(?::([1-9]\d*))?)?\s*", item)
         if match is None or int(match[1]) > int(match[2] or match[1]):
             raise ValueError(f"{text!r} is not a list of numbers; write for instance 0,2-3")
-        first, last = int(match[1]), int(match[2] or match[1])
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last > MAX_NUMBER:
             raise ValueError(f"{text!r} goes beyond {MAX_NUMBER}")
-        found.update(range(first, last + 1))
+        found.update(range(first, last + 1, step))
     return tuple(sorted(found))
 
 

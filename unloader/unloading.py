@@ -29,10 +29,12 @@ from unloader.errors import (
     translate,
 )
 from unloader.events import Event, Notice, Observer, PhaseStarted, RunStarted
+from unloader.evidence import Evidence
 from unloader.manifest import FinishedUnit, RunFacts, build_manifest
 from unloader.model import Failure, JobSpec, Snapshot, UnitResult, UnitTask
 from unloader.preparation import Prepared
 from unloader.schedule import Assignment, Schedule
+from unloader.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +87,7 @@ class _Run:
     run_id: str = ""
     source_rows: int | None = None
     verify_result: str = "not verified"
+    _evidence: Evidence = field(default_factory=Evidence)
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
     _units: dict[str, WorkUnit] = field(default_factory=dict)
 
@@ -137,6 +140,7 @@ class _Run:
             orders=Orders(
                 seats=seating.seats,
                 stall_seconds=self.job.retry.stall_seconds,
+                worker_memory_bytes=self.job.worker_memory_bytes,
                 task=self._task,
                 done=lambda worker, result: self._done(engine, worker, result),
                 discard=self.destination.discard,
@@ -144,8 +148,13 @@ class _Run:
             ),
             observe=self._tell,
             stop=stop_or_fail,
+            watch=Watch(seating.seats, self._tell, looks=self.job.seats.numa != "off"),
         )
-        engine.run(pool)
+        try:
+            engine.run(pool)
+        finally:
+            self._evidence = engine.watch.evidence(engine.restarts)
+            engine.watch.close()
         if engine.failure is not None:
             self.destination.check()
             raise _raised(engine.failure)
@@ -264,6 +273,7 @@ class _Run:
             source_rows=self.source_rows,
             verify_result=self.verify_result,
             directories=directories,
+            evidence=self._evidence,
         )
         return build_manifest(facts, tuple(units), complete=complete)
 

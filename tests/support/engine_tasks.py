@@ -2,8 +2,8 @@
 
 The part before the dash decides: ok finishes, hang never ends, die kills its process, raise
 raises, final fails beyond retry; flaky and mortal fail or die at the first attempt and finish
-after it; last finishes, and its process ends a second later. A task that is no assignment is a
-preload.
+after it; last finishes, and its process ends a second later; grow finishes, and its process keeps
+64 MiB more. A task that is no assignment is a preload.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from pathlib import Path
 
 from unloader.model import Failure, Stages, UnitProgress, UnitResult
 from unloader.schedule import Assignment
+
+GROWTH_BYTES = 64 << 20
+KEPT: list[bytes] = []
 
 
 def work(task: object, report: Callable[[object], None]) -> UnitResult | Failure | None:
@@ -34,6 +37,8 @@ def work(task: object, report: Callable[[object], None]) -> UnitResult | Failure
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "last":
         threading.Timer(1.0, os._exit, (1,)).start()
+    if kind == "grow":
+        KEPT.append(b"x" * GROWTH_BYTES)
     if kind == "raise":
         raise ZeroDivisionError("by intent")
     if kind == "final" or (kind == "flaky" and first):

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from numa.errors import PlacementError
-from numa.model import Finished, Ready
+from numa.model import Finished, Node, Ready, Topology
 from partition_planner.model import PlanLimits
 from unloader import api
 from unloader.crew import EARLY_WORKERS, crew
@@ -61,6 +61,21 @@ def test_a_few_workers_start_before_the_plan(database: str, parallelism: int) ->
         assert list(pids) == list(range(min(parallelism, EARLY_WORKERS)))
         assert all(psutil.pid_exists(pid) for pid in pids.values())
     assert not any(psutil.pid_exists(pid) for pid in pids.values())
+
+
+@pytest.mark.parametrize(("quota", "started"), [(1.9, 1), (2.0, 2)])
+def test_a_quota_lowers_the_automatic_number(
+    database: str, monkeypatch: pytest.MonkeyPatch, quota: float, started: int
+) -> None:
+    """Where the control group grants one CPU's worth of time no second worker starts early.
+
+    The machine is one of two CPUs whose description is handed in: its quota is not ours to set.
+    """
+    node = Node(id=0, cpus=(0, 1), memory_bytes=1 << 30)
+    shape = Topology(nodes=(node,), cpu_quota=quota, note=None)
+    monkeypatch.setattr("unloader.crew.machine", lambda: shape)
+    with crew(job_of(database, 0)) as pool:
+        assert len(pool.pids()) == started
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "nosuchdatabase"])

@@ -49,6 +49,7 @@ class Case:
     workers: int = 2
     retries: int = 3
     stall_seconds: float = 0.0
+    worker_memory_bytes: int = 0
     stop: Callable[[], bool] = lambda: False
     fatal: Callable[[Assignment, Failure], Failure | None] = lambda assignment, failure: None
     results: list[UnitResult] = field(default_factory=list)
@@ -64,6 +65,7 @@ class Case:
             orders=Orders(
                 seats=seats(self.workers),
                 stall_seconds=self.stall_seconds,
+                worker_memory_bytes=self.worker_memory_bytes,
                 task=lambda assignment: assignment,  # type: ignore[arg-type,return-value]
                 done=lambda worker, result: self.results.append(result),
                 discard=self._discard,
@@ -190,6 +192,23 @@ def test_a_stalled_worker_is_replaced() -> None:
     assert [result.unit for result in case.results] == ["ok-1"]
     notices = [event.text for event in case.heard(Notice)]
     assert sum("made no progress with unit hang-1 for 0.5 s" in text for text in notices) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's memory")
+def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
+    """It costs no attempt; its notice names what it held, and the new process starts small."""
+    case = Case(("grow-1", "grow-2", "ok-1", "grow-3"), workers=1, worker_memory_bytes=100 << 20)
+    engine = case.run()
+    assert [(result.unit, result.attempt) for result in case.results] == [
+        (unit, 1) for unit in case.ids
+    ]
+    assert case.discarded == []
+    told = [event.text for event in case.heard(Notice)]
+    assert [text.partition(" holds ")[2].partition(", ")[2] for text in told] == [
+        "more than --worker-memory 100MiB: it is replaced"
+    ]
+    assert "after unit grow-2" in told[0]
+    assert engine.restarts == {0: 1}
 
 
 def test_a_slow_start_is_no_stall() -> None:

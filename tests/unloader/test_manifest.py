@@ -138,7 +138,12 @@ def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
     assert list(files_of(built)) == ["a.001.csv", "a.002.csv", "b.csv"]
     unit = built["units"][0]
     assert (unit["attempts"], unit["partition"], unit["rows"]) == (2, "p1", 20)
-    assert unit["seat"] == {"node": 1, "cpus": [2, 3], "memory_policy": "preferred"}
+    assert unit["seat"] == {
+        "node": 1,
+        "cpus": [2, 3],
+        "memory_node": 1,
+        "memory_policy": "preferred",
+    }
 
 
 def test_totals_are_sums_of_the_units() -> None:

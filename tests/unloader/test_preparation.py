@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from numa.model import Node, Topology
 from partition_planner.errors import PlanError
 from partition_planner.model import (
     NamedPartition,
@@ -20,7 +21,14 @@ from partition_planner.model import (
     TableInfo,
 )
 from unloader.errors import PlanFailed, SourceError, UsageError
-from unloader.model import JobSpec, OutputOptions, SecretReference, Selection, SourceSpec
+from unloader.model import (
+    JobSpec,
+    OutputOptions,
+    SeatOptions,
+    SecretReference,
+    Selection,
+    SourceSpec,
+)
 from unloader.names import parse_table
 from unloader.preparation import plan_partitions, prepared, target_of
 from unloader.sources.password import password_of
@@ -88,6 +96,37 @@ def test_auto_parallelism_is_what_the_machine_has(path: Path) -> None:
     """A parallelism of 0 becomes the usable CPUs, so that the plan says what is run."""
     with prepared(replace(job_of(path), limits=PlanLimits(parallelism=0))) as ready:
         assert ready.plan.limits.parallelism >= 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "nodes", "workers"), [(None, (), 6), (None, (1,), 4), (3.9, (1,), 3), (0.2, (), 1)]
+)
+def test_automatic_parallelism_keeps_to_quota_and_nodes(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    quota: float | None,
+    nodes: tuple[int, ...],
+    workers: int,
+) -> None:
+    """Plan and seats are for the CPUs of the nodes asked for, and at most for the quota.
+
+    The machine's description is handed in: neither its nodes nor its quota are ours to set.
+    """
+    shape = Topology(
+        nodes=(
+            Node(id=0, cpus=(0, 1), memory_bytes=1 << 30),
+            Node(id=1, cpus=(2, 3, 4, 5), memory_bytes=1 << 30),
+        ),
+        cpu_quota=quota,
+        note=None,
+    )
+    monkeypatch.setattr("unloader.preparation.machine", lambda: shape)
+    limits = PlanLimits(parallelism=0, split="range", unit_bytes=1)
+    job = replace(job_of(path), limits=limits, seats=SeatOptions(nodes=nodes))
+    with prepared(job) as ready:
+        assert ready.plan.limits.parallelism == workers
+        assert len(ready.seating.seats) == workers
+        assert {seat.node for seat in ready.seating.seats} <= set(nodes or (0, 1))
 
 
 def test_columns_come_in_the_order_asked_for(path: Path) -> None:

@@ -14,7 +14,7 @@ from unloader import __version__
 from unloader.cli.option import JobOption
 from unloader.errors import UsageError
 
-COMMANDS = ("demo", "describe", "codecs", "plan", "run", "verify", "formats", "sources")
+COMMANDS = ("demo", "describe", "codecs", "plan", "run", "verify", "topology", "formats", "sources")
 """In the order of the help page; each is `command` in the module of its name."""
 
 COMPLETION_VARIABLE = "_UNLOADER_COMPLETE"

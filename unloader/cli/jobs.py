@@ -73,13 +73,7 @@ def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
         selection=selection(values),
         output=output_options(values),
         limits=_limits(values),
-        seats=SeatOptions(
-            numa=values["numa"],
-            nodes=values["numa_nodes"] or (),
-            placement=values["placement"],
-            bind=values["bind"],
-            memory_policy=values["memory_policy"],
-        ),
+        seats=seat_options(values),
         retry=RetryOptions(
             retries=values["retries"],
             delay_seconds=values["retry_delay"],
@@ -92,8 +86,21 @@ def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
             zone_columns=values["zone_columns"],
         ),
         fetch_bytes=values["fetch_memory"],
+        worker_memory_bytes=values["worker_memory"],
         verify=_verification(values),
         fixed=_fixed(values),
+    )
+
+
+def seat_options(values: Mapping[str, Any]) -> SeatOptions:
+    """Return how workers are to be placed."""
+    return SeatOptions(
+        numa=values["numa"],
+        nodes=values["numa_nodes"] or (),
+        placement=values["placement"],
+        bind=values["bind"],
+        memory_policy=values["memory_policy"],
+        near=values["near"] or None,
     )
 
 

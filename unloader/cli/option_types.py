@@ -160,17 +160,19 @@ class Statements(Typed):
         return [rv]
 
 
-class NodeList(Typed):
-    """`0,2-3`, or a list of numbers in a job file."""
+class NumberList(Typed):
+    """`0,2-3`, or a list of numbers in a job file; `all` is no restriction."""
 
     name = "LIST"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """Return the numbers in ascending order."""
+        """Return the numbers in ascending order; none for `all`."""
         if isinstance(value, tuple):
             return value
+        if isinstance(value, str) and value.strip().lower() == "all":
+            return ()
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         try:
             return settings.parse_numbers(text)
@@ -255,7 +257,7 @@ NAMES = Items("NAMES", keep_quotes=True)
 ORDER = Order()
 GLOBS = Items("GLOBS", keep_quotes=False)
 PLACES = Places("DEST", keep_quotes=False)
-NODES = NodeList()
+NUMBERS = NumberList()
 STATEMENTS = Statements()
 WIDTHS = Widths()
 NUMBER_FORM = Parsed("FORM", _number_form)

@@ -232,6 +232,14 @@ speed = Bundle(
         help="Memory of one worker's array fetch, in bytes.",
     ),
     _speed(
+        "--worker-memory",
+        type=types.SIZE,
+        default="0",
+        help="Replace a worker whose process holds more than so many bytes after a work unit, "
+        "before it gets the next one, so that a driver's leak cannot fill the machine; 0 is "
+        "never. Linux.",
+    ),
+    _speed(
         "--overlap-buffer",
         type=types.SIZE_FROM_1,
         default="4MiB",
@@ -256,31 +264,42 @@ seats = Bundle(
         "--numa",
         type=click.Choice(["auto", "off", "require"]),
         default="auto",
-        help="Place workers on NUMA nodes where there are any, never, or fail without them.",
+        help="Seat workers on NUMA nodes and bind them, or bind nothing (off), or fail where auto "
+        "would do with less (require), as on one node.",
     ),
     _seats(
         "--numa-nodes",
-        type=types.NODES,
+        type=types.NUMBERS,
         show_default="all",
-        help="Only these nodes, for instance 0,2-3.",
+        help="Seat workers on these NUMA nodes only, for instance 0,2-3; all is every node whose "
+        "CPUs we may use.",
     ),
     _seats(
         "--placement",
         type=click.Choice(["spread", "close"]),
         default="spread",
-        help="Spread workers evenly over the nodes, or fill one node after the other.",
+        help="Spread workers evenly over the nodes, by their CPUs, or fill the cores of one node "
+        "after the other.",
     ),
     _seats(
         "--bind",
         type=click.Choice(["none", "node", "core"]),
         default="node",
-        help="Bind each worker to nothing, to its node's CPUs, or to one core.",
+        help="Bind each worker to nothing, to all CPUs of its node, or to one core of it.",
     ),
     _seats(
         "--memory-policy",
         type=click.Choice(["local", "preferred", "bind", "interleave"]),
         default="preferred",
-        help="Where a worker's memory comes from.",
+        help="Where a worker's memory comes from: its node, and others once that is full "
+        "(preferred); its node alone, and once that is full the kernel kills it (bind); all nodes "
+        "by turns (interleave); wherever it runs (local).",
+    ),
+    _seats(
+        "--near",
+        metavar="DEVICE",
+        help="Prefer the NUMA node of this network interface, disk or path; for instance eth0, "
+        "nvme0n1, /extract.",
     ),
 )
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unloader.cli import options, render, rules
+from unloader.cli import options, render, rules, seats
+from unloader.cli.columns import legend, terminal_width
 from unloader.cli.option import JobCommand, JobOption, given
 from unloader.cli.progress import display_for
 from unloader.cli.targets import JOB, Target, job_document, target_argument
@@ -93,7 +94,11 @@ def _shown(planned: PlannedRun) -> str:
     statements = render.facts(
         (unit.id, " ".join(planned.statements[unit.id].split())) for unit in planned.plan.units
     )
-    return "\n\n".join((_overview(planned), _units(planned), _seats(planned), statements))
+    table = seats.seat_table(
+        planned.topology, planned.seats, planned.memory_policy, terminal_width()
+    )
+    parts = (_overview(planned), _units(planned), table, legend(table), statements)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _overview(planned: PlannedRun) -> str:
@@ -149,32 +154,6 @@ def _takers(planned: PlannedRun) -> dict[str, str]:
     _, costs = unit_costs(planned.plan.table, units)
     loads = Loads(len(planned.seats), len(units))
     return {unit.id: str(loads.take(cost)) for unit, cost in zip(units, costs, strict=True)}
-
-
-def _seats(planned: PlannedRun) -> str:
-    return render.table(
-        (">worker", ">node", "CPUs", ">memory node"),
-        (
-            (
-                str(seat.worker),
-                str(seat.node),
-                _ranges(seat.cpus) or "any",
-                render.UNKNOWN if seat.memory_node is None else str(seat.memory_node),
-            )
-            for seat in planned.seats
-        ),
-    )
-
-
-def _ranges(numbers: tuple[int, ...]) -> str:
-    """Return ascending numbers as the kernel writes them: `0-3,8`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)
 
 
 def _cost(value: float, unit: str) -> str:

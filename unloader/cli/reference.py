@@ -26,7 +26,7 @@ job file, the job file before the default. An empty variable counts as not set.
   (1024, too). Counts of rows take `k M G` (1000) and underscores.
 - Durations are seconds, or a number with `ms`, `s`, `m` or `h`.
 - Lists are separated by commas; an item with a comma stands in double quotes. The option may also
-  be repeated.
+  be repeated. Numbers are `0,2-4`, or `0-62:2` for every second one.
 - Texts take the escapes `\xHH`, `\t`, `\n`, `\r` and `\\`; `\N` stands for itself.
 - Passwords come from `UNLOADER_PASSWORD`, `--password-file`, a prompt (`--password-prompt`) or what
   the database's driver has for it. One inside the URL or on the command line is refused.

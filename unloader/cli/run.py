@@ -12,6 +12,7 @@ from unloader.cli.option import JobCommand, given, on_command_line
 from unloader.cli.progress import display_for
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.targets import Target, target_argument
+from unloader.cli.whereabouts import tables
 from unloader.destinations.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobS
 def _summary(manifest: dict[str, Any], output: OutputOptions) -> str:
     totals = manifest["totals"]
     verified = manifest["verified"]
-    return render.facts(
+    known = render.facts(
         (
             ("rows", render.count(totals["rows"])),
             ("bytes", f"{render.count(totals['bytes'])} ({render.size(totals['bytes'])})"),
@@ -101,6 +102,8 @@ def _summary(manifest: dict[str, Any], output: OutputOptions) -> str:
             *_places(manifest, output),
         )
     )
+    whereabouts = tables(manifest)
+    return f"{known}\n\n{whereabouts}" if whereabouts else known
 
 
 def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
