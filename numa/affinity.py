@@ -7,13 +7,16 @@ machine cannot bind: the report says what was had.
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TypeAlias
 
 from numa import mempolicy
 from numa.errors import PlacementError, TopologyError
 from numa.model import BindReport, Seat, Topology
-from numa.topology import detect
+from numa.sysfs.nodes import nodes_with_cpus
+from numa.topology import cpu_list_text, detect
 
 MEMORY_POLICIES = ("local", "preferred", "bind", "interleave")
 
@@ -23,6 +26,12 @@ _MODES = {
     "bind": mempolicy.BIND,
     "interleave": mempolicy.INTERLEAVE,
 }
+
+# The most CPUs that a kernel can be built for (NR_CPUS); it leaves out those that are not there.
+_EVERY_CPU = range(8192)
+
+_Restores: TypeAlias = list[Callable[[], None]]
+"""What puts a state back. Added before the state is changed: an interrupt may come right after."""
 
 
 def probe_memory_policy() -> str | None:
@@ -34,13 +43,13 @@ def probe_memory_policy() -> str | None:
     reason = mempolicy.unsupported()
     if reason is not None:
         return reason
-    try:
-        before = mempolicy.current()
-        nodes = frozenset(sorted(mempolicy.allowed_nodes())[:1])
-        mempolicy.apply(mempolicy.Policy(mode=mempolicy.PREFERRED, nodes=nodes))
-        mempolicy.apply(before)
-    except OSError as error:
-        return _refusal(error)
+    with _put_back() as restores:
+        try:
+            restores.append(partial(_restore_memory, mempolicy.current()))
+            nodes = frozenset(sorted(mempolicy.allowed_nodes())[:1])
+            mempolicy.apply(mempolicy.Policy(mode=mempolicy.PREFERRED, nodes=nodes))
+        except OSError as error:
+            return _refusal(error)
     return None
 
 
@@ -62,9 +71,14 @@ def probe_cpu_binding() -> str | None:
 def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
     """Bind the calling thread to the seat's CPUs and memory; put both back at the end.
 
+    Both are put back after any exception, too, one of a signal handler included. CPUs or nodes that
+    are no longer ours by then are no reason to stay on the seat: the thread gets all that are left.
+
     Args:
-        seat: Empty `cpus` leave the CPUs alone; `preferred` and `bind` need its `memory_node`.
-        memory_policy: `local`, `preferred`, `bind` or `interleave` (over all allowed nodes).
+        seat: Empty `cpus` leave the CPUs alone, and then `local` the memory, too, which may have a
+            policy of the user's; `preferred` and `bind` need its `memory_node`.
+        memory_policy: `local`, `preferred`, `bind`, or `interleave`: over the allowed nodes that
+            have CPUs, as the memory of the others is there for something else or is slower.
     Yields:
         What was applied. Where all the seat's CPUs are refused, as they are off by now, those left
         of its node are taken; where there is none, the memory is left alone, too. A refused memory
@@ -76,51 +90,86 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
         raise PlacementError(
             f"memory policy is {memory_policy!r}. Next: choose among {', '.join(MEMORY_POLICIES)}."
         )
-    with ExitStack() as undo:
-        cpus, note = _bind_cpus(seat, undo)
+    with _put_back() as restores:
+        cpus, note = _bind_cpus(seat, restores)
         policy = None
         if cpus is not None or not seat.cpus:
-            policy, refused = _bind_memory(seat, memory_policy, undo)
+            policy, refused = _bind_memory(seat, memory_policy, restores)
             note = "; ".join(text for text in (note, refused) if text) or None
         yield BindReport(cpus=cpus, memory_policy=policy, note=note)
 
 
-def warning_of(topology: Topology, memory_policy: str) -> str | None:
-    """Return the one line to show before a run where seats come to less than was asked for.
+def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[str, ...]:
+    """Return what to show before a run where seats come to less than was asked for, a line a fact.
 
-    That is: a degraded topology, a machine of one node, a memory policy the kernel refuses.
-    None if there is nothing to say.
+    That is: a degraded topology, nodes whose CPUs are all denied while one node is left, and what
+    the kernel refuses, CPUs or memory policy. A plain machine of one node loses nothing.
+
+    Args:
+        topology: As this process may use it.
+        memory_policy: What workers are to set.
+        bind: What they are bound to, as `place` takes it.
     """
-    notes: list[str] = []
-    if topology.note is not None:
-        notes.append(topology.note)
-    elif sum(bool(node.cpus) for node in topology.nodes) == 1:
-        notes.append("this process has CPUs of one NUMA node only: all workers sit on it")
-    reason = probe_memory_policy()
-    if not hasattr(os, "sched_setaffinity"):
-        notes.append("this system cannot bind a process to CPUs or memory: workers are not bound")
-    elif reason is not None:
-        notes.append(f"memory policy {memory_policy} cannot be set ({reason}): binding CPUs only")
-    return "; ".join(notes) or None
+    notes: list[str] = [] if topology.note is None else [topology.note]
+    seated_on = [node.id for node in topology.nodes if node.cpus]
+    denied = [node.id for node in topology.nodes if node.cpus_denied and not node.cpus]
+    if len(seated_on) == 1 and denied:
+        notes.append(
+            f"this process has CPUs of one NUMA node only: all workers sit on node {seated_on[0]}, "
+            f"as no CPU of node {cpu_list_text(denied)} is ours"
+        )
+    unbound = None if bind == "none" else probe_cpu_binding()
+    if unbound is not None:
+        notes.append(_unbound(unbound))
+    # Seats that are bound to no CPUs have no memory node that these two could name.
+    idle = bind == "none" and memory_policy in ("preferred", "bind")
+    idle = idle or policy_is_idle(topology, memory_policy)
+    refused = None if idle else probe_memory_policy()
+    if refused is not None:
+        notes.append(_unset(memory_policy, refused, bound=not unbound and bind != "none"))
+    return tuple(notes)
 
 
-def _bind_cpus(seat: Seat, undo: ExitStack) -> tuple[tuple[int, ...] | None, str | None]:
+# One text each for what is told before a run and again by the binding, or both would be shown.
+
+
+def _unbound(refusal: str) -> str:
+    return f"workers cannot be bound to CPUs ({refusal}): they run where they are put"
+
+
+def _unset(memory_policy: str, refusal: str, *, bound: bool) -> str:
+    rest = "binding CPUs only" if bound else "binding nothing"
+    return f"memory policy {memory_policy} cannot be set ({refusal}): {rest}"
+
+
+def policy_is_idle(topology: Topology, memory_policy: str) -> bool:
+    """Return whether memory comes to lie where the policy wants it without the policy, too.
+
+    So it does with `local`, which is the kernel's own way, and with `preferred` where at most one
+    node has memory for us. `bind` and `interleave` are asked for by name, and so never idle.
+    """
+    if memory_policy == "preferred":
+        return sum(node.has_memory for node in topology.nodes) < 2
+    return memory_policy == "local"
+
+
+def _bind_cpus(seat: Seat, restores: _Restores) -> tuple[tuple[int, ...] | None, str | None]:
     if not seat.cpus:
         return None, None
     if not hasattr(os, "sched_setaffinity"):
         return None, "this system cannot bind a process to CPUs: not bound"
-    before = os.sched_getaffinity(0)
+    restores.append(partial(_restore_cpus, os.sched_getaffinity(0)))
     try:
         os.sched_setaffinity(0, seat.cpus)
     except OSError as error:
+        if error.errno != errno.EINVAL:
+            return None, _unbound(_refusal(error))
         refused = f"CPUs {_shown(seat.cpus)} refused ({_refusal(error)})"
         # All of them are off by now, or no longer ours; others of the node may be left.
         cpus = _cpus_left(seat.node)
         if not _set_cpus(cpus):
             return None, f"{refused}: not bound"
-        undo.callback(_set_cpus, before)
         return cpus, f"{refused}: bound to CPUs {_shown(cpus)} of their node"
-    undo.callback(_set_cpus, before)
     # The kernel silently drops CPUs that are offline or outside our cpuset.
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     if set(cpus) == set(seat.cpus):
@@ -137,6 +186,39 @@ def _cpus_left(node_id: int) -> tuple[int, ...]:
     return next((node.cpus for node in nodes if node.id == node_id), ())
 
 
+@contextmanager
+def _put_back() -> Iterator[_Restores]:
+    """Restore at the end what was added to the list."""
+    restores: _Restores = []
+    try:
+        try:
+            yield restores
+        finally:
+            _run(restores)
+    finally:
+        # Again, as the exception of a signal handler may have broken off the first time.
+        _run(restores)
+
+
+def _run(restores: _Restores) -> None:
+    for restore in restores:
+        restore()
+
+
+def _restore_cpus(before: set[int]) -> None:
+    if not _set_cpus(before):
+        _set_cpus(_EVERY_CPU)
+
+
+def _restore_memory(before: mempolicy.Policy) -> None:
+    try:
+        mempolicy.apply(before)
+    except OSError:
+        # Where even that is refused, nothing was set.
+        with suppress(OSError):
+            mempolicy.apply(mempolicy.Policy(mode=mempolicy.DEFAULT))
+
+
 def _set_cpus(cpus: Iterable[int]) -> bool:
     """Bind the calling thread; return whether the kernel let us."""
     try:
@@ -146,7 +228,9 @@ def _set_cpus(cpus: Iterable[int]) -> bool:
     return True
 
 
-def _bind_memory(seat: Seat, name: str, undo: ExitStack) -> tuple[str | None, str | None]:
+def _bind_memory(seat: Seat, name: str, restores: _Restores) -> tuple[str | None, str | None]:
+    if name == "local" and not seat.cpus:
+        return None, None
     if name in ("preferred", "bind") and seat.memory_node is None:
         # An unbound seat has no memory node by intent; a bound one lacks something.
         lacking = f"node {seat.node} has no memory known to be ours: memory policy {name} not set"
@@ -154,19 +238,22 @@ def _bind_memory(seat: Seat, name: str, undo: ExitStack) -> tuple[str | None, st
     reason = mempolicy.unsupported()
     if reason is None:
         try:
-            before = mempolicy.current()
+            restores.append(partial(_restore_memory, mempolicy.current()))
             mempolicy.apply(mempolicy.Policy(mode=_MODES[name], nodes=_nodes(seat, name)))
         except OSError as error:
             reason = _refusal(error)
     if reason is not None:
-        return None, f"memory policy {name} not set ({reason})"
-    undo.callback(mempolicy.apply, before)
+        # Without a policy the kernel does what `local` asks for.
+        if name == "local":
+            return None, None
+        return None, _unset(name, reason, bound=bool(seat.cpus))
     return name, None
 
 
 def _nodes(seat: Seat, name: str) -> frozenset[int]:
     if name == "interleave":
-        return mempolicy.allowed_nodes()
+        allowed = mempolicy.allowed_nodes()
+        return allowed & nodes_with_cpus() or allowed
     if name == "local" or seat.memory_node is None:
         return frozenset()
     return frozenset((seat.memory_node,))

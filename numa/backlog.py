@@ -7,6 +7,9 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+# Of a second they make years; a thousand more would be no number any more.
+_MOST_DOUBLINGS = 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -63,7 +66,7 @@ class Backlog:
         """Put a task back after a failed attempt; return whether it has another one."""
         if attempt.number >= self._attempts:
             return False
-        due = now + self._retry_seconds * 2 ** (attempt.number - 1)
+        due = now + self._retry_seconds * 2.0 ** min(attempt.number - 1, _MOST_DOUBLINGS)
         after = Attempt(index=attempt.index, task=attempt.task, number=attempt.number + 1)
         heapq.heappush(self._waiting, (due, attempt.index, after))
         return True

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 DEFAULT, PREFERRED, BIND, INTERLEAVE, LOCAL = range(5)
 
-_CALL_NUMBERS = {"x86_64": (238, 239), "aarch64": (237, 236), "riscv64": (237, 236)}
+_CALL_NUMBERS = {
+    "x86_64": (238, 239),
+    "aarch64": (237, 236),
+    "riscv64": (237, 236),
+    "ppc64le": (261, 260),
+    "s390x": (270, 269),
+}
 """Machine to the numbers of set_mempolicy and get_mempolicy."""
 
 _F_MEMS_ALLOWED = 4

@@ -173,10 +173,11 @@ def loads_are_local(cpu_info: Path) -> bool:
         return False
     pairs = (line.partition(":") for line in text.splitlines())
     facts = {name.strip(): value.strip() for name, _, value in pairs}
-    if facts.get("vendor_id") != "GenuineIntel" or facts.get("cpu family") != "6":
+    family, model = facts.get("cpu family", ""), facts.get("model", "")
+    if facts.get("vendor_id") != "GenuineIntel" or not (family.isdigit() and model.isdigit()):
         return False
-    model = facts.get("model", "")
-    return model.isdigit() and int(model) not in _COUNTS_BOTH
+    # Other families than 6 are newer, or have no such counters at all.
+    return family != "6" or int(model) not in _COUNTS_BOTH
 
 
 def _open(event: CountedEvent, thread: int) -> int:

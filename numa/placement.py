@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology
+from numa.sysfs.cpu_list import cpu_list_text
 
 PLACEMENTS = ("spread", "close")
 BINDS = ("node", "core", "none")
@@ -108,7 +109,7 @@ def _hosts(
 ) -> tuple[_Host, ...]:
     """Return the nodes to use, lowest id first."""
     able = {node.id: node for node in topology.nodes if node.cpus}
-    choice = ", ".join(str(node_id) for node_id in sorted(able)) or "none"
+    choice = cpu_list_text(able) or "none"
     if wanted is None:
         wanted = tuple(able)
     if not wanted:
@@ -123,7 +124,7 @@ def _hosts(
     if near is not None and near not in known:
         raise PlacementError(
             f"node {near}, to be near to, is not there. "
-            f"Next: choose among nodes {', '.join(map(str, known))}."
+            f"Next: choose among nodes {cpu_list_text(known)}."
         )
     return tuple(_host(topology, able[node_id], near) for node_id in sorted(set(wanted)))
 

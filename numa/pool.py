@@ -14,29 +14,17 @@ When to give up on a process or a task is for the caller to say: see `numa.super
 """
 
 import pickle
-import selectors
-import signal
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 
 from numa.affinity import MEMORY_POLICIES
 from numa.errors import PoolError
-from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
-from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, frame
+from numa.model import BindReport, Event, Seat
 from numa.processes.clocks import MAX_IDLE_LOSSES, Clocks, resident_bytes
 from numa.processes.launch import Member, launch
-from numa.processes.waker import Waker
-
-# The pipe's end tells of a death at once, unless something a task started holds the pipe open.
-_CHECK_SECONDS = 1.0
-
-# Guess: from the end of its pipe to its exit a process needs milliseconds.
-_EXIT_SECONDS = 2.0
-
-# Guess: the end of a process that holds most of a large machine's memory takes that long.
-_LAST_EXIT_SECONDS = 20.0
+from numa.processes.members import CHECK_SECONDS, Members
 
 
 class Pool:
@@ -72,15 +60,8 @@ class Pool:
             )
         self._entry = entry
         self._memory_policy = memory_policy
-        self._members: dict[int, Member] = {}
-        self._lingering: list[Member] = []
+        self._members = Members()
         self._starts: Counter[int] = Counter()
-        self._idle_losses: Counter[int] = Counter()
-        self._events: deque[Event] = deque()
-        self._selector = selectors.DefaultSelector()
-        self._waker = Waker()
-        self._selector.register(self._waker, selectors.EVENT_READ)
-        self._next_check = time.monotonic()
         self._closed = False
 
     def start(self, worker: int) -> None:
@@ -92,19 +73,16 @@ class Pool:
             PoolError: There is no such worker, it runs already, or the system refuses.
         """
         seat = self._seat(worker)
-        if worker in self._members:
-            raise PoolError(
-                f"worker {worker} runs already, as process {self._members[worker].process.pid}. "
-                "Next: kill it first."
-            )
+        if worker in self._members.there:
+            pid = self._members.there[worker].process.pid
+            raise PoolError(f"worker {worker} runs already, as process {pid}. Next: kill it first.")
         try:
             member = launch(seat, self._entry, self._memory_policy)
         except PoolError:
-            self._idle_losses[worker] += 1
+            self._members.idle_losses[worker] += 1
             raise
-        self._members[worker] = member
+        self._members.add(member)
         self._starts[worker] += 1
-        self._selector.register(member.channel, selectors.EVENT_READ, worker)
 
     def assign(self, worker: int, task: object) -> None:
         """Give an idle worker a task. Returns at once, also when the process is just dead.
@@ -123,11 +101,7 @@ class Pool:
                 f"the task for worker {worker} cannot be pickled: {error}. "
                 "Next: build it of plain data and importable types."
             ) from error
-        member.busy, member.task = True, task
-        member.clocks.give()
-        member.trim_stderr()
-        member.channel.post(frame(TASK, body))
-        self._watch(member)
+        self._members.give(member, task, body)
 
     def wait(self, timeout_seconds: float | None) -> tuple[Event, ...]:
         """Return the events that have come, in order of arrival; wait for the first if none has.
@@ -138,16 +112,15 @@ class Pool:
             PoolError: There is no process, no event and no timeout: nothing would ever come.
         """
         self._check_open()
-        if timeout_seconds is None and not self._members and not self._events:
+        members = self._members
+        if timeout_seconds is None and not members.there and not members.pending:
             raise PoolError("nothing to wait for: no worker is started. Next: start one.")
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            left = _CHECK_SECONDS if deadline is None else deadline - time.monotonic()
-            woken = self._collect(0.0 if self._events else max(0.0, min(left, _CHECK_SECONDS)))
-            if self._events:
-                events = tuple(self._events)
-                self._events.clear()
-                return events
+            left = CHECK_SECONDS if deadline is None else deadline - time.monotonic()
+            woken = members.listen(0.0 if members.pending else max(0.0, min(left, CHECK_SECONDS)))
+            if members.pending:
+                return members.fetch()
             if woken or left <= 0:
                 return ()
 
@@ -156,23 +129,30 @@ class Pool:
 
         From any thread, or a signal handler; also when the pool is closed, and then in vain.
         """
-        self._waker.wake()
+        self._members.wake()
 
-    def kill(self, worker: int) -> None:
-        """Kill the worker's process and reap it; the next `wait` has its `Lost`.
+    def kill(self, *workers: int) -> None:
+        """Kill the workers' processes and reap them; the next `wait` has their `Lost`.
 
-        One that the kernel does not let go of within two seconds is lost all the same, and reaped
-        when it ends. Does nothing if no process is on the seat.
+        Those that the kernel does not let go of within two seconds, all together, are lost all the
+        same, and reaped when they end. Does nothing where no process is on the seat.
         """
-        self._seat(worker)
-        member = self._members.get(worker)
-        if member is not None:
+        asked = {self._seat(worker).worker for worker in workers}
+        doomed = [member for worker, member in self._members.there.items() if worker in asked]
+        for member in doomed:
             member.killed = not member.gone()
-            self._lose(member)
+        self._members.lose(doomed)
 
     def pids(self) -> dict[int, int]:
         """Return the process id of each worker that has a process."""
-        return {worker: member.process.pid for worker, member in self._members.items()}
+        return {worker: member.process.pid for worker, member in self._members.there.items()}
+
+    def bindings(self) -> dict[int, BindReport]:
+        """Return what the binding came to of each worker that has a process, also before it is up.
+
+        A worker's `Ready` says the same.
+        """
+        return {worker: member.bound for worker, member in self._members.there.items()}
 
     def clocks(self, worker: int) -> Clocks:
         """Return how long the worker's process has been silent or busy, and whether it is up.
@@ -184,7 +164,7 @@ class Pool:
 
     def memory_bytes(self, worker: int) -> int | None:
         """Return what the worker's process holds in memory; None if there is none to be told."""
-        member = self._members.get(worker)
+        member = self._members.there.get(worker)
         return None if member is None else resident_bytes(member.process.pid)
 
     def answering(self, worker: int) -> bool:
@@ -193,7 +173,7 @@ class Pool:
         Raises:
             PoolError: It is not started.
         """
-        return self._member(worker).channel.arriving in (RESULT, RAISED)
+        return self._member(worker).answering
 
     def restarts(self) -> dict[int, int]:
         """Return how many processes each worker that was started has had beyond the first."""
@@ -201,7 +181,7 @@ class Pool:
 
     def is_hopeless(self, worker: int) -> bool:
         """Whether processes on the seat, time and again, could not start or died without a task."""
-        return self._idle_losses[worker] >= MAX_IDLE_LOSSES
+        return self._members.idle_losses[worker] >= MAX_IDLE_LOSSES
 
     def close(self, grace_seconds: float = 5.0) -> None:
         """End every process and close every descriptor; events not fetched are dropped.
@@ -209,33 +189,9 @@ class Pool:
         Idle workers are told to leave, busy ones get SIGTERM, and what is left after the grace
         SIGKILL. May be called again.
         """
-        if self._closed:
-            return
-        self._closed = True
-        members = list(self._members.values())
-        try:
-            for member in members:
-                if member.busy:
-                    member.terminate()
-                else:
-                    member.channel.post(frame(LEAVE))
-            deadline = time.monotonic() + grace_seconds
-            for member in members:
-                member.wait_gone(max(0.0, deadline - time.monotonic()))
-        finally:
-            # Also when a second Ctrl-C breaks off the polite part.
-            members += self._lingering
-            for member in members:
-                member.kill()
-            deadline = time.monotonic() + _LAST_EXIT_SECONDS
-            for member in members:
-                member.reap(max(0.0, deadline - time.monotonic()))
-                member.release()
-            self._members.clear()
-            self._lingering.clear()
-            self._events.clear()
-            self._selector.close()
-            self._waker.close()
+        if not self._closed:
+            self._closed = True
+            self._members.close(grace_seconds)
 
     def __enter__(self) -> "Pool":
         """Return the pool itself."""
@@ -250,97 +206,11 @@ class Pool:
         """Close the pool."""
         self.close()
 
-    def _collect(self, timeout_seconds: float) -> bool:
-        """Take what has come; return whether somebody wants the wait to end."""
-        woken = False
-        for key, mask in self._selector.select(timeout_seconds):
-            if key.data is None:
-                self._waker.clear()
-                woken = True
-                continue
-            member = self._members[key.data]
-            if mask & selectors.EVENT_WRITE:
-                member.channel.flush()
-                # It cannot have begun before it has the whole task.
-                member.clocks.give()
-                self._watch(member)
-            if mask & selectors.EVENT_READ:
-                member.clocks.hear()
-                self._take(member, member.channel.receive())
-                if member.channel.ended and member.worker in self._members:
-                    self._bury(member)
-        if time.monotonic() >= self._next_check:
-            self._next_check = time.monotonic() + _CHECK_SECONDS
-            for member in list(self._members.values()):
-                if member.gone():
-                    self._lose(member)
-            self._lingering = [member for member in self._lingering if not member.reap(0)]
-        return woken
-
-    def _watch(self, member: Member) -> None:
-        wanted = selectors.EVENT_READ
-        if member.channel.unsent:
-            wanted |= selectors.EVENT_WRITE
-        self._selector.modify(member.channel, wanted, member.worker)
-
-    def _take(self, member: Member, frames: list[tuple[bytes, bytes]]) -> None:
-        for tag, body in frames:
-            if member.broken:
-                return
-            if tag == READY:
-                member.clocks.up = True
-            try:
-                self._events.append(_event(member, tag, body))
-            # Unpickling runs the sender's classes: the parent may lack one of them.
-            except Exception as error:
-                self._refuse(member, tag, error)
-            if tag in (RESULT, RAISED):
-                member.busy, member.task = False, None
-                self._idle_losses[member.worker] = 0
-
-    def _refuse(self, member: Member, tag: bytes, error: Exception) -> None:
-        text = f"what the task sent cannot be read by the parent: {error}"
-        if tag == RESULT:
-            kind = type(error).__name__
-            self._events.append(
-                Raised(worker=member.worker, kind=kind, message=text, traceback=text)
-            )
-        else:
-            # Its task goes on and nobody can tell what was lost; the end of its pipe is next.
-            member.broken, member.killed = text, True
-            member.kill()
-
-    def _bury(self, member: Member) -> None:
-        """Reap a process whose pipe has ended; one that goes on without its pipe is useless."""
-        if not member.wait_gone(_EXIT_SECONDS):
-            member.killed = True
-        self._lose(member)
-
-    def _lose(self, member: Member) -> None:
-        """End a process and take it off its seat: first what it sent, then its `Lost`."""
-        if not member.reap(_EXIT_SECONDS):
-            self._lingering.append(member)
-        self._take(member, member.channel.drain())
-        self._selector.unregister(member.channel)
-        del self._members[member.worker]
-        if not member.busy and not (member.killed and member.clocks.up):
-            self._idle_losses[member.worker] += 1
-        code = member.process.returncode
-        self._events.append(
-            Lost(
-                worker=member.worker,
-                exit_code=-signal.SIGKILL if code is None else code,
-                task=member.task,
-                detail=member.how_it_ended(),
-            )
-        )
-        member.release()
-
     def _member(self, worker: int) -> Member:
         self._seat(worker)
-        if worker not in self._members:
+        if worker not in self._members.there:
             raise PoolError(f"worker {worker} is not started. Next: start it first.")
-        return self._members[worker]
+        return self._members.there[worker]
 
     def _seat(self, worker: int) -> Seat:
         self._check_open()
@@ -351,16 +221,3 @@ class Pool:
     def _check_open(self) -> None:
         if self._closed:
             raise PoolError("the pool is closed. Next: make a new one.")
-
-
-def _event(member: Member, tag: bytes, body: bytes) -> Event:
-    worker = member.worker
-    if tag == READY:
-        return Ready(worker=worker, pid=member.process.pid, bound=member.bound)
-    value = pickle.loads(body)
-    if tag == MESSAGE:
-        return Message(worker=worker, payload=value)
-    if tag == RESULT:
-        return Finished(worker=worker, result=value)
-    kind, message, trace = value
-    return Raised(worker=worker, kind=kind, message=message, traceback=trace)

@@ -32,6 +32,11 @@ _PROCESSOR = 39 - 3
 
 _ON_NODE = re.compile(rb" N(\d+)=(\d+)")
 _PAGE_KIB = re.compile(rb" kernelpagesize_kB=(\d+)")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+# Kernels before 4.0 do not tell the size of pages, which then are ordinary ones; huge ones are
+# left out, as theirs is anybody's guess.
+_HUGE = re.compile(rb" huge(?: |$)")
 
 # The kernel gives memory that is shared with children, or of huge pages, a file nobody opened.
 _UNNAMED = (b" file=/dev/zero\\040(deleted)", b" file=/anon_hugepage")
@@ -56,13 +61,14 @@ def pages_of(numa_maps: bytes) -> Pages:
     own: dict[int, int] = {}
     of_files: dict[int, int] = {}
     for line in numa_maps.splitlines():
-        size = _PAGE_KIB.search(line)
-        if size is None:
+        told = _PAGE_KIB.search(line)
+        if told is None and _HUGE.search(line):
             continue
+        page_bytes = _PAGE_BYTES if told is None else int(told[1]) * 1024
         of_file = b" file=" in line and not any(name in line for name in _UNNAMED)
         into = of_files if of_file else own
         for node, count in _ON_NODE.findall(line):
-            into[int(node)] = into.get(int(node), 0) + int(count) * int(size[1]) * 1024
+            into[int(node)] = into.get(int(node), 0) + int(count) * page_bytes
     return Pages(own=own, of_files=of_files)
 
 
@@ -165,8 +171,11 @@ class Residences:
             threads = os.listdir(folder)
         except OSError as error:
             if _lives(seen.pid):
-                seen.hidden = f"{folder} cannot be read ({_why(error)}): is /proc mounted hidepid?"
+                # Without the number, or each worker had a line of its own.
+                why = f"{self._root}/PID/task cannot be read ({_why(error)})"
+                seen.hidden = f"{why}: is /proc mounted hidepid?"
             return
+        seen.hidden = None
         found = {_processor(folder / thread / "stat") for thread in threads} - {None}
         if found:
             seen.looks += 1

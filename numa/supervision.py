@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -94,16 +94,14 @@ class Supervision:
         why = TaskFailure(kind="cancelled", message="cancelled before it had ended")
         for attempt in self._backlog.stop():
             self._outcomes.append(_outcome(attempt, failure=why))
-        for worker in list(self._running):
-            self._end(worker, why)
+        self._end(dict.fromkeys(self._running, why))
         for event in self._pool.wait(0.0):
             self._handle(event)
 
     def abandon(self) -> None:
         """End the busy processes; a pool that is closed has ended them already."""
         with suppress(PoolError):
-            for worker in list(self._running):
-                self._pool.kill(worker)
+            self._pool.kill(*self._running)
 
     def _man(self, most_workers: int) -> None:
         """Start processes on vacant seats while there may be tasks for them."""
@@ -170,7 +168,7 @@ class Supervision:
         held = self._pool.memory_bytes(worker) if self._options.memory_bytes else None
         if held is not None and held > self._options.memory_bytes:
             self._idle.discard(worker)
-            self._end(worker, self._too_large(held, self._options.memory_bytes))
+            self._end({worker: self._too_large(held, self._options.memory_bytes)})
 
     def _lost(self, event: Lost) -> None:
         worker = event.worker
@@ -202,11 +200,12 @@ class Supervision:
 
     def _look(self) -> None:
         """End the processes that have passed a limit."""
-        for worker in list(self._pool.pids()):
-            if worker in self._running or not self._pool.clocks(worker).up:
-                why = self._verdict(worker)
-                if why is not None:
-                    self._end(worker, why)
+        judged = {
+            worker: self._verdict(worker)
+            for worker in self._pool.pids()
+            if worker in self._running or not self._pool.clocks(worker).up
+        }
+        self._end({worker: why for worker, why in judged.items() if why is not None})
 
     def _verdict(self, worker: int) -> TaskFailure | None:
         options, clocks = self._options, self._pool.clocks(worker)
@@ -231,10 +230,11 @@ class Supervision:
     def _again(self, attempt: Attempt) -> bool:
         return self._backlog.again(attempt, time.monotonic())
 
-    def _end(self, worker: int, why: TaskFailure) -> None:
-        logger.info("worker %d is ended: %s", worker, why.message)
-        self._reasons[worker] = why
-        self._pool.kill(worker)
+    def _end(self, reasons: Mapping[int, TaskFailure]) -> None:
+        for worker, why in reasons.items():
+            logger.info("worker %d is ended: %s", worker, why.message)
+        self._reasons.update(reasons)
+        self._pool.kill(*reasons)
 
 
 def _outcome(

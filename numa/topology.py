@@ -99,9 +99,11 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
     allowed = online if allowed_cpus is None else allowed_cpus & online
     if not allowed:
         asked = "" if allowed_cpus is None else f" of {cpu_list_text(allowed_cpus)!r}"
+        rest = f"; on are {cpu_list_text(online)}" if online else ""
+        instead = "allow some of these, or give" if online else "give"
         raise TopologyError(
-            f"{sysfs_root} has no CPU{asked} that is on; on are {cpu_list_text(online) or 'none'}. "
-            "Next: allow some of these, or give a whole copy of /sys/devices/system."
+            f"{sysfs_root} has no CPU{asked} that is on{rest}. "
+            f"Next: {instead} a whole copy of /sys/devices/system."
         )
     notes = list(power.notes)
     if allowed_cpus is not None and allowed < allowed_cpus:

@@ -45,6 +45,7 @@ FLOORS = (
     {
         "unloader.schedule",
         "unloader.manifest",
+        "unloader.manifest_reading",
         "unloader.pipeline",
         "unloader.seating",
         "unloader.cancelling",

@@ -160,7 +160,7 @@ def plan(job: JobSpec, *, observe: Observer = silent) -> PlannedRun:
             topology=ready.topology,
             memory_policy=ready.seating.memory_policy,
             simulation=simulate(ready.plan, max(1, len(ready.seating.seats))),
-            notices=(ready.seating.notice,) if ready.seating.notice else (),
+            notices=ready.seating.notices,
             places=places(replace(job, output=chosen), ready.extract, ready.plan),
             compression=chosen.output.compression,
             choice=chosen.choice,

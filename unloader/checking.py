@@ -17,7 +17,13 @@ from unloader.errors import (
     translate,
 )
 from unloader.events import Notice, Observer, PhaseStarted
-from unloader.manifest import MANIFEST, directories_of, files_of, places_of, read_manifest
+from unloader.manifest_reading import (
+    MANIFEST,
+    directories_of,
+    files_of,
+    places_of,
+    read_manifest,
+)
 from unloader.model import (
     Extract,
     NamePart,

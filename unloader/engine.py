@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from numa.errors import PoolError
 from numa.model import BindReport, Event, Finished, Lost, Message, Raised, Ready, Seat
 from numa.pool import Pool
 from unloader.errors import Interrupted
@@ -22,11 +23,15 @@ from unloader.events import (
     UnitFinished,
     UnitStarted,
 )
+from unloader.evidence import kind_of
 from unloader.model import Failure, UnitProgress, UnitResult, UnitTask
 from unloader.schedule import Assignment, Schedule
 from unloader.watch import Watch
 
 TICK_SECONDS = 0.2
+
+# Guess: a machine short of processes or memory may have some again after that.
+_RESTART_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,8 @@ class Orders:
     """Without a word from a busy worker; 0 is never."""
     worker_memory_bytes: int = 0
     """A worker that holds more after a unit is replaced before its next one; 0 is no limit."""
+    told: tuple[str, ...] = ()
+    """What was told of the seats already; a binding that says the same is not told again."""
     task: Callable[[Assignment], UnitTask]
     """Makes the task of an attempt."""
     done: Callable[[int, UnitResult], None]
@@ -67,6 +74,8 @@ class Engine:
     """How many processes each worker that was started has had beyond the first."""
     _stalled: dict[int, float] = field(default_factory=dict)
     """Workers that are being killed because they made no progress, and for how many seconds."""
+    _vacant: dict[int, float] = field(default_factory=dict)
+    """Workers that the system refused a new process, and when it is asked again."""
     _told: set[str] = field(default_factory=set)
     _preloading: set[int] = field(default_factory=set)
 
@@ -79,26 +88,24 @@ class Engine:
 
         Raises:
             Interrupted: `stop` returned True; running attempts are ended and discarded.
-            PoolError: A process cannot be started.
+            PoolError: A process cannot be started, or no lost one replaced.
         """
         try:
             self._man(pool)
             while not self.schedule.over and self.failure is None:
                 self._step(pool)
-            self.watch.finish(pool.pids())
+            self.watch.finish(pool.pids(), pool.bindings())
         finally:
             # A busy worker may not finish a file after we have cleaned up behind it.
-            for worker in list(pool.pids()):
-                assignment = self.schedule.running(worker)
-                if assignment is not None:
-                    pool.kill(worker)
-                    self.orders.discard(assignment)
+            held = {worker: self.schedule.running(worker) for worker in pool.pids()}
+            pool.kill(*(worker for worker, assignment in held.items() if assignment is not None))
+            for assignment in filter(None, held.values()):
+                self.orders.discard(assignment)
 
     def _man(self, pool: Pool) -> None:
         ours = {seat.worker for seat in self.orders.seats}
         self._preloading = set(pool.pids()) & ours
-        for worker in set(pool.pids()) - ours:
-            pool.kill(worker)
+        pool.kill(*pool.pids().keys() - ours)
         for worker in sorted(ours - self._preloading):
             pool.start(worker)
         for worker in sorted(ours - self._preloading):
@@ -114,9 +121,11 @@ class Engine:
         if self.failure is not None:
             return  # what still runs is ended: the run cannot become whole any more
         self._kill_stalled(pool)
+        for worker in [worker for worker, due in self._vacant.items() if due <= time.monotonic()]:
+            self._replace(pool, worker)
         for worker in list(pool.pids()):
             if self.schedule.running(worker) is None and worker not in self._preloading:
-                self._feed(pool, worker)
+                self._give(pool, worker)
         self.observe(Tick())
 
     def _handle(self, pool: Pool, event: Event) -> None:
@@ -124,7 +133,7 @@ class Engine:
             return  # one that was started too many
         if isinstance(event, Ready):
             self.bound[event.worker] = event.bound
-            self.watch.ready(event)
+            self.watch.ready(event, pool.pids())
             self._tell_once(event.bound.note)
         elif isinstance(event, Message) and isinstance(event.payload, UnitProgress):
             progress = event.payload
@@ -211,7 +220,20 @@ class Engine:
                 return
         self._stalled.pop(event.worker, None)
         if not self.schedule.over:
-            pool.start(event.worker)
+            self._replace(pool, event.worker)
+
+    def _replace(self, pool: Pool, worker: int) -> None:
+        """Put a new process on a seat. Where the system refuses one the others go on without it."""
+        self._vacant.pop(worker, None)
+        try:
+            pool.start(worker)
+        except PoolError as error:
+            if not pool.is_hopeless(worker):
+                self._vacant[worker] = time.monotonic() + _RESTART_SECONDS
+            elif not (self._vacant or pool.pids()):
+                raise
+            self._tell_once(str(error))
+        else:
             self.restarts = pool.restarts()
 
     def _why_lost(self, event: Lost) -> Failure:
@@ -236,8 +258,10 @@ class Engine:
             )
 
     def _feed(self, pool: Pool, worker: int) -> None:
-        if worker not in pool.pids():
-            return  # it finished and died since: its loss is the next event
+        if worker in pool.pids():  # or it finished and died since: its loss is the next event
+            self._give(pool, worker)
+
+    def _give(self, pool: Pool, worker: int) -> None:
         assignment = self.schedule.take(worker, time.monotonic())
         if assignment is None:
             return
@@ -255,14 +279,16 @@ class Engine:
     def _kill_stalled(self, pool: Pool) -> None:
         if not self.orders.stall_seconds:
             return
-        for worker in list(pool.pids()):
+        stalled = []
+        for worker in pool.pids():
             busy = self.schedule.running(worker)
             limit = pool.clocks(worker).overdue(self.orders.stall_seconds)
             if busy is not None and limit is not None:
                 text = f"worker {worker} made no progress with unit {busy.unit.id} for {limit:g} s"
                 self.observe(Notice(text=f"{text}: it is replaced"))
                 self._stalled[worker] = limit
-                pool.kill(worker)
+                stalled.append(worker)
+        pool.kill(*stalled)
 
     def _has_outgrown(self, pool: Pool, worker: int, unit: str) -> bool:
         """Whether a worker has kept more memory after its unit than it may, which is told."""
@@ -276,6 +302,8 @@ class Engine:
         return True
 
     def _tell_once(self, note: str | None) -> None:
-        if note and note not in self._told:
-            self._told.add(note)
+        """Tell a worker's note, unless another one's was the same but for its numbers."""
+        told = self._told | {kind_of(text) for text in self.orders.told}
+        if note and kind_of(note) not in told:
+            self._told.add(kind_of(note))
             self.observe(Notice(text=note))

@@ -6,6 +6,7 @@ out. Who looks, and when, is `unloader.watch`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -206,7 +207,7 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
     if bound is None:
         return
     if bound.note:
-        yield f"bound: {bound.note}", f"is not placed as planned: {bound.note}"
+        yield f"bound: {kind_of(bound.note)}", f"is not placed as planned: {bound.note}"
     if seen is None or not _is_bound(worker):
         return
     if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
@@ -218,6 +219,11 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
     share = worker.local_share
     if share is not None and share < LOCAL_SHARE and bound.memory_policy != "interleave":
         yield "memory", f"has {share:.0%} of its memory on node {seat.memory_node}, its own"
+
+
+def kind_of(note: str) -> str:
+    """Return a note without its numbers, as CPUs and nodes are others on each seat."""
+    return re.sub(r"\d[\d,-]*", "#", note)
 
 
 def _others(cases: list[tuple[int, str]]) -> str:

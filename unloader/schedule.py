@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from partition_planner.model import WorkUnit
 from unloader.model import Failure, RetryOptions
 
+# Of a second they make years; a thousand more would be no number any more.
+_MOST_DOUBLINGS = 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
@@ -69,7 +72,7 @@ class Schedule:
         if not failure.retryable:
             self._stopped = True
         elif assignment.attempt <= self.retry.retries:
-            delay = self.retry.delay_seconds * 2 ** (assignment.attempt - 1)
+            delay = self.retry.delay_seconds * 2.0 ** min(assignment.attempt - 1, _MOST_DOUBLINGS)
             again = Assignment(unit=assignment.unit, attempt=assignment.attempt + 1)
             self._failures += 1  # of two that are due together the older goes first
             heapq.heappush(self._waiting, (now + delay, self._failures, again))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
-from numa.affinity import probe_cpu_binding, probe_memory_policy, warning_of
+from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
 from numa.model import Node, Seat, Topology
 from numa.placement import place
 from numa.sysfs.devices import node_of_device
@@ -19,8 +20,9 @@ class Seating:
 
     seats: tuple[Seat, ...]
     memory_policy: str
-    notice: str | None
-    """One line on what this machine cannot give; None if it gives all."""
+    """What workers are to set."""
+    notices: tuple[str, ...] = ()
+    """What was asked for and this machine cannot give, one line each."""
 
 
 def machine() -> Topology:
@@ -58,13 +60,13 @@ def seat_workers(topology: Topology, workers: int, options: SeatOptions) -> Seat
     """
     if options.numa == "off":
         seats = place(topology, workers, placement=options.placement, bind="none")
-        return Seating(seats=seats, memory_policy="local", notice=None)
+        return Seating(seats=seats, memory_policy="local")
     near, why_not_near = _near(topology, options)
     seats = place(
         topology,
         workers,
         placement=options.placement,
-        bind=options.bind,
+        bind=options.bind if _can_bind() else "none",
         nodes=_nodes_of(options),
         near=near,
     )
@@ -72,15 +74,35 @@ def seat_workers(topology: Topology, workers: int, options: SeatOptions) -> Seat
     if options.numa == "require":
         _check_required(topology, options)
     notices = (
-        warning_of(topology, options.memory_policy),
-        _borrowed(topology, seats, options),
-        why_not_near,
+        *_losses(topology, options),
+        *_borrowed(topology, seats, options),
+        *([why_not_near] if why_not_near else []),
     )
-    return Seating(
-        seats=seats,
-        memory_policy=options.memory_policy,
-        notice="; ".join(text for text in notices if text) or None,
-    )
+    policy = _policy_to_set(topology, options)
+    return Seating(seats=seats, memory_policy=policy, notices=notices)
+
+
+def _can_bind() -> bool:
+    """Whether this is a system on which processes can be bound to CPUs, allowed or not."""
+    return hasattr(os, "sched_setaffinity")
+
+
+def _losses(topology: Topology, options: SeatOptions) -> tuple[str, ...]:
+    if not _can_bind() and options == SeatOptions():
+        return ()  # such systems tell of no nodes either: news only to those who ask for more
+    return losses(topology, options.memory_policy, options.bind)
+
+
+def _policy_to_set(topology: Topology, options: SeatOptions) -> str:
+    """Return the policy asked for, or the kernel's own where that comes to the same and is had.
+
+    So a container of one node whose profile refuses policies is as quiet as any machine of one.
+    """
+    policy = options.memory_policy
+    if not policy_is_idle(topology, policy):
+        return policy
+    known = any(node.has_memory for node in topology.nodes)
+    return policy if known and probe_memory_policy() is None else "local"
 
 
 def _nodes_of(options: SeatOptions) -> tuple[int, ...] | None:
@@ -115,15 +137,16 @@ def _check_memory(topology: Topology, options: SeatOptions) -> None:
 
 
 def _why_no_memory(node: Node) -> str:
-    if not node.memory_allowed:
-        return "our cpuset forbids its memory"
-    return "its memory is not known" if node.memory_bytes is None else "it has no memory"
+    # First, as Linux allows nobody the memory of a node that has none.
+    if node.memory_bytes == 0:
+        return "it has no memory"
+    return "its memory is not known" if node.memory_allowed else "our cpuset forbids its memory"
 
 
-def _borrowed(topology: Topology, seats: tuple[Seat, ...], options: SeatOptions) -> str | None:
+def _borrowed(topology: Topology, seats: tuple[Seat, ...], options: SeatOptions) -> tuple[str, ...]:
     """Return from which other nodes the memory comes where a policy names nodes."""
     if options.memory_policy not in ("preferred", "bind"):
-        return None
+        return ()
     lenders = {
         seat.node: seat.memory_node
         for seat in seats
@@ -134,7 +157,7 @@ def _borrowed(topology: Topology, seats: tuple[Seat, ...], options: SeatOptions)
         lender = lenders.get(node.id)
         if lender is not None:
             reasons.setdefault((_why_no_memory(node), lender), []).append(node.id)
-    return "; ".join(
+    return tuple(
         f"memory for the workers on node {cpu_list_text(nodes)} is taken from node {lender}: {why}"
         for (why, lender), nodes in reasons.items()
     )

@@ -103,7 +103,7 @@ def survey(
         seats=seating.seats,
         options=options,
         automatic=not parallelism,
-        notices=(seating.notice,) if seating.notice else (),
+        notices=seating.notices,
         near=_near(options),
     )
 

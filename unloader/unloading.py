@@ -108,8 +108,8 @@ class _Run:
                 end_sessions_sql=self.prepared.catalog.end_sessions_sql(),
             )
         )
-        if self.prepared.seating.notice:
-            self.observe(Notice(text=self.prepared.seating.notice))
+        for text in self.prepared.seating.notices:
+            self.observe(Notice(text=text))
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(pool, stop)
         ordered = [self._finished[unit] for unit in sorted(self._finished)]
@@ -141,6 +141,7 @@ class _Run:
                 seats=seating.seats,
                 stall_seconds=self.job.retry.stall_seconds,
                 worker_memory_bytes=self.job.worker_memory_bytes,
+                told=seating.notices,
                 task=self._task,
                 done=lambda worker, result: self._done(engine, worker, result),
                 discard=self.destination.discard,

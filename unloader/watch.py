@@ -2,7 +2,7 @@
 
 The parent looks; the workers do nothing for it. A pass over their CPUs comes every second; the
 pages of a worker every few seconds and when one of its units ends. Either takes at most 0.5 % of
-the time that passes. At the end whoever did a unit and was not looked at yet is: it idles by then.
+the time that passes. At the end whoever was not looked at yet is: all idle by then.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Watch:
         self._observe = observe
         self._looks = looks
         self._bound: dict[int, BindReport] = {}
-        self._workers_used: set[int] = set()
         self._residences = Residences()
         self._remote = RemoteAccess()
         self._shares: dict[int, float | None] = {}
@@ -53,18 +52,27 @@ class Watch:
         self._told: set[str] = set()
         self._unseen: dict[str, None] = {} if looks else {_OFF: None}
 
-    def ready(self, event: Ready) -> None:
-        """Take note of a worker's process that is up; what it does from now on is counted."""
+    def ready(self, event: Ready, pids: Mapping[int, int]) -> None:
+        """Take note of a worker's process that is up; what it does from now on is counted.
+
+        Args:
+            event: Of the process, which may have ended since: its number is another's by then.
+            pids: As for `tick`.
+        """
         self._bound[event.worker] = event.bound
-        if self._looks:
+        if self._looks and pids.get(event.worker) == event.pid:
             self._remote.attach(event.worker, event.pid)
             pace = self._page_paces[event.worker] = Pace(PAGE_SECONDS)
             # What it has right after its start says little.
             pace.done(0.0)
 
     def unit_done(self, worker: int, pids: Mapping[int, int]) -> None:
-        """Look at a worker that has done a unit, if there was no look just before."""
-        self._workers_used.add(worker)
+        """Look at a worker that has done a unit, if there was no look just before.
+
+        Args:
+            worker: Its number.
+            pids: As for `tick`.
+        """
         pace = self._page_paces.get(worker)
         if pace is None or worker not in pids:
             return
@@ -92,15 +100,21 @@ class Watch:
             self._tell()
             self._cpu_pace.done(time.perf_counter() - started)
 
-    def finish(self, pids: Mapping[int, int]) -> None:
-        """Take the last look, when all units are done and the processes are still there."""
+    def finish(self, pids: Mapping[int, int], bindings: Mapping[int, BindReport]) -> None:
+        """Take the last look, when all units are done and the processes are still there.
+
+        Args:
+            pids: As for `tick`.
+            bindings: Of the same workers; some may not be up even now, if there was little to do.
+        """
+        for worker, bound in bindings.items():
+            self._bound.setdefault(worker, bound)
         if not self._looks:
             return
-        for worker in pids.keys() & self._bound.keys():
-            self._residences.glance(worker, pids[worker])
-            new = not self._residences.page_looks(worker, pids[worker])
-            if new and worker in self._workers_used:
-                self._look(worker, pids[worker])
+        for worker, pid in pids.items():
+            self._residences.glance(worker, pid)
+            if not self._residences.page_looks(worker, pid):
+                self._residences.look(worker, pid)
         self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
         self._shares = {worker: self._remote.share(worker) for worker in self._bound}
         self._tell()

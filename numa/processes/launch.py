@@ -22,7 +22,7 @@ from typing import IO
 from numa.affinity import seated
 from numa.errors import PoolError
 from numa.model import BindReport, Seat
-from numa.processes.channel import Channel
+from numa.processes.channel import RAISED, RESULT, Channel
 from numa.processes.clocks import Clocks
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
@@ -55,6 +55,11 @@ class Member:
     """Killed by the pool itself."""
     broken: str = ""
     """What it sent that cannot be read; such a child is killed and not heard any more."""
+
+    @property
+    def answering(self) -> bool:
+        """Whether the task has ended and its result, longer than the pipe, is on its way."""
+        return self.channel.arriving in (RESULT, RAISED)
 
     def gone(self) -> bool:
         """Whether the process has ended. Where possible it is left unreaped, its number ours."""
@@ -178,8 +183,14 @@ def _launch(seat: Seat, entry: str, memory_policy: str, undo: contextlib.ExitSta
                 # Its own session: signals of the terminal stay with the parent.
                 start_new_session=True,
             )
+            undo.callback(_end, process)
     channel = Channel(ours)
     return Member(worker=seat.worker, process=process, channel=channel, stderr=stderr, bound=bound)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
 
 
 def _path() -> list[str]:

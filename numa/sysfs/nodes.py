@@ -55,6 +55,21 @@ def read_nodes(node_root: Path) -> tuple[tuple[NodeFiles, ...], tuple[str, ...]]
     return tuple(nodes), tuple(notes)
 
 
+def nodes_with_cpus(node_root: Path = Path("/sys/devices/system/node")) -> frozenset[int]:
+    """Return the nodes of the machine that have a CPU that is on, ours or not.
+
+    The others have memory only: of graphics cards, CXL devices, High Bandwidth Memory. Empty where
+    the kernel does not say.
+
+    Args:
+        node_root: Folder with `has_cpu`, of kernel 2.6.24 and later.
+    """
+    try:
+        return frozenset(parse_cpu_list(text_of(node_root / "has_cpu") or ""))
+    except TopologyError:
+        return frozenset()
+
+
 def _node(folder: str, node: int, online: int, notes: list[str]) -> NodeFiles:
     listed = text_of(f"{folder}/cpulist")
     if listed is None:

@@ -6,7 +6,7 @@ import json
 import os
 import struct
 
-from numa.affinity import probe_memory_policy, warning_of
+from numa.affinity import losses, probe_memory_policy
 from numa.model import Finished, Ready
 from numa.placement import place
 from numa.pool import Pool
@@ -47,7 +47,7 @@ def main() -> None:
         pool.assign(0, ("where", None))
         seen: dict[str, object] = {
             "probe": probe_memory_policy(),
-            "warning": warning_of(topology, "preferred"),
+            "losses": losses(topology, "bind"),
         }
         while "affinity" not in seen:
             for event in pool.wait(None):

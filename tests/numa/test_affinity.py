@@ -5,15 +5,20 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from interrupts import interrupted
 
-from numa import mempolicy
-from numa.affinity import MEMORY_POLICIES, probe_memory_policy, seated, warning_of
+from numa import affinity, mempolicy
+from numa.affinity import MEMORY_POLICIES, losses, probe_memory_policy, seated
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology
 from numa.placement import place
+from numa.sysfs.nodes import nodes_with_cpus
 from numa.topology import detect
 
 needs_affinity = pytest.mark.skipif(
@@ -66,6 +71,82 @@ def test_restored_after_an_exception() -> None:
     with pytest.raises(LookupError), seated(first_seat(), "bind"):
         raise LookupError
     assert (os.sched_getaffinity(0), memory_state()) == before
+
+
+@needs_affinity
+@pytest.mark.parametrize("policy", ["bind", "interleave"])
+def test_an_interrupt_at_any_moment_leaves_no_binding(policy: str) -> None:
+    """Ctrl-C between any two lines of the binding or the restoring: the thread is as before."""
+    seat = first_seat()
+    before = os.sched_getaffinity(0), memory_state()
+
+    def sit() -> None:
+        with seated(seat, policy):
+            pass
+
+    for line in count(1):
+        was_interrupted = interrupted(affinity, line, sit)
+        assert (os.sched_getaffinity(0), memory_state()) == before, f"after line {line}"
+        if not was_interrupted:
+            break
+    assert line > 20
+
+
+@needs_affinity
+def test_cpus_that_cannot_be_given_back_leave_the_seat() -> None:
+    """Where what was before is no longer to be had, the thread gets all there is, not the seat."""
+    code = (
+        "import json, os, sys; from numa.affinity import seated\n"
+        "from numa.model import Seat\n"
+        "ours, bind = os.sched_getaffinity(0), os.sched_setaffinity\n"
+        "def gone(thread, cpus):\n"
+        "    if set(cpus) == ours: raise OSError(22, 'Invalid argument')\n"
+        "    bind(thread, cpus)\n"
+        "os.sched_setaffinity = gone\n"
+        "with seated(Seat(worker=0, node=0, cpus=(min(ours),), memory_node=None), 'local'):\n"
+        "    inside = os.sched_getaffinity(0)\n"
+        "print(json.dumps([sorted(inside), ours <= os.sched_getaffinity(0)]))"
+    )
+    # A cpuset that changes meanwhile cannot be had everywhere: the refusal is a replaced function.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, env=environment)
+    assert json.loads(printed) == [[min(os.sched_getaffinity(0))], True]
+
+
+@needs_affinity
+@pytest.mark.skipif(REFUSED is not None, reason=f"no memory policy here: {REFUSED}")
+def test_an_unbound_seat_keeps_the_users_own_policy() -> None:
+    """Where workers are left alone, so is the policy that somebody's numactl has set."""
+    node = min(mempolicy.allowed_nodes())
+    before = mempolicy.current()
+    theirs = mempolicy.Policy(mode=mempolicy.INTERLEAVE, nodes=frozenset((node,)))
+    mempolicy.apply(theirs)
+    try:
+        with seated(Seat(worker=0, node=0, cpus=(), memory_node=None), "local") as report:
+            inside = mempolicy.current()
+    finally:
+        mempolicy.apply(before)
+    assert inside == theirs
+    assert (report.memory_policy, report.note) == (None, None)
+
+
+@needs_affinity
+@pytest.mark.skipif(REFUSED is not None, reason=f"no memory policy here: {REFUSED}")
+def test_interleaving_leaves_out_nodes_without_cpus() -> None:
+    """Memory of graphics cards and the like is not taken by turns, unless there is no other."""
+    allowed = mempolicy.allowed_nodes()
+    with seated(first_seat(), "interleave"):
+        nodes = mempolicy.current().nodes
+    assert nodes == (allowed & nodes_with_cpus() or allowed)
+
+
+def test_nodes_with_cpus_are_read_from_the_machine(tmp_path: Path) -> None:
+    """The kernel's own list counts; without one, or with garbage in it, nothing is known."""
+    assert nodes_with_cpus(tmp_path) == frozenset()
+    (tmp_path / "has_cpu").write_text("0,8\n")
+    assert nodes_with_cpus(tmp_path) == {0, 8}
+    (tmp_path / "has_cpu").write_text("nodes\n")
+    assert nodes_with_cpus(tmp_path) == frozenset()
 
 
 @needs_affinity
@@ -147,7 +228,7 @@ def test_refused_memory_node_leaves_the_cpus_bound(node: int) -> None:
     with seated(Seat(worker=0, node=0, cpus=(cpu,), memory_node=node), "bind") as report:
         assert os.sched_getaffinity(0) == {cpu}
     assert (report.cpus, report.memory_policy) == ((cpu,), None)
-    assert "memory policy bind not set" in (report.note or "")
+    assert "memory policy bind cannot be set" in (report.note or "")
 
 
 def test_unbound_seat_changes_nothing() -> None:
@@ -186,22 +267,44 @@ def test_refused_policy_leaves_the_cpus_bound() -> None:
     printed = subprocess.check_output([sys.executable, program], text=True, env=environment)
     seen = json.loads(printed)
     assert seen["probe"].startswith("EPERM")
-    assert seen["probe"] in seen["warning"]
+    assert any(seen["probe"] in line for line in seen["losses"])
     assert seen["cpus"] == seen["affinity"] == list(first_seat().cpus)
     assert seen["policy"] is None
     assert "EPERM" in seen["note"]
 
 
-def test_warning() -> None:
-    """One line says that the machine is degraded, has one node, or refuses the policy."""
-    nodes = tuple(Node(id=node, cpus=(node,), memory_bytes=1) for node in (0, 1))
-    two = warning_of(Topology(nodes=nodes, cpu_quota=None, note=None), "preferred")
-    one = warning_of(Topology(nodes=nodes[:1], cpu_quota=None, note=None), "preferred")
-    none = warning_of(Topology(nodes=nodes[:1], cpu_quota=None, note="no sysfs"), "preferred")
-    assert "one NUMA node" in (one or "")
-    assert (none or "").startswith("no sysfs")
-    assert "\n" not in f"{one}{none}"
-    if REFUSED is None:
-        assert two is None
-    else:
-        assert REFUSED in (two or "")
+def machine(*nodes: Node, note: str | None = None) -> Topology:
+    """Return a machine of these nodes."""
+    return Topology(nodes=nodes, cpu_quota=None, note=note)
+
+
+def node(at: int, **others: Any) -> Node:
+    """Return a node of one CPU and some memory, or of what is said instead."""
+    return Node(**{"id": at, "cpus": (at,), "memory_bytes": 1, **others})
+
+
+def test_a_machine_of_one_node_loses_nothing() -> None:
+    """With one node that has CPUs for anybody, nobody need be told; even if policies are refused.
+
+    Memory beside it without any CPUs, or one CPU of it that is not ours, changes nothing.
+    """
+    for shape in (
+        machine(node(0)),
+        machine(node(0, cpus_denied=(1,))),
+        machine(node(0, memory_bytes=None)),
+    ):
+        assert losses(shape, "preferred") == losses(shape, "local") == ()
+    expander = machine(node(0), node(1, cpus=()))
+    assert not any("one NUMA node" in line for line in losses(expander, "preferred"))
+
+
+def test_what_is_lost_is_a_line_each() -> None:
+    """A degraded topology, nodes that are denied as a whole, and a refused policy: one line each."""
+    denied = machine(node(0), *(node(at, cpus=(), cpus_denied=(at,)) for at in (1, 2, 5)))
+    (line,) = [line for line in losses(denied, "local") if "one NUMA node" in line]
+    assert "on node 0, as no CPU of node 1-2,5 is ours" in line
+    both = losses(replace(denied, note="no sysfs"), "local")
+    assert both[:2] == ("no sysfs", line)
+    refused = losses(machine(node(0), node(1)), "preferred")
+    assert len(refused) == (REFUSED is not None)
+    assert all(str(REFUSED) in line for line in refused)

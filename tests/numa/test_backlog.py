@@ -62,6 +62,15 @@ def test_a_failed_task_waits_twice_as_long_each_time_and_is_given_up() -> None:
     assert some.due is None
 
 
+def test_attempts_without_end_stay_possible() -> None:
+    """Thousands of attempts at a task are no number too large for a pause."""
+    some = Backlog(["a"], attempts=5000, retry_seconds=0.0, most=1)
+    attempt = some.take(0.0)
+    while attempt is not None and some.again(attempt, 0.0):
+        attempt = some.take(0.0)
+    assert attempt == Attempt(index=0, task="a", number=5000)
+
+
 def test_stop_returns_what_waits() -> None:
     """After a stop nothing is handed out or tried again; tasks that waited keep their count."""
     some = backlog("abc")

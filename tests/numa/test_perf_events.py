@@ -215,6 +215,7 @@ def test_what_the_share_is_a_part_of() -> None:
         ("GenuineIntel", 6, 45, False),
         ("GenuineIntel", 6, 85, True),
         ("GenuineIntel", 6, 143, True),
+        ("GenuineIntel", 19, 1, True),
         ("AuthenticAMD", 16, 9, False),
     ],
 )

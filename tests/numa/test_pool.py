@@ -3,12 +3,12 @@
 import os
 import pickle
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pool_tasks import Hostile
+from waiting import PATIENCE_SECONDS
 
 from numa.errors import PoolError
 from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
@@ -17,8 +17,6 @@ from numa.pool import Pool
 from numa.topology import detect
 
 ENTRY = "pool_tasks:do"
-# Far beyond what anything here takes; a test that hangs fails with what came so far.
-PATIENCE_SECONDS = 60.0
 ENDS = (Finished, Raised, Lost)
 
 
@@ -90,15 +88,21 @@ def test_child_has_its_seats_cpus(bind: str) -> None:
 
 
 def test_workers_start_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting a worker does not wait for it: several take as long as the slowest."""
-    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.5)")
+    """Starting a worker does not wait for it: each is up only when all have begun."""
+    (tmp_path / "slow_to_import.py").write_text(
+        "import os, pathlib, time\n"
+        "begun = pathlib.Path(__file__).with_name('begun'); begun.mkdir(exist_ok=True)\n"
+        "(begun / str(os.getpid())).touch()\n"
+        "for _ in range(6000):\n"
+        "    if len(list(begun.iterdir())) == 4: break\n"
+        "    time.sleep(0.01)\n"
+        "else: os._exit(1)\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     with Pool(seats(4, "node"), "slow_to_import:function") as pool:
-        started = time.monotonic()
         for worker in range(4):
             pool.start(worker)
         gather(pool, 4, (Ready,))
-        assert time.monotonic() - started < 4 * 0.5
 
 
 def test_child_has_one_pipe_and_its_own_session() -> None:

@@ -4,14 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
 import psutil
 import pytest
+from interrupts import interrupted
+from waiting import PATIENCE_SECONDS, alive, until
 
+from numa import affinity
 from numa.errors import PoolError
 from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
 from numa.placement import place
@@ -19,7 +22,6 @@ from numa.pool import Pool
 from numa.topology import detect
 
 ENTRY = "pool_tasks:do"
-PATIENCE_SECONDS = 60.0
 
 
 def seats(count: int) -> tuple[Seat, ...]:
@@ -47,22 +49,6 @@ def is_message(event: Event) -> bool:
     return isinstance(event, Message)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def open_descriptors() -> int:
     """How many file descriptors this process holds."""
     return psutil.Process().num_fds()
@@ -77,8 +63,7 @@ def test_killed_worker_is_lost_with_its_task() -> None:
         gather(pool, is_message)
         first = pool.pids()[0]
         os.kill(first, signal.SIGKILL)
-        lost = gather(pool, is_end)[-1]
-        assert isinstance(lost, Lost)
+        (lost,) = (event for event in gather(pool, is_end) if isinstance(event, Lost))
         assert (lost.worker, lost.exit_code, lost.task) == (0, -9, ("sleep", 60))
         assert "SIGKILL, not sent by the pool" in lost.detail
         assert 0 not in pool.pids()
@@ -161,6 +146,26 @@ def test_death_is_seen_while_a_grandchild_holds_the_pipe() -> None:
     pid = message.payload
     assert isinstance(pid, int)
     until(lambda: not alive(pid))
+
+
+def test_several_are_killed_at_once() -> None:
+    """Each gives its Lost with its task; one without a process is passed over, a stranger refused."""
+    with Pool(seats(4), ENTRY) as pool:
+        for worker in range(3):
+            pool.start(worker)
+            pool.assign(worker, ("sleep", 60 + worker))
+        pids = pool.pids()
+        with pytest.raises(PoolError, match="no worker 9"):
+            pool.kill(0, 9)
+        assert pool.pids() == pids
+        pool.kill(0, 2, 2, 3)
+        assert set(pool.pids()) == {1}
+        lost = [event for event in pool.wait(0) if isinstance(event, Lost)]
+    assert [(event.worker, event.task) for event in lost] == [
+        (0, ("sleep", 60)),
+        (2, ("sleep", 62)),
+    ]
+    assert not any(alive(pids[worker]) for worker in pids)
 
 
 def test_kill_gives_lost() -> None:
@@ -257,6 +262,21 @@ def test_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             pool.start(0)
         assert open_descriptors() == before
         assert pool.pids() == {}
+
+
+def test_an_interrupted_start_leaves_nothing() -> None:
+    """Ctrl-C while the parent is on the seat, or on its way back, leaves no process behind."""
+    with Pool(seats(1), ENTRY) as pool:
+        before = open_descriptors()
+        for line in count(1):
+            if not interrupted(affinity, line, lambda: pool.start(0)):
+                break
+            assert pool.pids() == {}
+            assert psutil.Process().children() == []
+            assert open_descriptors() == before
+        assert line > 20
+        pool.assign(0, ("double", 1))
+        assert gather(pool, is_end)[-1] == Finished(worker=0, result=2)
 
 
 Program: TypeAlias = "subprocess.Popen[str]"

@@ -5,13 +5,13 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
 import pytest
+from waiting import PATIENCE_SECONDS, alive, until
 
 from numa.model import Event, Finished, Lost, Message, Ready
 from numa.placement import place
@@ -19,7 +19,6 @@ from numa.pool import Pool
 from numa.topology import detect
 
 ENTRY = "pool_tasks:do"
-PATIENCE_SECONDS = 60.0
 FREEZER = Path("/sys/fs/cgroup/freezer")
 CPUSET = Path("/sys/fs/cgroup/cpuset")
 
@@ -46,23 +45,6 @@ class Listener:
             fresh = self._pool.wait(PATIENCE_SECONDS)
             assert fresh, "nothing more came"
             self._events.extend(fresh)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-
-
-def alive(pid: object) -> bool:
-    """Whether the process runs; a zombie does not."""
-    assert isinstance(pid, int)
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_wake_ends_one_wait() -> None:

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+from waiting import PATIENCE_SECONDS, alive, until
 
 from numa.errors import PoolError
 from numa.model import Outcome, SupervisorOptions
@@ -19,7 +19,6 @@ from numa.supervisor import Supervisor
 from numa.topology import detect
 
 ENTRY = "pool_tasks:do"
-PATIENCE_SECONDS = 60.0
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -27,23 +26,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 def supervise(workers: int, attempts: int = 2) -> Supervisor:
     """Return a supervisor of so many workers on this machine."""
     return Supervisor(place(detect(), workers), ENTRY, SupervisorOptions(attempts=attempts))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-
-
-def alive(pid: object) -> bool:
-    """Whether the process runs; a zombie does not."""
-    assert isinstance(pid, int)
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def cancelled_run(supervisor: Supervisor, act: Callable[[], None]) -> list[Outcome]:

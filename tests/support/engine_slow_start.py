@@ -6,4 +6,4 @@ from engine_tasks import work
 
 __all__ = ["work"]
 
-time.sleep(1.5)
+time.sleep(2.0)

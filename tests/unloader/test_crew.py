@@ -50,7 +50,7 @@ def _no_child_left() -> Iterator[None]:
     descriptors = len(os.listdir("/proc/self/fd"))
     yield
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= children
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 7])

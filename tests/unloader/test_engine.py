@@ -17,6 +17,7 @@ import duckdb
 import psutil
 import pytest
 
+from numa.errors import PoolError
 from numa.model import Seat
 from numa.pool import Pool
 from partition_planner.model import PlanLimits, WholeTable, WorkUnit
@@ -213,7 +214,7 @@ def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
 
 def test_a_slow_start_is_no_stall() -> None:
     """A process that is not up yet is not held to --stall-timeout, which is about the unit."""
-    case = Case(("ok-1", "ok-2"), retries=0, stall_seconds=0.5)
+    case = Case(("ok-1", "ok-2"), retries=0, stall_seconds=1.5)
     engine = case.run("engine_slow_start:work")
     assert not engine.schedule.given_up
     assert {result.unit for result in case.results} == {"ok-1", "ok-2"}
@@ -280,6 +281,40 @@ def test_workers_that_never_start_end_the_run() -> None:
     failures = [engine.failure, *engine.schedule.given_up.values()]
     assert engine.failure is not None or set(engine.schedule.given_up) == set(case.ids)
     assert any(failure and "no_such_function" in failure.message for failure in failures)
+
+
+def refuse_processes(case: Case, monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], None]:
+    """Return an observer that lets no process be started from the first failure on."""
+
+    def observe(event: Event) -> None:
+        case.events.append(event)
+        if isinstance(event, UnitFailed):
+            monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+
+    return observe
+
+
+def test_a_system_that_refuses_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a lost worker cannot be replaced the others do its work, and one line says why."""
+    case = Case(("mortal-1", *(f"ok-{number}" for number in range(5))))
+    engine = case.engine()
+    engine.observe = refuse_processes(case, monkeypatch)
+    with Pool(seats(2), ENTRY) as pool:
+        engine.run(pool)
+    assert Counter(result.unit for result in case.results) == Counter(case.ids)
+    (told,) = [event.text for event in case.heard(Notice)]
+    assert "cannot be started" in told
+    assert engine.restarts.get(0, 0) == 0
+
+
+def test_a_system_that_refuses_every_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody is left to do the work, the run ends with the system's own words."""
+    case = Case(("mortal-1", "ok-1"), workers=1)
+    engine = case.engine()
+    engine.observe = refuse_processes(case, monkeypatch)
+    with Pool(seats(1), ENTRY) as pool, pytest.raises(PoolError, match=r"nonexistent.*Next: "):
+        engine.run(pool)
+    assert case.results == []
 
 
 @pytest.fixture

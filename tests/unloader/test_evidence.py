@@ -140,8 +140,10 @@ def test_a_run_as_planned_warns_of_nothing() -> None:
             "worker 3 has 80% of its memory on node 1",
         ),
         (
-            bound(worker(3), memory_policy=None, note="memory policy preferred not set (EPERM)"),
-            "worker 3 is not placed as planned: memory policy preferred not set (EPERM)",
+            bound(
+                worker(3), memory_policy=None, note="memory policy preferred cannot be set (EPERM)"
+            ),
+            "worker 3 is not placed as planned: memory policy preferred cannot be set (EPERM)",
         ),
         (
             bound(worker(3), cpus=(4,), note="of CPUs 4,5,6,7 only 4 could be had"),
@@ -158,6 +160,15 @@ def test_what_is_not_as_planned(case: WorkerEvidence, said: str) -> None:
     grouped = warnings(worker(2), case, same, replace(same, seat=replace(case.seat, worker=5)))
     assert len(grouped) == len(lines)
     assert all("the same goes for 2 more workers" in line for line in grouped)
+
+
+def test_refused_cpus_are_one_line_for_all_workers() -> None:
+    """With a core each, what was refused differs by its numbers alone: it is told of the first."""
+    notes = (f"CPUs {cpu},{cpu + 8} refused (EPERM): not bound" for cpu in range(4))
+    refused = (bound(worker(at), cpus=None, note=note) for at, note in enumerate(notes))
+    (line,) = warnings(*refused)
+    assert line.startswith("worker 0 is not placed as planned: CPUs 0,8 refused (EPERM): not bound")
+    assert "the same goes for 3 more workers" in line
 
 
 def test_interleaved_memory_is_not_misplaced() -> None:

@@ -14,14 +14,8 @@ from partition_planner.model import ColumnInfo, PlanLimits, TableInfo
 from partition_planner.planner import plan
 from unloader import __version__
 from unloader.errors import OutputFailed
-from unloader.manifest import (
-    FinishedUnit,
-    RunFacts,
-    build_manifest,
-    files_of,
-    journal_entry,
-    read_manifest,
-)
+from unloader.manifest import FinishedUnit, RunFacts, build_manifest, journal_entry
+from unloader.manifest_reading import files_of, read_manifest
 from unloader.model import (
     Extract,
     JobSpec,

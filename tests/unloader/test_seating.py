@@ -89,15 +89,41 @@ def test_off_binds_nothing_and_says_nothing() -> None:
     options = SeatOptions(numa="off", bind="core", memory_policy="bind")
     seating = seat_workers(topology(1, note="no /sys here"), 3, options)
     assert all(seat.cpus == () and seat.memory_node is None for seat in seating.seats)
-    assert (seating.memory_policy, seating.notice) == ("local", None)
+    assert (seating.memory_policy, seating.notices) == ("local", ())
 
 
 def test_a_machine_of_less_than_was_asked_for_is_told_once() -> None:
     """With --numa auto a machine without NUMA is used as it is, with one line about it."""
     seating = seat_workers(topology(1, note="no NUMA here"), 2, SeatOptions())
-    assert seating.notice is not None
-    assert "no NUMA here" in seating.notice
-    assert "\n" not in seating.notice
+    assert seating.notices[0] == "no NUMA here"
+    assert not any("\n" in line for line in seating.notices)
+
+
+def test_a_plain_machine_of_one_node_says_nothing() -> None:
+    """Nothing is lost there, so nobody who asks for nothing special hears of nodes on every run."""
+    for shape in (topology(1), changed(topology(1), 0, memory_bytes=None)):
+        assert seat_workers(shape, 2, SeatOptions()).notices == ()
+
+
+def test_a_policy_that_changes_nothing_is_not_asked_for_in_vain() -> None:
+    """Where no node is known to have memory the kernel's own way is taken, without a word."""
+    unknown = changed(topology(1), 0, memory_bytes=None)
+    assert seat_workers(unknown, 2, SeatOptions()).memory_policy == "local"
+    named = seat_workers(unknown, 2, SeatOptions(memory_policy="bind"))
+    assert named.memory_policy == "bind"
+
+
+def test_elsewhere_than_on_linux_nothing_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without affinity seats workers nowhere, and tells those who ask for more.
+
+    The real system has it, so it is taken away.
+    """
+    monkeypatch.delattr(os, "sched_setaffinity")
+    plain = seat_workers(topology(1, note="no NUMA here"), 2, SeatOptions())
+    assert [(seat.cpus, seat.memory_node) for seat in plain.seats] == [((), None)] * 2
+    assert plain.notices == ()
+    asking = seat_workers(topology(1), 2, SeatOptions(bind="core"))
+    assert "workers cannot be bound to CPUs" in asking.notices[0]
 
 
 @pytest.mark.parametrize(
@@ -190,12 +216,14 @@ def test_memory_from_another_node_is_told(policy: Any) -> None:
     shape = changed(changed(topology(4), 1, memory_bytes=0), 3, memory_allowed=False)
     nodes = (1, 2, 3) if policy == "preferred" else ()
     seating = seat_workers(shape, 4, SeatOptions(nodes=nodes, memory_policy=policy))
-    assert seating.notice is not None
-    assert "the workers on node 1 is taken from node 0: it has no memory" in seating.notice
-    assert "on node 3 is taken from node 0: our cpuset forbids its memory" in seating.notice
+    told = [line for line in seating.notices if "is taken from" in line]
+    assert told == [
+        f"memory for the workers on node {node} is taken from node 0: {why}"
+        for node, why in ((1, "it has no memory"), (3, "our cpuset forbids its memory"))
+    ]
     assert {seat.node: seat.memory_node for seat in seating.seats}[1] == 0
-    quiet = seat_workers(shape, 4, SeatOptions(memory_policy="local")).notice
-    assert quiet is None or "taken from" not in quiet
+    quiet = seat_workers(shape, 4, SeatOptions(memory_policy="local")).notices
+    assert not any("taken from" in line for line in quiet)
 
 
 def test_workers_sit_near_the_device(network_card: str) -> None:
@@ -203,7 +231,7 @@ def test_workers_sit_near_the_device(network_card: str) -> None:
     near = SeatOptions(near=network_card)
     seating = seat_workers(topology(2), 3, near)
     assert [seat.node for seat in seating.seats] == [1, 0, 1]
-    assert network_card not in (seating.notice or "")
+    assert not any(network_card in line for line in seating.notices)
     off = replace(near, numa="off", near="nosuchdevice")
     assert [seat.node for seat in seat_workers(topology(2), 3, off).seats] == [0, 1, 0]
 
@@ -213,17 +241,15 @@ def test_a_device_without_a_node_for_us_is_told(network_card: str) -> None:
     options = SeatOptions(near=network_card)
     seating = seat_workers(topology(1), 2, options)
     assert seating.seats == seat_workers(topology(1), 2, SeatOptions()).seats
-    assert seating.notice is not None
-    assert f"--near {network_card} prefers no node: it is at node 1" in seating.notice
+    assert f"--near {network_card} prefers no node: it is at node 1" in seating.notices[-1]
 
 
 def test_a_device_of_nowhere_is_told() -> None:
     """The loopback interface is at no node: one line says so and the seats are as without."""
     seating = seat_workers(topology(2), 3, SeatOptions(near="lo"))
     assert seating.seats == seat_workers(topology(2), 3, SeatOptions()).seats
-    assert seating.notice is not None
-    assert "--near lo prefers no node: " in seating.notice
-    assert "\n" not in seating.notice
+    assert "--near lo prefers no node: " in seating.notices[-1]
+    assert "\n" not in seating.notices[-1]
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
@@ -260,7 +286,7 @@ def test_off_counts_all_cpus_and_knows_no_nodes() -> None:
 
 def test_a_node_that_is_not_there_is_named() -> None:
     """--numa-nodes with an unknown node names it and those there are."""
-    with pytest.raises(PlacementError, match=r"node 9 is not there.*0, 1"):
+    with pytest.raises(PlacementError, match=r"node 9 is not there.*nodes 0-1\."):
         seat_workers(topology(2), 2, SeatOptions(nodes=(0, 9)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -136,14 +136,14 @@ def test_a_worker_that_is_moved_is_told_once() -> None:
         pool.start(0)
         watch = Watch(seats(1), told.append)
         ready = ready_in(pool)
-        watch.ready(ready)
-        watch.finish(pool.pids())
+        watch.ready(ready, pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
         assert told == []
         cpu = seats(1)[0].cpus[-1]
         os.sched_setaffinity(ready.pid, [cpu])
         watch.tick(pool.pids())
         assert len(told) == 1
-        watch.finish(pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
     watch.close()
     (notice,) = told
     assert isinstance(notice, Notice)
@@ -163,16 +163,50 @@ def test_a_worker_off_its_seat_is_told() -> None:
         pool.start(0)
         watch = Watch((seat,), told.append)
         ready = ready_in(pool)
-        watch.ready(ready)
+        watch.ready(ready, pool.pids())
         for thread in os.listdir(f"/proc/{ready.pid}/task"):
             os.sched_setaffinity(int(thread), [cpus[1]])
         # A thread that sleeps stays where it last ran.
         pool.assign(0, None)
         assert pool.wait(60.0)
-        watch.finish(pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
     watch.close()
     texts = [event.text for event in told if isinstance(event, Notice)]
     assert any(f"ran on CPU {cpus[1]}, outside its seat of CPU {cpus[0]}" in text for text in texts)
+
+
+@needs_linux
+def test_a_process_that_is_gone_when_its_ready_is_read_is_left_alone() -> None:
+    """Its number may be another's by then: nothing is attached to it, and nothing read of it."""
+    with Pool(seats(1), ENTRY) as pool:
+        pool.start(0)
+        ready = ready_in(pool)
+        pool.kill(0)
+        watch = Watch(seats(1))
+        # Whoever has the number now: this process stands for it.
+        watch.ready(replace(ready, pid=os.getpid()), pool.pids())
+        watch.unit_done(0, pool.pids())
+        watch.tick(pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
+    watch.close()
+    (worker,) = watch.evidence().workers
+    assert worker.bound == ready.bound
+    assert (worker.residence, worker.remote_access_share) == (None, None)
+
+
+@needs_linux
+def test_a_worker_that_is_not_up_at_the_end_is_told_of() -> None:
+    """A run that ends before a process is up still tells its binding and where its memory is."""
+    with Pool(seats(1), ENTRY) as pool:
+        watch = Watch(seats(1))
+        pool.start(0)
+        watch.finish(pool.pids(), pool.bindings())
+    watch.close()
+    (worker,) = watch.evidence().workers
+    assert worker.bound is not None
+    assert worker.bound.cpus == seats(1)[0].cpus
+    assert worker.residence is not None
+    assert worker.residence.looks
 
 
 @needs_linux
@@ -182,12 +216,12 @@ def test_a_process_that_ends_meanwhile_is_no_fault() -> None:
         pool.start(0)
         watch = Watch(seats(1))
         ready = ready_in(pool)
-        watch.ready(ready)
+        watch.ready(ready, pool.pids())
         os.kill(ready.pid, 9)
         os.waitid(os.P_PID, ready.pid, os.WEXITED | os.WNOWAIT)
         watch.unit_done(0, pool.pids())
         watch.tick(pool.pids())
-        watch.finish(pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
     watch.close()
     (worker,) = watch.evidence().workers
     assert worker.note is None

@@ -68,10 +68,11 @@ def test_memory_policy(runs: dict[str, Ended], name: str) -> None:
 
 
 def test_a_refused_policy_is_told_and_costs_nothing_else(runs: dict[str, Ended]) -> None:
-    """Where set_mempolicy fails the user reads so, before the run and in the manifest."""
+    """Where set_mempolicy fails the user reads so in one line, and again in the manifest."""
     refused = runs["refused"]
     assert "memory policy preferred cannot be set (EPERM" in refused.stderr
     assert "binding CPUs only" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
     assert any("EPERM" in warning for warning in refused.manifest["warnings"])
 
 

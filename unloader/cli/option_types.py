@@ -19,6 +19,9 @@ else:
     # Not generic before click 8.4.
     ParamType = click.ParamType
 
+MAX_WORKERS = 65536
+"""More than any machine has CPUs (NR_CPUS of Linux is 8,192 at most)."""
+
 MAX_DECIMAL = 38
 """Digits of the widest decimal that every reader of Parquet knows."""
 
@@ -195,8 +198,10 @@ def _quoted(name: str) -> str:
 def _parallelism(text: str) -> int:
     if text.strip().lower() == "auto":
         return 0
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is neither auto nor a number of workers from 1 on")
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip()) or not 1 <= int(text) <= MAX_WORKERS:
+        raise ValueError(
+            f"{text!r} is neither auto nor a number of workers from 1 to {MAX_WORKERS}"
+        )
     return int(text)
 
 

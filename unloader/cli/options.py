@@ -237,7 +237,8 @@ speed = Bundle(
         default="0",
         help="Replace a worker whose process holds more than so many bytes after a work unit, "
         "before it gets the next one, so that a driver's leak cannot fill the machine; 0 is "
-        "never. Linux.",
+        "never. What counts is resident memory, mapped libraries included, of which a worker has "
+        "about 160MiB at its start. Linux.",
     ),
     _speed(
         "--overlap-buffer",
@@ -293,7 +294,7 @@ seats = Bundle(
         default="preferred",
         help="Where a worker's memory comes from: its node, and others once that is full "
         "(preferred); its node alone, and once that is full the kernel kills it (bind); all nodes "
-        "by turns (interleave); wherever it runs (local).",
+        "with CPUs by turns (interleave); wherever it runs (local).",
     ),
     _seats(
         "--near",

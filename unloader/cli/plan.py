@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +82,7 @@ def _kept(context: click.Context, target: Target, planned: PlannedRun) -> dict[s
 
 def _save(path: Path, document: dict[str, Any]) -> None:
     try:
-        path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        path.write_text(render.json_text(document) + "\n", "utf-8")
     except OSError as error:
         raise OutputFailed(
             f"the plan cannot be written to {path}: {error.strerror}", "give another --output"

@@ -17,6 +17,8 @@ from unloader.errors import OutputFailed
 
 UNKNOWN = "-"
 
+_NUMBERS = re.compile(r"\[\n\s*(-?\d[^\s,]*(?:,\n\s*-?\d[^\s,]*)*)\n\s*\]")
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -49,7 +51,17 @@ def tell(text: str) -> None:
 
 def emit_json(value: object) -> None:
     """Write the one JSON object of this call to stdout."""
-    emit(json.dumps(value, indent=2, default=_plain))
+    emit(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """Return a value as indented JSON with a line for each list of numbers, not for each number.
+
+    A machine of many nodes has a million distances, and a seat may have a hundred CPUs.
+    """
+    text = json.dumps(value, indent=2, default=_plain)
+    # No string in it holds a line end, so that lists alone are found.
+    return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
 
 
 def _plain(value: object) -> Any:

@@ -20,7 +20,7 @@ MOST_LINES = 40
 _FOLDED = frozenset({">worker", ">node", "CPUs"})
 
 
-_MEMORY = {"interleave": "all nodes by turns", "local": "where it runs"}
+_MEMORY = {"interleave": "all nodes with CPUs, by turns", "local": "where it runs"}
 """Of policies that name no node."""
 
 

@@ -10,7 +10,7 @@ import click
 from unloader.cli import nodes, option_types, options, render, seats
 from unloader.cli.columns import facts, legend, ranges, terminal_width
 from unloader.cli.option import JobCommand, given, option_section
-from unloader.errors import OutputFailed
+from unloader.errors import OutputFailed, UsageError
 
 if TYPE_CHECKING:
     from numa.model import Topology
@@ -68,15 +68,16 @@ def command(context: click.Context, /, **values: Any) -> None:
     from unloader import api
     from unloader.cli.jobs import seat_options
 
-    tree = Path(values["sysfs"]) if values["sysfs"] else None
+    tree = _path(values, "sysfs")
+    record = _path(values, "record")
     found = api.topology(
         seat_options(_applicable(values, given(context))),
         parallelism=values["parallelism"],
         tree=tree,
         allowed_cpus=frozenset(values["allowed_cpus"] or ()) or None,
     )
-    if values["record"]:
-        _save(Path(values["record"]), api.recorded_machine(tree))
+    if record is not None:
+        _save(record, api.recorded_machine(tree))
     if values["json"]:
         render.emit_json(found.to_json())
     elif not values["quiet"]:
@@ -90,6 +91,13 @@ def _applicable(values: dict[str, Any], asked: frozenset[str]) -> dict[str, Any]
     if values["sysfs"] and "near" not in asked:
         return {**values, "near": None}
     return values
+
+
+def _path(values: dict[str, Any], option: str) -> Path | None:
+    """Return the path of an option; an empty one is a script's unset variable, and no default."""
+    if values[option] == "":
+        raise UsageError(f"--{option} is empty", "name a path, or leave the option out")
+    return Path(values[option]) if values[option] is not None else None
 
 
 def _save(path: Path, text: str) -> None:

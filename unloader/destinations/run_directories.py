@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from unloader.destinations.run_directory import JOURNAL, REPLACED, RUN, RunDirectory
 from unloader.errors import OutputFailed
-from unloader.manifest import MANIFEST, directories_of
+from unloader.manifest_reading import MANIFEST, directories_of
 from writers.files.publish import check_moves, remove_staged
 
 

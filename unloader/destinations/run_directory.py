@@ -22,7 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import OutputFailed
-from unloader.manifest import MANIFEST, directories_of, files_of, places_of, read_manifest
+from unloader.manifest_reading import (
+    MANIFEST,
+    directories_of,
+    files_of,
+    places_of,
+    read_manifest,
+)
 from writers.files.publish import publish, write_atomically
 
 RUN = "_run"

@@ -177,6 +177,14 @@ def test_a_thousand_nodes_are_a_few_lines(
     assert "nodes    1,024\n" in text
 
 
+def test_a_list_of_numbers_is_a_line(unloader: Run, thousand: str) -> None:
+    """A thousand nodes have a million distances: as JSON they take a line for each node."""
+    done = unloader("topology", "--sysfs", thousand, "--parallelism", "1", "--json")
+    assert [len(node["distances"]) for node in answered(done)["nodes"]] == [1024] * 1024
+    assert len(done.stdout.splitlines()) < 20 * 1024
+    assert '      "cpus": [6, 7],\n' in done.stdout
+
+
 def test_the_drawing_tells_what_a_node_lacks(
     unloader: Run, machine: Callable[[TreeSpec], str]
 ) -> None:
@@ -196,7 +204,7 @@ def test_a_policy_that_names_no_node_shows_none(
 ) -> None:
     """Interleaved memory comes from all nodes, and local memory from wherever a worker runs."""
     options = ("topology", "--sysfs", machine(even(2, 2)), "--memory-policy")
-    assert "0-1   all nodes by turns" in shown(unloader(*options, "interleave"))
+    assert "0-1   all nodes with CPUs, by turns" in shown(unloader(*options, "interleave"))
     assert "0-1   where it runs" in shown(unloader(*options, "local"))
 
 
@@ -247,6 +255,17 @@ def test_this_machine_is_drawn_as_we_may_use_it(unloader: Run) -> None:
     assert shown(unloader("topology")).startswith("machine  this one")
 
 
+def test_one_node_is_no_news(unloader: Run, database: str) -> None:
+    """On a machine of one node there is nothing to lose, and no line about it on any run."""
+    nodes = answered(unloader("topology", "--json"))["nodes"]
+    if len(nodes) > 1:
+        pytest.skip("this machine has several nodes")
+    assert "node" not in unloader("topology").stderr
+    done = unloader("run", database, "--table", "orders", "--to", "out", "--progress", "none")
+    assert done.returncode == 0, done.stderr
+    assert "node" not in done.stderr
+
+
 def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
     """The file shows the same nodes elsewhere, and names nobody."""
     here = answered(unloader("topology", "--record", "me.txt", "--json"))
@@ -265,7 +284,10 @@ def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
         (("--sysfs", "TREE", "--allowed-cpus", "0-"), 2, "'0-' is not a list of numbers"),
         (("--sysfs", "TREE", "--numa-nodes", "7"), 3, "node 7 is not there"),
         (("--sysfs", "TREE", "--parallelism", "0"), 2, "is neither auto nor a number"),
+        (("--sysfs", "TREE", "--parallelism", "65537"), 2, "from 1 to 65536"),
         (("--sysfs", "TREE", "--near", "eth0"), 2, "--near is looked up"),
+        (("--sysfs", ""), 2, "--sysfs is empty"),
+        (("--record", ""), 2, "--record is empty"),
         (("--allowed-cpus", "65535"), 3, "CPUs 65535 are not ours to use"),
         (("--near", "no-such-device"), 3, "no-such-device"),
         (("--record", "/nonexistent/file"), 6, "cannot be recorded"),

@@ -16,7 +16,7 @@ import pytest
 from unloader.destinations.run_directories import Move, RunDirectories
 from unloader.destinations.run_directory import JOURNAL, RUN
 from unloader.errors import OutputFailed
-from unloader.manifest import read_manifest
+from unloader.manifest_reading import read_manifest
 from writers.errors import WriteError
 
 ROOT = Path(__file__).parents[3]

@@ -15,7 +15,7 @@ import pytest
 from unloader.destinations.run_directories import Move, RunDirectories
 from unloader.destinations.run_directory import RUN
 from unloader.errors import OutputFailed
-from unloader.manifest import directories_of, places_of, read_manifest
+from unloader.manifest_reading import directories_of, places_of, read_manifest
 from writers.errors import WriteError
 
 ROOT = Path(__file__).parents[3]
