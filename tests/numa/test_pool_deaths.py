@@ -267,12 +267,13 @@ def test_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_start_leaves_nothing() -> None:
     """Ctrl-C while the parent is on the seat, or on its way back, leaves no process behind."""
     with Pool(seats(1), ENTRY) as pool:
-        before = open_descriptors()
+        # Other tests' processes may still be there, such as Python's resource tracker.
+        before, others = open_descriptors(), psutil.Process().children()
         for line in count(1):
             if not interrupted(affinity, line, lambda: pool.start(0)):
                 break
             assert pool.pids() == {}
-            assert psutil.Process().children() == []
+            assert psutil.Process().children() == others
             assert open_descriptors() == before
         assert line > 20
         pool.assign(0, ("double", 1))
