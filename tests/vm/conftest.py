@@ -19,7 +19,7 @@ from vm_checks import UNITS, files_of
 from vm_machine import Boot, Ended, Machine, Scenario, boot
 from vm_rig import Missing, Rig, prepared
 
-ROWS = 5000
+ROWS = 10_000
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from observer import Observer
 
 _CPUS = Path("/sys/devices/system/cpu")
 _GROUPS = Path("/sys/fs/cgroup")
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
 _SET_MEMPOLICY = 238
 """Of x86_64."""
 
