@@ -70,6 +70,12 @@ def boot_guest(
     return run
 
 
+@pytest.fixture(scope="module")
+def runs(boot_guest: Boot, request: pytest.FixtureRequest) -> dict[str, Ended]:
+    """Every one of the module's SCENARIOS, run in one boot of its MACHINE."""
+    return boot_guest(request.module.MACHINE, request.module.SCENARIOS)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_left_behind() -> Iterator[None]:
     """Fail a module that leaves a virtual machine running."""

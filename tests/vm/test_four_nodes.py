@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from vm_checks import UNITS, Place, check_finished, check_local, check_policy, check_seats
-from vm_machine import Boot, Ended, GuestNode, Machine, Scenario
+from vm_machine import Ended, GuestNode, Machine, Scenario
 
 MACHINE = Machine(
     cpus="4,sockets=4,cores=1,threads=1",
@@ -22,12 +22,6 @@ SCENARIOS = (
 FOUR = tuple(Place(node=node, cpus=str(node), memory_node=node) for node in range(4))
 PLACES = {"even": FOUR, "quota": FOUR[:2], "unplugged": FOUR[2:]}
 every_scenario = pytest.mark.parametrize("name", list(PLACES))
-
-
-@pytest.fixture(scope="module")
-def runs(boot_guest: Boot) -> dict[str, Ended]:
-    """Every scenario, run in one boot."""
-    return boot_guest(MACHINE, SCENARIOS)
 
 
 @every_scenario

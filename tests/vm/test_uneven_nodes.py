@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from vm_checks import UNITS, Place, check_finished, check_local, check_policy, check_seats
-from vm_machine import Boot, Ended, GuestNode, Machine, Scenario
+from vm_machine import Ended, GuestNode, Machine, Scenario
 
 MACHINE = Machine(
     cpus="4,sockets=2,cores=2,threads=1",
@@ -30,12 +30,6 @@ PLACES = {
     "forbidden": (LARGE, Place(node=1, cpus="3", memory_node=0)),
 }
 every_scenario = pytest.mark.parametrize("name", list(PLACES))
-
-
-@pytest.fixture(scope="module")
-def runs(boot_guest: Boot) -> dict[str, Ended]:
-    """Every scenario, run in one boot."""
-    return boot_guest(MACHINE, SCENARIOS)
 
 
 @every_scenario
