@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from numa.errors import PoolError
-from numa.model import BindReport, Event, Finished, Lost, Message, Raised, Ready, Seat
+from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
 from numa.pool import Pool
 from unloader.errors import Interrupted
 from unloader.events import (
@@ -64,10 +64,8 @@ class Engine:
     orders: Orders
     observe: Observer
     stop: Callable[[], bool]
-    bound: dict[int, BindReport] = field(default_factory=dict)
-    """What each worker's binding came to, by worker."""
     watch: Watch = field(default_factory=lambda: Watch((), looks=False))
-    """Sees where the workers are."""
+    """Sees where the workers are, and keeps what their bindings came to."""
     failure: Failure | None = None
     """The failure that stopped the schedule, if one did."""
     restarts: dict[int, int] = field(default_factory=dict)
@@ -90,6 +88,7 @@ class Engine:
             Interrupted: `stop` returned True; running attempts are ended and discarded.
             PoolError: A process cannot be started, or no lost one replaced.
         """
+        self._told.update(map(kind_of, self.orders.told))
         try:
             self._man(pool)
             while not self.schedule.over and self.failure is None:
@@ -132,7 +131,6 @@ class Engine:
         if event.worker >= len(self.orders.seats):
             return  # one that was started too many
         if isinstance(event, Ready):
-            self.bound[event.worker] = event.bound
             self.watch.ready(event, pool.pids())
             self._tell_once(event.bound.note)
         elif isinstance(event, Message) and isinstance(event.payload, UnitProgress):
@@ -303,7 +301,6 @@ class Engine:
 
     def _tell_once(self, note: str | None) -> None:
         """Tell a worker's note, unless another one's was the same but for its numbers."""
-        told = self._told | {kind_of(text) for text in self.orders.told}
-        if note and kind_of(note) not in told:
+        if note and kind_of(note) not in self._told:
             self._told.add(kind_of(note))
             self.observe(Notice(text=note))

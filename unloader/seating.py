@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
 from numa.model import Node, Seat, Topology
 from numa.placement import place
-from numa.sysfs.devices import node_of_device
+from numa.sysfs.devices import DeviceNode, node_of_device
 from numa.topology import cpu_list_text, detect
 from unloader.errors import ConfigError
 from unloader.model import SeatOptions
@@ -23,6 +23,8 @@ class Seating:
     """What workers are to set."""
     notices: tuple[str, ...] = ()
     """What was asked for and this machine cannot give, one line each."""
+    near: DeviceNode | None = None
+    """Where the device is that workers are to be near; None if none was named or looked at."""
 
 
 def machine() -> Topology:
@@ -59,17 +61,10 @@ def seat_workers(topology: Topology, workers: int, options: SeatOptions) -> Seat
         TopologyError: `--near` names a device that is not there.
     """
     if options.numa == "off":
-        seats = place(topology, workers, placement=options.placement, bind="none")
-        return Seating(seats=seats, memory_policy="local")
-    near, why_not_near = _near(topology, options)
-    seats = place(
-        topology,
-        workers,
-        placement=options.placement,
-        bind=options.bind if _can_bind() else "none",
-        nodes=_nodes_of(options),
-        near=near,
-    )
+        return Seating(seats=deal(topology, workers, options), memory_policy="local")
+    device = None if options.near is None else node_of_device(options.near)
+    near, why_not_near = _near(topology, options, device)
+    seats = deal(topology, workers, options, near=near, can_bind=_can_bind())
     _check_memory(topology, options)
     if options.numa == "require":
         _check_required(topology, options)
@@ -79,7 +74,36 @@ def seat_workers(topology: Topology, workers: int, options: SeatOptions) -> Seat
         *([why_not_near] if why_not_near else []),
     )
     policy = _policy_to_set(topology, options)
-    return Seating(seats=seats, memory_policy=policy, notices=notices)
+    return Seating(seats=seats, memory_policy=policy, notices=notices, near=device)
+
+
+def deal(
+    topology: Topology,
+    workers: int,
+    options: SeatOptions,
+    *,
+    near: int | None = None,
+    can_bind: bool = True,
+) -> tuple[Seat, ...]:
+    """Return the seats that the options come to on a machine, this one or another.
+
+    Args:
+        topology: Of the machine.
+        workers: How many.
+        options: With `--numa off` nothing is bound and nodes are not looked at.
+        near: Node of the device; None = no preference.
+        can_bind: Whether processes can be bound to CPUs there.
+    Raises:
+        PlacementError: As `seat_workers`.
+    """
+    return place(
+        topology,
+        workers,
+        placement=options.placement,
+        bind=options.bind if can_bind and options.numa != "off" else "none",
+        nodes=_nodes_of(options),
+        near=near,
+    )
 
 
 def _can_bind() -> bool:
@@ -109,11 +133,12 @@ def _nodes_of(options: SeatOptions) -> tuple[int, ...] | None:
     return None if options.numa == "off" else options.nodes or None
 
 
-def _near(topology: Topology, options: SeatOptions) -> tuple[int | None, str | None]:
+def _near(
+    topology: Topology, options: SeatOptions, device: DeviceNode | None
+) -> tuple[int | None, str | None]:
     """Return the node that the device hangs on, and what is to be said about it."""
-    if options.near is None:
+    if device is None:
         return None, None
-    device = node_of_device(options.near)
     if device.node is None:
         reason = device.note or "the kernel does not say where it is"
         return None, f"--near {options.near} prefers no node: {reason}"

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from numa.errors import TopologyError
 from numa.model import Node, Seat, Topology
-from numa.placement import place
 from numa.sysfs.reading import text_of
 from numa.sysfs.recording import lay_out, record
 from numa.topology import cpu_list_text, detect, recorded
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SeatOptions
-from unloader.seating import automatic_parallelism, machine, seat_workers
+from unloader.seating import automatic_parallelism, deal, machine, seat_workers
 
 if TYPE_CHECKING:
     from numa.sysfs.devices import DeviceNode
@@ -104,7 +103,7 @@ def survey(
         options=options,
         automatic=not parallelism,
         notices=seating.notices,
-        near=_near(options),
+        near=seating.near,
     )
 
 
@@ -160,14 +159,6 @@ def _here(allowed_cpus: frozenset[int] | None) -> Topology:
     return detect(allowed_cpus=allowed_cpus)
 
 
-def _near(options: SeatOptions) -> DeviceNode | None:
-    if options.near is None or options.numa == "off":
-        return None
-    from numa.sysfs.devices import node_of_device
-
-    return node_of_device(options.near)
-
-
 def _elsewhere(
     options: SeatOptions, parallelism: int, tree: Path, allowed_cpus: frozenset[int] | None
 ) -> Survey:
@@ -180,14 +171,7 @@ def _elsewhere(
         topology = recorded(folder, allowed_cpus=allowed_cpus)
     if topology.note is not None:
         topology = replace(topology, note=topology.note.replace(str(folder), str(tree)))
-    off = options.numa == "off"
-    seats = place(
-        topology,
-        parallelism or automatic_parallelism(topology, options),
-        placement=options.placement,
-        bind="none" if off else options.bind,
-        nodes=None if off else options.nodes or None,
-    )
+    seats = deal(topology, parallelism or automatic_parallelism(topology, options), options)
     return Survey(
         topology=topology,
         seats=seats,

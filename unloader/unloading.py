@@ -182,7 +182,7 @@ class _Run:
             result=result,
             partition=unit.partition,
             seat=self.prepared.seating.seats[worker],
-            bound=engine.bound.get(worker),
+            bound=engine.watch.bound.get(worker),
             finals=(),
         )
         told = self.destination.done(finished)

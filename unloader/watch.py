@@ -40,7 +40,8 @@ class Watch:
         self._seats = seats
         self._observe = observe
         self._looks = looks
-        self._bound: dict[int, BindReport] = {}
+        self.bound: dict[int, BindReport] = {}
+        """What each worker's binding came to, by worker."""
         self._residences = Residences()
         self._remote = RemoteAccess()
         self._shares: dict[int, float | None] = {}
@@ -59,7 +60,7 @@ class Watch:
             event: Of the process, which may have ended since: its number is another's by then.
             pids: As for `tick`.
         """
-        self._bound[event.worker] = event.bound
+        self.bound[event.worker] = event.bound
         if self._looks and pids.get(event.worker) == event.pid:
             self._remote.attach(event.worker, event.pid)
             pace = self._page_paces[event.worker] = Pace(PAGE_SECONDS)
@@ -95,7 +96,7 @@ class Watch:
                 self._look(worker, pids[worker])
         if self._cpu_pace.due():
             started = time.perf_counter()
-            for worker in pids.keys() & self._bound.keys():
+            for worker in pids.keys() & self.bound.keys():
                 self._residences.glance(worker, pids[worker])
             self._tell()
             self._cpu_pace.done(time.perf_counter() - started)
@@ -108,7 +109,7 @@ class Watch:
             bindings: Of the same workers; some may not be up even now, if there was little to do.
         """
         for worker, bound in bindings.items():
-            self._bound.setdefault(worker, bound)
+            self.bound.setdefault(worker, bound)
         if not self._looks:
             return
         for worker, pid in pids.items():
@@ -116,7 +117,7 @@ class Watch:
             if not self._residences.page_looks(worker, pid):
                 self._residences.look(worker, pid)
         self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
-        self._shares = {worker: self._remote.share(worker) for worker in self._bound}
+        self._shares = {worker: self._remote.share(worker) for worker in self.bound}
         self._tell()
         if self._remote.refused is not None:
             self._unseen[f"remote_access_share: {self._remote.refused}"] = None
@@ -140,7 +141,7 @@ class Watch:
     def _worker(self, seat: Seat, restarts: Mapping[int, int]) -> WorkerEvidence:
         return WorkerEvidence(
             seat=seat,
-            bound=self._bound.get(seat.worker),
+            bound=self.bound.get(seat.worker),
             residence=self._residences.seen(seat.worker),
             remote_access_share=self._shares.get(seat.worker),
             restarts=restarts.get(seat.worker, 0),

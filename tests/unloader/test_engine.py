@@ -113,7 +113,7 @@ def test_many_units_few_workers() -> None:
     assert Counter(result.unit for result in case.results) == Counter(case.ids)
     assert engine.failure is None
     assert engine.schedule.over
-    assert set(engine.bound) == {0, 1, 2}
+    assert set(engine.watch.bound) == {0, 1, 2}
     assert case.discarded == []
     given = {event.unit: event.worker for event in case.heard(UnitStarted)}
     assert given == {event.unit: event.worker for event in case.heard(UnitFinished)}
