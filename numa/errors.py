@@ -15,3 +15,7 @@ class PlacementError(NumaError):
 
 class PoolError(NumaError):
     """The pool was used against its rules, or a process could not be started."""
+
+
+class StartError(PoolError):
+    """The system refused a process: it is short of processes, files, memory or temporary space."""

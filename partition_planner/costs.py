@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from partition_planner.parts import Part, parts_of, share
 from partition_planner.spreads import Addresses, Keys, Spread
 from partition_planner.table import TableInfo
-from partition_planner.work import KeyRange, RowRange, WorkUnit
+from partition_planner.work import KeyRange, RowRange, Selector, WorkUnit
 
 CostUnit = Literal["bytes", "rows", "units"]
 
@@ -71,21 +71,27 @@ def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
 
 
 def unit_costs(table: TableInfo, units: Iterable[WorkUnit]) -> tuple[Costs, list[int]]:
-    """Return the costs of a table's parts, and the cost of each unit in the order given.
+    """Return the costs of what the units read, and the cost of each unit in the order given.
 
-    A unit that is a range costs its share of the addresses, or of the keys, of its part.
+    Partitions that no unit reads cost nothing. A unit that is a range costs its share of the
+    addresses, or of the keys, of its part.
     """
-    parts = parts_of(table)
+    units = tuple(units)
+    read = {selector.partition for unit in units for selector in unit.selectors}
+    parts = tuple(part for part in parts_of(table) if None in read or part.name in read)
     costs = measure(table, parts)
     known = {
         part.name: (part.spread, cost) for part, cost in zip(parts, costs.of_part, strict=True)
     }
     whole: tuple[Spread | None, int] = (None, costs.total)
-    return costs, [_unit_cost(unit, *known.get(unit.partition, whole)) for unit in units]
+    each = (
+        sum(_cost(selector, *known.get(selector.partition, whole)) for selector in unit.selectors)
+        for unit in units
+    )
+    return costs, list(each)
 
 
-def _unit_cost(unit: WorkUnit, spread: Spread | None, cost: int) -> int:
-    selector = unit.selector
+def _cost(selector: Selector, spread: Spread | None, cost: int) -> int:
     if isinstance(selector, RowRange) and isinstance(spread, Addresses) and spread.weight:
         return share(cost, spread.span(selector.first, selector.last), spread.weight)
     if isinstance(selector, KeyRange) and isinstance(spread, Keys):

@@ -63,7 +63,9 @@ def to_balance(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[
     uncut = [cost for part, cost in zip(parts, costs.of_part, strict=True) if not _cuttable(part)]
     tried: list[tuple[int, list[int], float]] = []
     pieces = 0
-    for parallelism in range(limits.parallelism, 0, -1):
+    # The planner makes no more pieces than these, and workers beyond them would have none.
+    most = sum(_counts(parts, costs, _least_size(costs), (1, 1)))
+    for parallelism in range(min(limits.parallelism, most), 0, -1):
         alike = replace(limits, parallelism=parallelism)
         counts, time = _balanced(parts, costs, alike)
         tried.append((parallelism, counts, time))
@@ -109,8 +111,11 @@ def target(costs: Costs, limits: PlanLimits) -> int:
     """Return the cost that a piece should have: `unit_bytes`, or a share that feeds all workers."""
     if limits.unit_bytes is not None:
         return max(1, limits.unit_bytes // costs.bytes_each)
-    least = max(1, MIN_UNIT_BYTES // costs.bytes_each)
-    return max(least, _ceil_div(costs.total, UNITS_PER_WORKER * limits.parallelism))
+    return max(_least_size(costs), _ceil_div(costs.total, UNITS_PER_WORKER * limits.parallelism))
+
+
+def _least_size(costs: Costs) -> int:
+    return max(1, MIN_UNIT_BYTES // costs.bytes_each)
 
 
 def _counts(

@@ -6,6 +6,8 @@ would not reach the digest.
 
 from __future__ import annotations
 
+import reprlib
+
 from partition_planner.errors import PlanError
 
 
@@ -129,7 +131,8 @@ def integer_pair(value: object, where: str) -> tuple[int, int]:
 
 def not_as_expected(where: str, expected: str, value: object) -> PlanError:
     """Return the error for a value of the wrong kind."""
-    shown = repr(value)
+    # Not repr: that would go down into a value of any depth, as far as the stack reaches.
+    shown = reprlib.repr(value)
     return broken(f"{where} is {shown[:60]}{'...' if len(shown) > 60 else ''}, not {expected}")
 
 

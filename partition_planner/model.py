@@ -28,6 +28,7 @@ from partition_planner.table import (
 from partition_planner.work import (
     KeyRange,
     NamedPartition,
+    Piece,
     RowRange,
     Selector,
     WholeTable,
@@ -44,6 +45,7 @@ __all__ = [
     "NamedPartition",
     "PartitionInfo",
     "PartitionKind",
+    "Piece",
     "Plan",
     "PlanLimits",
     "RowExtent",
@@ -57,7 +59,7 @@ __all__ = [
 ]
 
 SPLITS = ("auto", "partition", "range", "none")
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +110,20 @@ class PlanLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A table cut into work units. Every row of the table belongs to exactly one of them."""
+    """A table, or some of its partitions, cut into work units.
+
+    Every row asked for belongs to exactly one of the units, and no other row to any. Of partitions
+    this is checked whenever a plan is made: they read each one asked for, and no other.
+    """
 
     table: TableInfo
+    partitions: tuple[str, ...] | None
+    """The partitions asked for, in table order; None is the table."""
     units: tuple[WorkUnit, ...]
     """Largest first, equals by id: the order in which seats take them."""
     limits: PlanLimits
     digest: str
-    """SHA-256, in hex, of the canonical JSON of table, units and limits."""
+    """SHA-256, in hex, of the canonical JSON of table, partitions, units and limits."""
     makespan: float
     """Cost at which the last worker finishes, if the estimates hold, in `cost_unit`."""
     lower_bound: float
@@ -124,8 +132,20 @@ class Plan:
     """"units" where neither bytes nor rows are known: 1.0 is then a unit of average size."""
 
     @classmethod
-    def of(cls, *, table: TableInfo, units: tuple[WorkUnit, ...], limits: PlanLimits) -> Plan:
-        """Return the plan of these units, in whatever order, with all that follows from them."""
+    def of(
+        cls,
+        *,
+        table: TableInfo,
+        partitions: tuple[str, ...] | None,
+        units: tuple[WorkUnit, ...],
+        limits: PlanLimits,
+    ) -> Plan:
+        """Return the plan of these units, in whatever order, with all that follows from them.
+
+        Raises:
+            PlanError: The units read other partitions than those asked for.
+        """
+        _check_partitions(table, partitions, units)
         costs, by_unit = unit_costs(table, units)
         order = sorted(range(len(units)), key=lambda at: (-by_unit[at], units[at].id))
         units = tuple(units[at] for at in order)
@@ -134,20 +154,27 @@ class Plan:
         bound = costs.reported(lower_bound(each, limits.parallelism), len(units))
         return cls(
             table=table,
+            partitions=partitions,
             units=units,
             limits=limits,
-            digest=_digest(table, units, limits),
+            digest=_digest(table, partitions, units, limits),
             makespan=finish,
             # Rounded apart, the two may cross by the last bit.
             lower_bound=min(bound, finish),
             cost_unit=costs.unit,
         )
 
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """What the units read, in their order."""
+        return tuple(selector for unit in self.units for selector in unit.selectors)
+
     def to_json(self) -> dict[str, object]:
         """Return the plan as JSON-able values."""
         return {
             "format_version": FORMAT_VERSION,
             "table": self.table.to_json(),
+            "partitions": None if self.partitions is None else list(self.partitions),
             "units": [unit.to_json() for unit in self.units],
             "limits": self.limits.to_json(),
             "digest": self.digest,
@@ -173,7 +200,8 @@ class Plan:
                 f"{version!r}, this one reads {FORMAT_VERSION}"
             )
         derived = ("digest", "makespan", "lower_bound", "cost_unit")
-        fields = Fields(value, "plan", ("format_version", "table", "units", "limits", *derived))
+        given = ("format_version", "table", "partitions", "units", "limits")
+        fields = Fields(value, "plan", (*given, *derived))
         units = tuple(
             WorkUnit.from_json(unit, f"units[{at}]")
             for at, unit in enumerate(fields.items("units"))
@@ -182,13 +210,18 @@ class Plan:
         limits.check()
         if not units:
             raise broken("it has no units")
-        plan = cls.of(table=TableInfo.from_json(fields.raw("table")), units=units, limits=limits)
+        plan = cls.of(
+            table=TableInfo.from_json(fields.raw("table")),
+            partitions=None if fields.raw("partitions") is None else fields.texts("partitions"),
+            units=units,
+            limits=limits,
+        )
         if plan.units != units:
             raise broken("it was edited after it was made: its units are not largest first")
         if plan.digest != fields.text("digest"):
             raise broken(
-                "it was edited after it was made: table, units and limits have the digest "
-                f"{plan.digest}, it says {fields.text('digest')}"
+                "it was edited after it was made: its table, partitions, units and limits have the "
+                f"digest {plan.digest}, it says {fields.text('digest')}"
             )
         for name in ("makespan", "lower_bound", "cost_unit"):
             said = fields.text(name) if name == "cost_unit" else fields.number(name)
@@ -200,9 +233,40 @@ class Plan:
         return plan
 
 
-def _digest(table: TableInfo, units: Sequence[WorkUnit], limits: PlanLimits) -> str:
+def _check_partitions(
+    table: TableInfo, partitions: tuple[str, ...] | None, units: Sequence[WorkUnit]
+) -> None:
+    """Check that the units read the partitions asked for: each of them, and nothing else."""
+    read = {selector.partition for unit in units for selector in unit.selectors}
+    asked: set[str | None] = {part.name for part in table.partitions}
+    if partitions is not None:
+        asked = set(partitions)
+    elif read == {None}:
+        return
+    if read == asked:
+        return
+    left_out = sorted(name for name in asked - read if name is not None)
+    unasked = sorted("the whole table" if name is None else name for name in read - asked)
+    problem = (
+        f"leave out {left_out[0]}" if left_out else f"read {unasked[0]}, which nobody asked for"
+    )
+    raise PlanError(
+        f"The work units of {table.label} {problem}. Next: make a new plan; if that does not help, "
+        "report it."
+    )
+
+
+def _digest(
+    table: TableInfo,
+    partitions: tuple[str, ...] | None,
+    units: Sequence[WorkUnit],
+    limits: PlanLimits,
+) -> str:
     encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-    head = f'{{"limits":{encode(limits.to_json())},"table":{encode(table.to_json())},"units":['
+    head = (
+        f'{{"limits":{encode(limits.to_json())},"partitions":{encode(partitions)},'
+        f'"table":{encode(table.to_json())},"units":['
+    )
     digest = hashlib.sha256(head.encode("ascii"))
     # Unit by unit: the text of all at once would be the largest thing a plan ever needs.
     for at, unit in enumerate(units):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from partition_planner.spreads import Spread, spread_of
@@ -26,8 +27,7 @@ class Part(NamedTuple):
 class Draft(NamedTuple):
     """A work unit that has no id yet: ids need the number of all units."""
 
-    partition: str | None
-    selector: Selector
+    selectors: tuple[Selector, ...]
     rows: int | None
     bytes: int | None
 
@@ -59,6 +59,13 @@ def parts_of(table: TableInfo) -> tuple[Part, ...]:
         )
         for partition in ordered
     )
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """Return the sum of estimates, None if one of them is not known."""
+    known = list(values)
+    found = [value for value in known if value is not None]
+    return sum(found) if len(found) == len(known) else None
 
 
 def share(total: int, offsets: tuple[int, int], weight: int) -> int:

@@ -6,7 +6,7 @@ Same table and limits, same plan, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from partition_planner import cutting
@@ -18,59 +18,93 @@ from partition_planner.spreads import Addresses, Keys
 from partition_planner.strategies.key_ranges import cut_keys
 from partition_planner.strategies.named_partitions import whole_partition
 from partition_planner.strategies.row_ranges import BOTH_OPEN, OpenEnds, cut, open_ends
-from partition_planner.strategies.whole import whole_table
+from partition_planner.strategies.whole import together, whole_table
 
 MAX_CUT_UNITS = 1_000_000
 """Cutting stops with an error above it: such a plan is a mistyped size, not a wish."""
 
 
-def plan(table: TableInfo, limits: PlanLimits) -> Plan:
-    """Return the table cut into work units, largest first, equals by id.
+def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | None = None) -> Plan:
+    """Return the table, or some partitions, cut into work units, largest first, equals by id.
 
-    With `split` "none" the table is one unit. "partition" makes one unit of each partition.
+    With `split` "none" it is one unit. "partition" makes one unit of each partition.
     "range" cuts everything that has extents or keys to the target size. "auto" takes partitions as
     units and cuts only where workers would idle otherwise; a table without partitions is cut if
     ranges are cheap to read, and partitions that are mere extents stay together as one unit if
     ranges are not. The target size is `unit_bytes`, or else a quarter of a worker's share but at
     least `cutting.MIN_UNIT_BYTES`.
 
+    Args:
+        table: What its source says of it.
+        limits: What the user decides.
+        partitions: Names of the partitions to read, at least one; no row of another is read. None
+            reads the table, which "none" reads without looking at its partitions.
+
     Raises:
-        PlanError: A limit makes no sense, the table lacks what the split needs, an estimate is
-            negative, extents are not ascending and disjoint, a partition's name occurs twice, or
-            partitions known by their extents alone overlap or leave gaps. "none" needs no
-            partitions and does not look at them.
+        PlanError: A limit makes no sense, the table lacks what the split needs or a partition that
+            was asked for, an estimate is negative, extents are not ascending and disjoint, a
+            partition's name occurs twice, or partitions known by their extents alone overlap or
+            leave gaps.
     """
     limits.check()
     parts = parts_of(table)
-    drafts = list(_drafts(table, parts, limits))
+    _check_chosen(table, parts, partitions)
+    drafts = list(_drafts(table, parts, limits, partitions))
     width = max(4, len(str(len(drafts))))
     units = tuple(
         WorkUnit(
             id=f"{ordinal:0{width}d}",
-            partition=draft.partition,
-            selector=draft.selector,
+            selectors=draft.selectors,
             rows=draft.rows,
             bytes=draft.bytes,
         )
         for ordinal, draft in enumerate(drafts, start=1)
     )
-    return Plan.of(table=table, units=units, limits=limits)
+    chosen = tuple(part.name for part in parts if part.name and part.name in (partitions or ()))
+    return Plan.of(table=table, partitions=chosen or None, units=units, limits=limits)
 
 
-def _drafts(table: TableInfo, parts: tuple[Part, ...], limits: PlanLimits) -> Iterator[Draft]:
+def _check_chosen(
+    table: TableInfo, parts: Sequence[Part], partitions: Collection[str] | None
+) -> None:
+    known = {part.name for part in parts}
+    if partitions is None:
+        return
+    missing = sorted(name for name in partitions if name not in known)
+    if missing or not partitions:
+        what = f"no partition {missing[0]!r}" if missing else "no partition that was asked for"
+        raise PlanError(f"{table.label} has {what}. Next: name partitions that it has.")
+
+
+def _drafts(
+    table: TableInfo,
+    parts: tuple[Part, ...],
+    limits: PlanLimits,
+    partitions: Collection[str] | None,
+) -> Iterator[Draft]:
     _check_estimates(table, parts)
-    extents_only = bool(table.partitions) and not table.named_partitions
-    if limits.split == "none":
+    if limits.split == "none" and partitions is None:
         yield whole_table(table, parts)
         return
+    extents_only = bool(table.partitions) and not table.named_partitions
     _check_extents(table, parts)
     _check_split(table, parts, limits.split)
+    # Of all partitions, since the ends of one are open only where no other one adjoins it.
     ends = open_ends(parts, table.label) if extents_only else [BOTH_OPEN] * len(parts)
-    if limits.split == "auto" and extents_only and not table.row_ranges:
+    costly_ranges = limits.split == "auto" and extents_only and not table.row_ranges
+    if costly_ranges and partitions is None:
         yield whole_table(table, parts)
         return
-    counts = _counts(table, parts, limits)
-    for part, pieces, end in zip(parts, counts, ends, strict=True):
+    chosen = [
+        (part, end)
+        for part, end in zip(parts, ends, strict=True)
+        if partitions is None or part.name in partitions
+    ]
+    if costly_ranges or limits.split == "none":
+        yield together([draft for part, end in chosen for draft in _read(table, part, 1, end)])
+        return
+    counts = _counts(table, [part for part, _ in chosen], limits)
+    for (part, end), pieces in zip(chosen, counts, strict=True):
         yield from _read(table, part, pieces, end)
 
 

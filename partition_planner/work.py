@@ -5,15 +5,21 @@ A selector names rows in the planner's terms. Turning it into a statement is the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from partition_planner.json_fields import Fields, broken
+from partition_planner.json_fields import Fields, broken, not_as_expected
 from partition_planner.table import PartitionKind, partition_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeTable:
-    """Every row of the table."""
+    """Every row of the table, of all its partitions."""
+
+    @property
+    def partition(self) -> None:
+        """None: it is not read by partition."""
+        return None
 
     def to_json(self) -> dict[str, object]:
         """Return the selector as JSON-able values."""
@@ -161,25 +167,59 @@ def selector_from_json(value: object, where: str = "selector") -> Selector:
     raise broken(f"{where} has the kind {kind!r}, not {known}")
 
 
+_ID = re.compile("[0-9]{1,20}")
+"""An id is a part of file names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One of a unit's selectors: what one statement reads."""
+
+    unit: str
+    """Id of the unit."""
+    selector: Selector
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkUnit:
     """What one worker reads in one go."""
 
     id: str
     """Ordinal in the order of the table, from 1, zero-padded: sorted ids give that order."""
-    partition: str | None
-    selector: Selector
+    selectors: tuple[Selector, ...]
+    """What it reads, one after the other; at least one. Several are chosen partitions that are read
+    as one unit: no single selector stands for some of the partitions."""
     rows: int | None = None
     """Estimate; the units of a partition sum to the partition's own."""
     bytes: int | None = None
     """Estimate; the units of a partition sum to the partition's own."""
 
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that it reads, or reads a part of; empty if it is not read by partition.
+
+        A unit without partitions has no rows but those of its selectors: all of the table, or a
+        range of a table that has no partitions.
+        """
+        names = (selector.partition for selector in self.selectors)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @property
+    def partition(self) -> str | None:
+        """The only partition that it reads; None if it is not read by partition, or has several."""
+        names = self.partitions
+        return names[0] if len(names) == 1 else None
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its selectors, each with the unit's id, in the order in which they are read."""
+        return tuple(Piece(unit=self.id, selector=selector) for selector in self.selectors)
+
     def to_json(self) -> dict[str, object]:
         """Return the unit as JSON-able values."""
         return {
             "id": self.id,
-            "partition": self.partition,
-            "selector": self.selector.to_json(),
+            "selectors": [selector.to_json() for selector in self.selectors],
             "rows": self.rows,
             "bytes": self.bytes,
         }
@@ -187,11 +227,18 @@ class WorkUnit:
     @classmethod
     def from_json(cls, value: object, where: str = "unit") -> WorkUnit:
         """Return the unit that `to_json` wrote; raise PlanError naming what is wrong."""
-        fields = Fields(value, where, ("id", "partition", "selector", "rows", "bytes"))
+        fields = Fields(value, where, ("id", "selectors", "rows", "bytes"))
+        selectors = tuple(
+            selector_from_json(item, f"{where}.selectors[{at}]")
+            for at, item in enumerate(fields.items("selectors"))
+        )
+        if not selectors:
+            raise broken(f"{where} reads nothing")
+        if _ID.fullmatch(fields.text("id")) is None:
+            raise not_as_expected(fields.path("id"), "a number", fields.text("id"))
         return cls(
             id=fields.text("id"),
-            partition=fields.optional_text("partition"),
-            selector=selector_from_json(fields.raw("selector"), fields.path("selector")),
+            selectors=selectors,
             rows=fields.optional_integer("rows"),
             bytes=fields.optional_integer("bytes"),
         )

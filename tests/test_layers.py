@@ -56,8 +56,21 @@ FLOORS = (
         "unloader.watch",
     },
     {"unloader.sources"},
-    {"unloader.file_names", "unloader.locations", "unloader.settings", "unloader.names"},
-    {"unloader.model", "unloader.sample_model", "unloader.errors", "unloader.events"},
+    {
+        "unloader.file_names",
+        "unloader.job_file",
+        "unloader.json_reading",
+        "unloader.locations",
+        "unloader.settings",
+        "unloader.names",
+    },
+    {
+        "unloader.model",
+        "unloader.sample_model",
+        "unloader.errors",
+        "unloader.events",
+        "unloader.redaction",
+    },
 )
 """Modules of `unloader` from the top floor down; each imports its own floor and those below."""
 

@@ -6,7 +6,7 @@ Every function takes plain data, returns plain data and raises only `UnloaderErr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -18,7 +18,7 @@ from partition_planner.errors import PlanError
 from partition_planner.model import Plan, TableInfo
 from partition_planner.simulate import Simulation, simulate
 from unloader.errors import PlanFailed, UnloaderError, translate
-from unloader.events import Observer, PhaseStarted, silent
+from unloader.events import Observer, PhaseStarted, SettingUsed, silent
 from unloader.model import (
     JobSpec,
     ReadColumn,
@@ -61,7 +61,7 @@ class PlannedRun:
     table: TableInfo
     columns: tuple[ReadColumn, ...]
     statements: dict[str, str]
-    """Unit id to the SELECT that reads it."""
+    """Unit id to the SELECT that reads it, or several one after the other, with `;` between."""
     seats: tuple[Seat, ...]
     topology: Topology
     """The machine that the seats are on."""
@@ -147,14 +147,17 @@ def plan(job: JobSpec, *, observe: Observer = silent) -> PlannedRun:
     """
     from unloader.destinations.opening import places
 
-    with _translated(), prepared(job) as ready:
+    with _translated(), prepared(job, observe=observe) as ready:
         chosen = _with_codec(ready.job, ready, observe).output
         return PlannedRun(
             plan=ready.plan,
             table=ready.plan.table,
             columns=ready.extract.projection.columns,
             statements={
-                unit.id: ready.catalog.unit_sql(ready.extract, unit) for unit in ready.plan.units
+                unit.id: ";\n".join(
+                    ready.catalog.selector_sql(ready.extract, each) for each in unit.selectors
+                )
+                for unit in ready.plan.units
             },
             seats=ready.seating.seats,
             topology=ready.topology,
@@ -188,11 +191,9 @@ def measure_codecs(
     """
     from unloader.choosing import report
 
-    with _translated():
-        observe(PhaseStarted(phase="planning"))
-        with prepared(job, stop) as ready:
-            observe(PhaseStarted(phase="measuring"))
-            return report(ready.job, ready, budget=budget, stop=stop)
+    with _translated(), prepared(job, stop, observe) as ready:
+        observe(PhaseStarted(phase="measuring"))
+        return report(ready.job, ready, budget=budget, stop=stop)
 
 
 def job_from_plan(document: Mapping[str, Any], job: JobSpec) -> JobSpec:
@@ -229,16 +230,26 @@ def unload(
 
     job = _named(job)
     with _translated(), crew(job) as pool:
-        observe(PhaseStarted(phase="planning"))
-        with prepared(job, stop) as ready:
+        _tell_settings(job, observe)
+        with prepared(job, stop, observe) as ready:
             job = _with_codec(ready.job, ready, observe, stop)
             return run(job, ready, pool, observe=observe, stop=stop)
 
 
 def verify(
-    destination: Path, source: SourceSpec | None = None, *, observe: Observer = silent
+    destination: Path,
+    source: SourceSpec | None = None,
+    *,
+    strict: bool = False,
+    observe: Observer = silent,
 ) -> dict[str, Any]:
     """Check a finished run's files against its manifest, and its count against a source.
+
+    Args:
+        destination: The directory of the manifest.
+        source: None = the rows are not counted there.
+        strict: Files that are not of the run are a difference, and not only told.
+        observe: Told what goes on.
 
     Raises:
         UnloaderError: VerifyMismatch if something differs.
@@ -246,7 +257,23 @@ def verify(
     from unloader.checking import verify as check
 
     with _translated():
-        return check(destination, source, observe)
+        return check(destination, source, observe, strict=strict)
+
+
+def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
+    """Remove what runs that died have left unpublished in directories; return what that was.
+
+    Args:
+        directories: As they were given to `unload`.
+        dry_run: Change nothing, and return what would be removed.
+
+    Raises:
+        UnloaderError: OutputFailed if a run is writing there, or the file system refused.
+    """
+    from unloader.destinations.cleaning import clean as remove
+
+    with _translated():
+        return remove(directories, dry_run=dry_run).to_json()
 
 
 def topology(
@@ -287,6 +314,21 @@ def recorded_machine(tree: Path | None = None) -> str:
 
     with _translated():
         return recording(tree)
+
+
+def _tell_settings(job: JobSpec, observe: Observer) -> None:
+    for setting in job.settings:
+        if setting.effect != "none":
+            observe(
+                SettingUsed(
+                    name=setting.name,
+                    value=setting.value,
+                    origin=setting.origin,
+                    selects=setting.effect == "selects",
+                    from_variable=setting.from_variable,
+                    text=setting.text,
+                )
+            )
 
 
 def _with_codec(

@@ -39,6 +39,11 @@ def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
     watcher.start()
     try:
         yield
+        if stop():
+            # What was going on was the program's own, and had nobody to cancel it.
+            raise Interrupted("stopped by a signal")
+    except Interrupted:
+        raise
     except (Exception, KeyboardInterrupt) as error:
         if stop():
             raise Interrupted("stopped by a signal while the source was asked") from error

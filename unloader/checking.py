@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partition_planner.model import PlanLimits
 from unloader.destinations.files import check_file
+from unloader.destinations.recovery import complete
 from unloader.errors import (
     OutputFailed,
     SourceError,
@@ -33,7 +34,7 @@ from unloader.model import (
     TableName,
     Target,
 )
-from unloader.preparation import chosen_table, plan_partitions
+from unloader.preparation import chosen_table
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
 from writers.errors import FormatError, WriteError
@@ -47,22 +48,36 @@ from writers.model import (
 )
 from writers.registry import check
 
+_SHOWN_FILES = 5
 
-def verify(destination: Path, source: SourceSpec | None, observe: Observer) -> dict[str, Any]:
+
+def verify(
+    destination: Path, source: SourceSpec | None, observe: Observer, *, strict: bool = False
+) -> dict[str, Any]:
     """Check every file of a finished run, and the row count where a source is given.
+
+    A run that was cut short while it was published is brought to its end first.
 
     Each file is read as a whole: size, checksum, and the number of records counted by another
     reader than wrote it. The source counts at the run's snapshot where that still exists,
-    otherwise as it is now, and the answer says which.
+    otherwise as it is now, and the answer says which. Files that are not of the run are told, and
+    are a difference where `strict`.
 
     Raises:
         VerifyMismatch: Something differs; the message names the first differences.
-        OutputFailed: There is no finished run in `destination`.
+        OutputFailed: There is no finished run in `destination`, and none that can be finished.
         SourceError: The source refused.
     """
+    for text in complete(destination):
+        observe(Notice(text=text))
     manifest = read_manifest(destination)
     observe(PhaseStarted(phase="verifying"))
     differences = _check_files(destination, manifest)
+    extra = _extra_files(destination, manifest)
+    if extra and strict:
+        differences.append(_told(extra))
+    elif extra:
+        observe(Notice(text=_told(extra)))
     counted, snapshot = None, "not asked"
     if source is not None:
         observe(PhaseStarted(phase="counting"))
@@ -76,7 +91,9 @@ def verify(destination: Path, source: SourceSpec | None, observe: Observer) -> d
         more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise VerifyMismatch(
             f"{destination}: " + "; ".join(differences[:3]) + more,
-            "unload the table again, or restore the files",
+            "unload the table again, or restore the files"
+            if len(differences) > 1 or not (extra and strict)
+            else f"move them away, or let the loader read the names in {MANIFEST}",
         )
     return {
         "destination": str(destination),
@@ -88,7 +105,36 @@ def verify(destination: Path, source: SourceSpec | None, observe: Observer) -> d
         "snapshot": snapshot,
         "result": "ok",
         "differences": [],
+        "extra_files": extra,
     }
+
+
+def _extra_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Return the files beside a run's own that a loader would take with them, in order.
+
+    Those in `destination` by name, those in further directories of the run by path. Names that
+    begin in `_` or `.` are ours, or hidden: loaders pass them over.
+    """
+    directories, places = directories_of(manifest, destination), places_of(manifest)
+    own = {directories[place] / name for name, place in places.items()}
+    extra = []
+    for directory in sorted({*directories, *(path.parent for path in own)}):
+        with suppress(FileNotFoundError):  # That its files are missing is told anyway.
+            extra += [
+                path.name if directory == destination else str(path)
+                for path in sorted(directory.iterdir())
+                if path not in own and path.name[0] not in "_." and path.is_file()
+            ]
+    return extra
+
+
+def _told(extra: list[str]) -> str:
+    more = f" and {len(extra) - _SHOWN_FILES} more" if len(extra) > _SHOWN_FILES else ""
+    return (
+        "files that are not of this run lie beside its own, where a loader may take them: "
+        + ", ".join(extra[:_SHOWN_FILES])
+        + more
+    )
 
 
 def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
@@ -140,6 +186,8 @@ def _spec_of(destination: Path, manifest: Mapping[str, Any]) -> OutputSpec:
 
 
 def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
+    if manifest["options"].get("enable_row_security"):
+        source = replace(source, session=replace(source.session, enable_row_security=True))
     at_snapshot = _at_snapshot(source, manifest)
     if at_snapshot is not None:
         try:
@@ -196,11 +244,10 @@ def _count_rows(
         table=table,
         query=selection.query,
         where=options["where"],
+        partitions=tuple(options["partition"]),
         projection=projection,
     )
-    patterns = tuple(options["partition"])
-    limits = PlanLimits(parallelism=1, split="partition" if patterns else "none")
-    return catalog.count(extract, plan_partitions(table, patterns, limits).units)
+    return catalog.count(extract)
 
 
 def _table_name(manifest: Mapping[str, Any]) -> TableName | None:

@@ -1,13 +1,14 @@
 """The one tree of errors that a user meets, and how foreign errors enter it.
 
     UnloaderError            1   a fault of this program
-    ├── UsageError           2   the command line contradicts itself
+    ├── UsageError           2   an option is wrong, or options contradict each other
     ├── ConfigError          3   configuration, missing driver, impossible seats
     ├── SourceError          4   the database refused, failed or went away
     ├── PlanFailed           5   the table cannot be cut as asked
     ├── OutputFailed         6   the destination or the format refused
     ├── PartialUnload        7   some work units failed; what is done is kept
     ├── VerifyMismatch       8   output and source differ
+    ├── AnswerLost           9   done, but the answer could not be told
     └── Interrupted        130   stopped by a signal
 
 Across processes travels `unloader.model.Failure`, never an exception.
@@ -15,6 +16,8 @@ Across processes travels `unloader.model.Failure`, never an exception.
 
 from __future__ import annotations
 
+import errno
+import os
 from importlib import import_module
 
 
@@ -38,7 +41,7 @@ class UnloaderError(Exception):
 
 
 class UsageError(UnloaderError):
-    """Options that contradict each other or lack one another."""
+    """Wrong options, or ones that contradict or lack one another, wherever they stand."""
 
     exit_code = 2
     usual_hint = "see the options with --help"
@@ -82,7 +85,7 @@ class PartialUnload(UnloaderError):
     """Some work units failed after all their attempts."""
 
     exit_code = 7
-    usual_hint = "mend the cause and run again with --overwrite"
+    usual_hint = "mend the cause and run again"
 
 
 class VerifyMismatch(UnloaderError):
@@ -92,11 +95,18 @@ class VerifyMismatch(UnloaderError):
     usual_hint = "unload the table again"
 
 
+class AnswerLost(UnloaderError):
+    """All is done as asked, but standard output did not take the result."""
+
+    exit_code = 9
+    usual_hint = "send the result to a file or a program that takes it"
+
+
 class Interrupted(UnloaderError):
-    """SIGINT or SIGTERM asked the run to stop."""
+    """SIGINT, SIGTERM or SIGHUP asked the run to stop."""
 
     exit_code = 130
-    usual_hint = "run again with --overwrite"
+    usual_hint = "run again"
 
 
 EXIT_CODES = {
@@ -110,6 +120,7 @@ EXIT_CODES = {
         OutputFailed,
         PartialUnload,
         VerifyMismatch,
+        AnswerLost,
         Interrupted,
     )
 }
@@ -119,6 +130,7 @@ LEAF_ERRORS: dict[str, type[UnloaderError]] = {
     "numa.errors:TopologyError": ConfigError,
     "numa.errors:PlacementError": ConfigError,
     "numa.errors:PoolError": UnloaderError,
+    "numa.errors:StartError": ConfigError,
     "writers.errors:FormatError": ConfigError,
     "writers.errors:ValueNotRepresentable": OutputFailed,
     "writers.errors:WriteError": OutputFailed,
@@ -138,7 +150,51 @@ def translate(error: BaseException) -> UnloaderError | None:
         if target is not None:
             message, _, hint = str(error).partition("Next:")
             return target(message.strip(), hint.strip())
+    return _refused_by_the_system(error)
+
+
+_SCARCE = {
+    errno.ENOMEM: (
+        "memory",
+        "lower --overlap-buffer, --fetch-memory or --parallelism, or raise the limit on memory",
+    ),
+    errno.EMFILE: ("open files", "lower --parallelism, or raise the limit on open files (ulimit)"),
+    errno.ENFILE: ("open files", "lower --parallelism, or close files of other programs"),
+    errno.EAGAIN: (
+        "threads or processes",
+        "lower --parallelism, or raise the limit on processes of this user (ulimit)",
+    ),
+}
+"""What the system has run out of, by its error number, and what to do about it."""
+
+_NO_THREAD = "can't start new thread"
+"""All that Python says where the system refuses a thread; the error has no number."""
+
+
+def _refused_by_the_system(error: BaseException) -> ConfigError | None:
+    """Return the user's error where the machine or its limits are at fault, else None."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError):
+        number = errno.ENOMEM
+    elif isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        number = errno.EAGAIN
+    if number in _SCARCE:
+        what, hint = _SCARCE[number]
+        return ConfigError(f"the system refuses more {what}: {error or 'none is left'}", hint)
+    if number == errno.ENOENT and not _has_working_directory():
+        return ConfigError(
+            "the working directory has been removed",
+            "change to a directory that exists, or give every path in full",
+        )
     return None
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def error_class(name: str) -> type[UnloaderError]:

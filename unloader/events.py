@@ -6,7 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Phase = Literal["planning", "measuring", "unloading", "counting", "publishing", "verifying"]
+Phase = Literal[
+    "connecting",
+    "snapshot",
+    "table",
+    "columns",
+    "partitions",
+    "extents",
+    "planning",
+    "locking",
+    "measuring",
+    "unloading",
+    "counting",
+    "publishing",
+    "verifying",
+]
+"""In the order of a run; a source leaves out what it does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +40,20 @@ class RunStarted:
     """The point in time that is read, such as `scn 4711`; empty without one."""
     end_sessions_sql: str = ""
     """Ends the run's sessions in the database, where there is such a statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingUsed:
+    """Something was set that selects rows or columns, or changes what is written."""
+
+    name: str
+    value: str
+    origin: str
+    """command line, environment variable X, job file X or plan file X."""
+    selects: bool
+    from_variable: bool
+    text: str
+    """All of it in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +120,16 @@ class UnitFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """Everything is published; the figures are the totals of the manifest."""
+
+    rows: int
+    bytes: int
+    seconds: float
+    """Since the run began to plan, connecting included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One line the user should know: a degraded placement, a missing right, a slow path."""
 
@@ -104,12 +143,14 @@ class Tick:
 
 Event = (
     RunStarted
+    | SettingUsed
     | PhaseStarted
     | UnitStarted
     | UnitAdvanced
     | UnitFinished
     | DirectoryFilled
     | UnitFailed
+    | RunFinished
     | Notice
     | Tick
 )

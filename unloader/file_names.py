@@ -15,6 +15,7 @@ DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
+_NO_START = (".", "_", "-")
 _MAX_BYTES = 255
 
 
@@ -41,6 +42,12 @@ def check_template(
     Raises:
         UsageError: It does not; the message names the field.
     """
+    alone = set(_FIELD.sub("", template)) & set("{}")
+    if alone:
+        raise UsageError(
+            f"{option} {template} has a brace that is not {'closed' if '{' in alone else 'opened'}",
+            "write both braces of a field, such as {unit}",
+        )
     used = _FIELD.findall(template)
     for name in used:
         if name not in FIELDS:
@@ -53,18 +60,18 @@ def check_template(
             raise UsageError(
                 f"{option} {template} gives several files one name", f"add {{{name}}} to it"
             )
-    if "/" in template or template.startswith((".", "_")):
+    if "/" in template or template.startswith(_NO_START):
         raise UsageError(
             f"{option} {template} is not a plain file name",
-            "leave out slashes, and begin with neither a dot nor an underscore",
+            "leave out slashes, and begin with no dot, underscore or hyphen",
         )
 
 
 def file_name(template: str, values: NameValues) -> str:
     """Return the name of one file; characters that no file name can hold become `%XX`.
 
-    So does a dot or an underscore in front: such names are the run's own, and readers of whole
-    directories pass them over.
+    So does a dot or an underscore in front, for such names are the run's own and readers of whole
+    directories pass them over; and a hyphen, for other programs take such a name for an option.
 
     Raises:
         ConfigError: The name is longer than file systems allow.
@@ -80,7 +87,7 @@ def file_name(template: str, values: NameValues) -> str:
         "date": values.date,
     }
     name = _FIELD.sub(lambda match: _safe(filled[match.group(1)]), template)
-    if name.startswith((".", "_")):
+    if name.startswith(_NO_START):
         name = f"%{ord(name[0]):02X}{name[1:]}"
     if len(name.encode()) > _MAX_BYTES:
         raise ConfigError(

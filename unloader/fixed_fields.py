@@ -11,7 +11,7 @@ from typing import Any
 
 from unloader.errors import UsageError
 from unloader.model import FixedWidths, Projection, ReadColumn
-from unloader.names import one_column
+from unloader.names import Folding, one_column
 from writers.model import FixedField, TextFormat
 from writers.schema import read_schema, text_class
 from writers.text.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8
@@ -50,7 +50,12 @@ _NAME_BYTES = 63
 
 
 def fixed_fields(
-    projection: Projection, text: TextFormat, widths: FixedWidths, *, pads_char: bool
+    projection: Projection,
+    text: TextFormat,
+    widths: FixedWidths,
+    *,
+    pads_char: bool,
+    folding: Folding,
 ) -> tuple[FixedField, ...]:
     """Return the field of each column of the projection, in its order and without gaps.
 
@@ -60,13 +65,14 @@ def fixed_fields(
             width is not given.
         widths: What the user gave.
         pads_char: The source fills CHAR columns up with blanks.
+        folding: What the source makes of a plain name.
 
     Raises:
         UsageError: Columns have no known width (all are named), or a width is for no column.
     """
     from writers.text.text_values import content_of_field
 
-    given = _given(widths, [column.name for column in projection.columns])
+    given = _given(widths, [column.name for column in projection.columns], folding)
     schema = read_schema(projection.schema)
     fields: list[FixedField] = []
     unknown: list[str] = []
@@ -90,10 +96,10 @@ def fixed_fields(
     return tuple(fields)
 
 
-def _given(widths: FixedWidths, names: list[str]) -> dict[str, int]:
+def _given(widths: FixedWidths, names: list[str], folding: Folding) -> dict[str, int]:
     given: dict[str, int] = {}
     for wanted, width in widths.given:
-        name = one_column(names, wanted)
+        name = one_column(names, wanted, folding)
         if name in given:
             raise UsageError(f"--width names {name!r} twice", "name each column once")
         given[name] = width
@@ -124,7 +130,13 @@ def _declared_bytes(field: Any, source_type: str, text: TextFormat) -> int | Non
 
 
 def _longest_text(field: Any, source_type: str, text: TextFormat) -> str | None:
-    from writers.text.field_widths import binary_text, decimal_text, longest_text, timestamp_text
+    from writers.text.field_widths import (
+        binary_text,
+        decimal_text,
+        longest_text,
+        moment_text,
+        timestamp_text,
+    )
 
     carried = text_class(field)
     if carried == "number" and (match := _DECIMAL.fullmatch(source_type)):
@@ -133,6 +145,8 @@ def _longest_text(field: Any, source_type: str, text: TextFormat) -> str | None:
     if carried == "timestamp":
         found = _DIGITS.match(source_type)
         return timestamp_text(text, digits=int(found[1]) if found else 9, zone=_zone(source_type))
+    if carried == "moment":
+        return moment_text(zoned=_zone(source_type) is not None, dated=source_type == "DATE")
     if str(field.type) == "binary" and (match := _RAW.fullmatch(source_type)):
         return binary_text(int(match[1]), text.binary)
     if str(field.type) == "string":

@@ -1,4 +1,8 @@
-"""Where a database is: source URLs, read without a driver and never with a secret inside."""
+"""Where a database is: source URLs, read without a driver and never with a secret inside.
+
+A source that is not accepted is never shown, not in part either: whatever was typed there may hold
+a password. The errors say which forms there are, and where the password belongs.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,52 @@ from urllib.parse import unquote, urlsplit
 
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SecretReference, SourceSpec
-
-PASSWORD_VARIABLE = "UNLOADER_PASSWORD"
+from unloader.redaction import (
+    LONGEST_SECRET,
+    PASSWORD_VARIABLE,
+    holds_field,
+    known_openly,
+    learn,
+    redact_forms,
+)
 
 FILE_SCHEMES = ("duckdb", "sqlite")
 """Schemes whose URL is nothing but the absolute path of a file."""
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_AUTHORITY = re.compile(r"//([^/?#]*)")
-_USER_PASSWORD = re.compile(r"(//[^/?#@\s:]*):([^\s]*)@")
-_PASSWORD_FIELD = re.compile(
-    r"(?i)([?&;:\s]\w*(?:password|passwd|pwd)\s*=\s*)('[^']*'|\{[^}]*\}|[^\s;&'\"]+)"
+SERVER_SCHEMES = {
+    "oracle": "oracle://USER@HOST:1521/SERVICE",
+    "postgresql": "postgresql://USER@HOST:5432/DATABASE",
+}
+"""Schemes whose URL names a server, and how it is written."""
+
+FOREIGN_SCHEMES = frozenset(
+    (
+        "db2",
+        "http",
+        "https",
+        "jdbc",
+        "mariadb",
+        "mongodb",
+        "mssql",
+        "mysql",
+        "odbc",
+        "redshift",
+        "s3",
+    )
 )
-_PORTS = re.compile(r"(\[[^\]]*\]|[^:,]*)(:\d*)?(,(\[[^\]]*\]|[^:,]*)(:\d*)?)*")
+"""Schemes that an error may name though we have no such source; others may be a user's name."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_QUOTED = re.compile(r'"[^"]*"')
+_PORT = r"(?:[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+_HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:,;/?#@\s]*)(?::{_PORT}?)?"
+_HOSTS = rf"{_HOST}(?:[,;]{_HOST})*"
+_POSTGRES_TARGET = re.compile(rf"{_HOSTS}(?:/[^@?#]*)?")
+_ORACLE_TARGET = re.compile(rf"\(.*|(?:tcps?://)?{_HOSTS}(?:/[^@?]*)?", re.IGNORECASE | re.DOTALL)
+_SETTING = re.compile(r"[A-Za-z_][\w.-]*(?:=.*)?", re.DOTALL)
+_LOGIN = re.compile(r"(?:[\w+.-]+:)*[^/\s:][^/\s:]*[/:].*@|.*://", re.DOTALL)
+
+PASSWORD_PLACES = f"set {PASSWORD_VARIABLE}, or give --password-file or --password-prompt"
 
 
 def parse_source(
@@ -31,7 +68,8 @@ def parse_source(
     """Return the source a URL names, with a reference to where its password is found.
 
     A password file comes before the variable UNLOADER_PASSWORD; without either the driver's own
-    ways (a wallet, `.pgpass`, a service file) are left.
+    ways (a wallet, `.pgpass`, a service file) are left. The location is the URL as it was written,
+    but for the colon of an empty password.
 
     Args:
         url: As the user wrote it.
@@ -43,37 +81,46 @@ def parse_source(
         ConfigError: No source has the scheme, or the password file cannot be read.
     """
     match = _SCHEME.match(url)
-    if match is None:
+    kind = kinds.get(match[1].lower()) if match else None
+    if match is None or kind is None:
+        raise _unknown(url, match[1].lower() if match else "", kinds)
+    rest = url[match.end() :]
+    if kind in SERVER_SCHEMES:
+        rest = _without_empty_password(rest)
+        url = match[0] + rest
+    readable = kind not in SERVER_SCHEMES or rest.startswith("//")
+    if readable and holds_password(url):
         raise UsageError(
-            f"{redact(url)!r} is not a source URL", "write for instance " + _example(url)
+            f"the {kind}: URL holds a password, which every user of this machine can read in the "
+            "list of processes",
+            f"take it out and {PASSWORD_PLACES}",
         )
-    if holds_password(url):
+    if kind in SERVER_SCHEMES and not _names_server(kind, rest):
         raise UsageError(
-            f"the {match[1]}: URL holds a password, which every user of this machine can read "
-            "in the list of processes",
-            f"take it out and set {PASSWORD_VARIABLE}, or give --password-file or "
-            "--password-prompt",
+            f"the {kind}: URL cannot be read, and is not shown since it may hold a password",
+            f"write {SERVER_SCHEMES[kind]}, with %40 for an @ within a name; "
+            f"for the password {PASSWORD_PLACES}",
         )
-    kind = kinds.get(match[1].lower())
-    if kind is None:
-        known = ", ".join(sorted(set(kinds.values())))
-        raise ConfigError(f"no source is known for {match[1]}:", f"use one of: {known}")
     if kind in FILE_SCHEMES:
-        _check_path(kind, url, url[match.end() :])
+        _check_path(kind, rest)
+    known_openly(_open_words(rest))
     return SourceSpec(kind=kind, location=url, secret=secret_reference(password_file))
 
 
 def secret_reference(password_file: Path | None = None) -> SecretReference:
     """Return where the password is found: the file, else UNLOADER_PASSWORD, else nowhere.
 
+    What the file holds is hidden from now on.
+
     Raises:
         ConfigError: The password file cannot be read.
     """
     if password_file is not None:
         if not os.access(password_file, os.R_OK) or password_file.is_dir():
-            raise ConfigError(
-                f"the password file {password_file} cannot be read", "check its path and rights"
-            )
+            raise _unreadable(password_file)
+        if password_file.is_file():  # A pipe could be read once only.
+            with password_file.open(encoding="utf-8", errors="replace") as file:
+                learn(file.readline(LONGEST_SECRET).rstrip("\r\n"))
         return SecretReference(kind="file", name=str(password_file.absolute()))
     if os.environ.get(PASSWORD_VARIABLE):
         return SecretReference(kind="environment", name=PASSWORD_VARIABLE)
@@ -93,48 +140,110 @@ def open_to_others(password_file: Path) -> str | None:
 
 def holds_password(url: str) -> bool:
     """Return whether a URL has a password behind the user or in its key=value pairs."""
-    if _PASSWORD_FIELD.search(unquote(url)):
-        return True
-    authority = _AUTHORITY.search(url)
-    if authority is None:
+    return redact_forms(url) != url or holds_field(unquote(url))
+
+
+def looks_like_source(place: str) -> bool:
+    """Return whether a text where a path belongs is a database's URL or a login.
+
+    A path that begins with a slash or a dot is a path, whatever it holds.
+    """
+    place = place.removeprefix("pipe:")
+    if place.startswith(("/", ".")):
         return False
-    user, at, _ = authority[1].rpartition("@")
-    if at:
-        return ":" in user
-    # A slash inside a password ends the authority early; what then looks like a port is none.
-    return not _PORTS.fullmatch(authority[1]) and "@" in url[authority.end() :]
+    scheme = _SCHEME.match(place)
+    known = scheme is not None and scheme[1].lower() in {*SERVER_SCHEMES, *FILE_SCHEMES, "postgres"}
+    return known or _LOGIN.match(place) is not None or holds_field(place)
 
 
-def redact(text: str) -> str:
-    """Return the text with every password in a URL or a key=value pair replaced by `***`."""
-    hidden = _USER_PASSWORD.sub(_hide_user_password, text)
-    return _PASSWORD_FIELD.sub(r"\1***", hidden)
-
-
-def _hide_user_password(match: re.Match[str]) -> str:
-    # `host:5432/db?user=a@b` has a port and a later @, and no password.
-    port = re.match(r"\d*(,[^/@]*)?[/?#]", match[2])
-    return match[0] if port else f"{match[1]}:***@"
-
-
-def _check_path(kind: str, url: str, rest: str) -> None:
-    path = unquote(urlsplit(url).path) if rest.startswith("//") else unquote(rest)
-    if rest.startswith("///") and path.strip("/"):
-        near = path.lstrip("/")
-        if os.path.exists(path) or not os.path.exists(near):
-            return
-        raise UsageError(
-            f"{url} means the file {path}, which is not there",
-            f"if {near} of this directory is meant, write {kind}://{os.path.abspath(near)}",
+def _unknown(url: str, scheme: str, kinds: Mapping[str, str]) -> UsageError | ConfigError:
+    """Return the error for what is no URL of a known kind; all it shows is a word of ours."""
+    if scheme in FOREIGN_SCHEMES or (scheme and "://" in url):
+        whose = f"{scheme}:" if scheme in FOREIGN_SCHEMES else "the scheme of the source URL"
+        known = ", ".join(sorted(set(kinds.values())))
+        return ConfigError(f"no source is known for {whose}", f"use one of: {known}")
+    if os.path.isfile(url):
+        return UsageError(
+            "the source is a file, and not a source URL", f"write duckdb://{os.path.abspath(url)}"
         )
-    # `duckdb://data/x.db`: what a URL has for a host is the first part of the path that was meant.
-    meant = unquote(rest.lstrip("/"))
-    raise UsageError(
-        f"{url} does not hold the absolute path of a file",
-        f"write {kind}://{os.path.abspath(meant) if meant else '/path/to/file'}",
+    forms = ", ".join((*SERVER_SCHEMES.values(), *(f"{each}:///PATH" for each in FILE_SCHEMES)))
+    return UsageError(
+        "the source is not a source URL, and is not shown since it may hold a password",
+        f"write one of {forms}; the password is no part of it: {PASSWORD_PLACES}",
     )
 
 
-def _example(text: str) -> str:
-    path = Path(text)
-    return f"duckdb://{path.absolute()}" if path.is_file() else "duckdb:///path/to/file.db"
+def _unreadable(password_file: Path) -> ConfigError:
+    if not password_file.exists():
+        # Who took the option for --password gave the password itself.
+        return ConfigError(
+            "--password-file names no file; its value is not shown since it may be the password",
+            "give the path of a file whose first line is the password",
+        )
+    return ConfigError(
+        f"the password file {password_file} cannot be read", "check its path and rights"
+    )
+
+
+def _names_server(kind: str, rest: str) -> bool:
+    """Return whether what follows the scheme is read by us and by the driver in the same way."""
+    if not rest.startswith("//"):
+        return False
+    head, asked, query = rest[2:].partition("?")
+    # A descriptor may hold an @ of its own, in a certificate's name for instance.
+    user, at, target = head.partition("@(") if "@(" in head else head.rpartition("@")
+    target = "(" + target if at == "@(" else target
+    plain = _QUOTED.sub("", unquote(user)).strip("/")
+    if re.search("[:/]", plain) or "@" in user:
+        return False
+    form = _ORACLE_TARGET if kind == "oracle" else _POSTGRES_TARGET
+    if not form.fullmatch(unquote(target) if kind == "oracle" else target):
+        return False
+    settings = [item for item in query.split("&") if item] if asked else []
+    if not all(_SETTING.fullmatch(item) for item in settings):
+        return False
+    # `//scott:12?x=y@host`: the password has a question mark, and what follows it is no setting.
+    return bool(at) or all("@" not in item or item.startswith("user=") for item in settings)
+
+
+def _without_empty_password(rest: str) -> str:
+    """Return what follows the scheme without the colon of `user:@host`, which holds no password."""
+    return re.sub(r"\A(//[^/?#@:\s]*):@", r"\1@", rest)
+
+
+def _open_words(rest: str) -> tuple[str, ...]:
+    """Return the words of an accepted URL: user, hosts, database, parts of a path."""
+    words = re.split(r"[/@:,;=()\[\]\s]+", rest.partition("?")[0])
+    return tuple(unquote(word) for word in words if word)
+
+
+def _check_path(kind: str, rest: str) -> None:
+    if rest.startswith("//") and re.search("[?#]", rest):
+        raise UsageError(
+            f"the {kind}: URL has more than a path; it is not shown since it may hold a password",
+            f"write {kind}:///path/to/file, with %3F for a ? and %23 for a # in its name",
+        )
+    path = unquote(urlsplit(f"{kind}:{rest}").path) if rest.startswith("//") else unquote(rest)
+    if rest.startswith("///") and path.strip("/"):
+        near = path.lstrip("/")
+        if os.path.exists(path):
+            return
+        if os.path.exists(near):
+            raise UsageError(
+                f"{kind}:{rest} means the file {path}, which is not there",
+                f"if {near} of this directory is meant, write {kind}://{os.path.abspath(near)}",
+            )
+        if "@" not in path:
+            return
+        raise UsageError(
+            f"the {kind}: URL names a file that is not there; it is not shown since its @ may "
+            "belong to a password",
+            f"write {kind}:///path/to/file",
+        )
+    # `duckdb://data/x.db`: what a URL has for a host is the first part of the path that was meant.
+    meant = unquote(rest.lstrip("/"))
+    known = bool(meant) and os.path.exists(meant)
+    raise UsageError(
+        f"what follows {kind}: is not // and the absolute path of a file",
+        f"write {kind}://{os.path.abspath(meant) if known else '/path/to/file'}",
+    )

@@ -20,6 +20,7 @@ from unloader.model import (
     ReadColumn,
     UnitResult,
 )
+from unloader.redaction import redact
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
 
@@ -31,7 +32,8 @@ class FinishedUnit:
     """A unit's result and who produced it."""
 
     result: UnitResult
-    partition: str | None
+    partitions: tuple[str, ...]
+    """The partitions that it read; empty if it was not read by partition."""
     seat: Seat
     bound: BindReport | None
     """What the seat's binding came to; None if the worker never said."""
@@ -78,7 +80,7 @@ def build_manifest(
         "status": "complete" if complete else "partial",
         "source": {
             "kind": extract.source.kind,
-            "location": extract.source.location,
+            "location": redact(extract.source.location),
             "server_version": facts.server_version,
         },
         "table": None
@@ -88,6 +90,10 @@ def build_manifest(
         "snapshot": asdict(extract.snapshot) if extract.snapshot else None,
         "columns": _columns(extract.projection, facts.job.output.output.format),
         "options": options_json(facts.job),
+        "settings": [
+            {"name": each.name, "value": each.value, "from": each.origin}
+            for each in facts.job.settings
+        ],
         "plan": {"digest": facts.plan.digest, "units": len(facts.plan.units)},
         **_directories(facts.directories, units),
         "units": [
@@ -150,6 +156,7 @@ def options_json(job: JobSpec) -> dict[str, Any]:
         "retry_delay": job.retry.delay_seconds,
         "stall_timeout": job.retry.stall_seconds,
         "fetch": job.source.session.fetch,
+        "enable_row_security": job.source.session.enable_row_security,
     }
     return {
         **shared,
@@ -168,7 +175,7 @@ def journal_entry(unit: FinishedUnit) -> dict[str, Any]:
     """Return the journal's line for a finished, still staged unit."""
     return {
         "unit": unit.result.unit,
-        "partition": unit.partition,
+        "partitions": list(unit.partitions),
         "rows": unit.result.rows,
         "attempt": unit.result.attempt,
         "directory": unit.directory,
@@ -183,7 +190,7 @@ def _placement(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> dict[str, An
     return {
         "workers": workers_json(evidence, results),
         "nodes": nodes_json(evidence, results, facts.seconds),
-        "warnings": list(evidence.warnings.values()),
+        "warnings": [redact(text) for text in evidence.warnings.values()],
         "not_measured": list(evidence.not_measured),
     }
 
@@ -235,7 +242,8 @@ def _unit(unit: FinishedUnit, *, placed: bool) -> dict[str, Any]:
     place = {"directory": unit.directory} if placed else {}
     return {
         "id": result.unit,
-        "partition": unit.partition,
+        "partition": unit.partitions[0] if len(unit.partitions) == 1 else None,
+        "partitions": list(unit.partitions),
         "rows": result.rows,
         "attempts": result.attempt,
         "seat": seat_json(unit.seat, unit.bound),

@@ -6,12 +6,12 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from unloader.errors import OutputFailed
+from unloader.json_reading import decode, read_text
 from unloader.manifest import FORMAT_VERSION
 from writers.model import WrittenFile
 
@@ -37,7 +37,7 @@ def read_manifest(destination: Path, name: str = MANIFEST) -> Mapping[str, Any]:
     """
     path = destination / name
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = decode(read_text(path))
     except FileNotFoundError:
         raise OutputFailed(
             f"{destination} holds no finished run: there is no {MANIFEST}",

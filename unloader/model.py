@@ -51,6 +51,8 @@ class SessionOptions:
     """Longest wait for one answer of the database; 0 is none of its own."""
     client_library: str | None = None
     """Directory of the vendor's client library, "" for where it is usually found, None for none."""
+    enable_row_security: bool = False
+    """Policies of row level security may choose the rows; without it they are an error."""
     run_id: str = ""
     """Names the run in the database's list of sessions; empty outside a run."""
 
@@ -173,6 +175,9 @@ class Extract:
     table: TableInfo
     query: str | None
     where: str | None
+    partitions: tuple[str, ...] = ()
+    """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
+    are read is in the units' selectors."""
     projection: Projection
 
 
@@ -340,6 +345,28 @@ class FixedWidths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One option that somebody has set, and where; for the log, the manifest and the result."""
+
+    name: str
+    """As in a job file."""
+    value: str
+    """As it was written; never a secret."""
+    origin: str
+    """command line, environment variable X, job file X or plan file X."""
+    effect: Literal["selects", "changes", "none"] = "none"
+    """selects: fewer rows or columns, or others; changes: how the output is written or checked;
+    none: neither."""
+    from_variable: bool = False
+    """Set for every job that is started there, and maybe not meant for this one."""
+
+    @property
+    def text(self) -> str:
+        """Return the setting and its origin in one line."""
+        return f'{self.name} "{self.value}" ({self.origin})'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """One whole job as the user asked for it."""
 
@@ -358,5 +385,7 @@ class JobSpec:
     verify: VerifyLevel = "count"
     plan: Plan | None = None
     """A plan made earlier; None makes one from the table as it is."""
+    settings: tuple[Setting, ...] = ()
+    """What was set, and where; everything of it is in the fields above, too."""
     fixed: FixedWidths | None = None
     """For records of fixed width; None for delimited text and Parquet."""

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from unloader.errors import UsageError
 from unloader.model import JobSpec, Projection
-from unloader.names import one_column
+from unloader.names import Folding, one_column
 from writers.model import ParquetFormat
 
 
-def with_named_columns(job: JobSpec, projection: Projection) -> JobSpec:
+def with_named_columns(job: JobSpec, projection: Projection, folding: Folding) -> JobSpec:
     """Return the job with the names of its Parquet options as the database writes them.
 
     Raises:
@@ -21,9 +21,10 @@ def with_named_columns(job: JobSpec, projection: Projection) -> JobSpec:
     if not isinstance(parquet, ParquetFormat) or not (parquet.bloom_filters or parquet.sorted_by):
         return job
     names = [column.name for column in projection.columns]
-    blooms = tuple(one_column(names, name) for name in parquet.bloom_filters)
+    blooms = tuple(one_column(names, name, folding) for name in parquet.bloom_filters)
     order = tuple(
-        replace(column, name=one_column(names, column.name)) for column in parquet.sorted_by
+        replace(column, name=one_column(names, column.name, folding))
+        for column in parquet.sorted_by
     )
     _check_once("--bloom-filter", blooms)
     _check_once("--sorted-by", (column.name for column in order))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from unloader.errors import SourceError, UsageError
 from unloader.model import NamePart, TableName, TableSummary
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]*[^".\s]))\s*')
 """One part with the blanks around it."""
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+"""A name that needs no quotes, but for its case."""
+
+_WILD = re.compile(r"[*?\[]")
 
 
 def parse_table(text: str) -> TableName:
@@ -41,84 +46,160 @@ def parse_table(text: str) -> TableName:
     return TableName(schema=parts[0] if len(parts) == 2 else None, name=parts[-1])
 
 
-def matching(part: NamePart, candidates: Iterable[str]) -> tuple[str, ...]:
-    """Return the candidates that `part` may mean, best kind of match only.
+Folding = Literal["lower", "upper", "any"]
+"""What a database makes of a plain name: lower case, upper case, or any case that is there."""
 
-    A quoted part matches exactly. A plain one matches exactly if it can, otherwise whatever equals
-    it without regard to case, as every database folds plain names one way or the other.
+
+def folded(text: str, folding: Folding) -> str:
+    """Return a plain name as the database reads it.
+
+    Letter by letter, as databases do: none makes two letters of one. Only ASCII letters become
+    lower ones; that is what PostgreSQL does in UTF-8, and how DuckDB and SQLite compare.
+    """
+    if folding == "upper":
+        return "".join(up if len(up := letter.upper()) == 1 else letter for letter in text)
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
+
+
+def meant(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
+    """Return the candidates that the database takes `part` for.
+
+    A quoted part is taken as it is. Where all names are compared without case it is so if it can
+    be: a query may have columns that differ in nothing else.
     """
     names = tuple(candidates)
+    if part.quoted and part.text in names:
+        return (part.text,)
+    if folding == "any":
+        wanted = folded(part.text, folding)
+        return tuple(name for name in names if folded(name, folding) == wanted)
+    wanted = part.text if part.quoted else folded(part.text, folding)
+    return tuple(name for name in names if name == wanted)
+
+
+def matching(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
+    """Return the candidates that `part` may mean, best kind of match only.
+
+    That is the name that the database would read. Only where it would find none a plain part means
+    the name as it was typed, otherwise whatever equals it without regard to case.
+    """
+    names = tuple(candidates)
+    found = meant(part, names, folding)
+    if found or part.quoted:
+        return found
     exact = tuple(name for name in names if name == part.text)
-    if exact or part.quoted:
-        return exact
-    folded = part.text.casefold()
-    return tuple(name for name in names if name.casefold() == folded)
+    return exact or tuple(name for name in names if name.casefold() == part.text.casefold())
 
 
 def resolve(
     wanted: TableName,
     tables: Sequence[TableSummary],
     *,
+    folding: Folding,
     default_schemas: Sequence[str],
     where: str,
 ) -> TableSummary:
     """Return the one table that a typed name means.
 
-    Without a schema the default schemas are searched first, in their order, then all others. An
-    exact name wins over one that only differs in case.
+    Without a schema it is in one of the default schemas, the first that has what the database would
+    read. Only where none has, another spelling counts. No other schema is looked into.
 
     Raises:
         SourceError: No such table, or several; the message names them.
     """
+    schemas: Sequence[str] = default_schemas
     if wanted.schema is not None:
-        schemas = matching(wanted.schema, {table.schema or "" for table in tables})
-        found = _named(wanted, [table for table in tables if (table.schema or "") in schemas])
-    else:
-        for schema in default_schemas:
-            found = _named(wanted, [table for table in tables if table.schema == schema])
+        known = dict.fromkeys(table.schema or "" for table in tables)
+        schemas = matching(wanted.schema, known, folding)
+    by_schema = [[table for table in tables if (table.schema or "") == each] for each in schemas]
+    for rule in (meant, matching):
+        for inside in by_schema:
+            names = rule(wanted.name, [table.name for table in inside], folding)
+            found = [table for table in inside if table.name in names]
+            if len(found) == 1:
+                return found[0]
             if found:
-                break
-        else:
-            found = _named(wanted, tables)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise SourceError(
-            f"there is no table {wanted} in {where}, or no right to read it",
-            "list the tables with: unloader describe SOURCE",
-        )
-    names_found = " or ".join(f"{table.schema}.{table.name}" for table in found)
-    raise SourceError(
-        f"table {wanted} may mean {names_found}",
-        "name the schema, and put double quotes around a name that is not plain",
+                raise SourceError(
+                    f"table {wanted} may mean {_listed(found, folding)}",
+                    "name the schema, and put double quotes around a name that is not plain",
+                )
+    raise no_such_table(wanted, tables, folding, where)
+
+
+def no_such_table(
+    wanted: TableName, tables: Sequence[TableSummary], folding: Folding, where: str
+) -> SourceError:
+    """Return the error for a name that means no table, with those of that name elsewhere."""
+    name = wanted.name.text.casefold()
+    near = [table for table in tables if table.name.casefold() == name][:5]
+    hint = "list the tables with: unloader describe SOURCE"
+    if near:
+        hint = f"name it in full, {_listed(near, folding)}"
+    return SourceError(f"there is no table {wanted} in {where}, or no right to read it", hint)
+
+
+def _listed(tables: Sequence[TableSummary], folding: Folding) -> str:
+    """Return the names of tables so that each means just that one."""
+    return " or ".join(
+        ".".join(_typed(part, folding) for part in (table.schema, table.name) if part)
+        for table in tables
     )
 
 
-def _named(wanted: TableName, tables: Sequence[TableSummary]) -> list[TableSummary]:
-    names = matching(wanted.name, {table.name for table in tables})
-    return [table for table in tables if table.name in names]
+def _typed(name: str, folding: Folding) -> str:
+    plain = _PLAIN.fullmatch(name) and (folding == "any" or folded(name, folding) == name)
+    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def choose_columns(
-    names: Sequence[str], include: Sequence[str], exclude: Sequence[str]
+    names: Sequence[str], include: Sequence[str], exclude: Sequence[str], folding: Folding
 ) -> tuple[str, ...]:
     """Return the chosen column names: in the order asked for, or in table order without one.
 
+    Both lists take patterns. Of one in `include` the columns come in table order, and those that
+    came before it not once more.
+
     Raises:
-        UsageError: An unknown or ambiguous name, one named twice, or nothing left.
+        UsageError: An unknown or ambiguous name, one named twice, a pattern that matches nothing,
+            or nothing left.
     """
-    chosen = [one_column(names, name) for name in include] or list(names)
-    twice = {name for name in chosen if chosen.count(name) > 1}
+    plain = [one_column(names, name, folding) for name in include if not is_pattern(names, name)]
+    twice = {name for name in plain if plain.count(name) > 1}
     if twice:
         raise UsageError(f"--columns names {sorted(twice)[0]!r} twice", "name each column once")
-    dropped = {one_column(names, name) for name in exclude}
-    left = tuple(name for name in chosen if name not in dropped)
+    chosen: dict[str, None] = {}
+    for wanted in include:
+        chosen.update(dict.fromkeys(_columns_of(names, wanted, folding, "--columns")))
+    dropped = {
+        name for wanted in exclude for name in _columns_of(names, wanted, folding, "--exclude")
+    }
+    left = tuple(name for name in (chosen or names) if name not in dropped)
     if not left:
         raise UsageError("no column is left to unload", "exclude fewer columns")
     return left
 
 
-def one_column(names: Sequence[str], wanted: str) -> str:
+def is_pattern(names: Iterable[str], wanted: str) -> bool:
+    """Return whether a typed text is a pattern: one that is a column's name means that column."""
+    stripped = wanted.strip()
+    return not stripped.startswith('"') and stripped not in names and bool(_WILD.search(stripped))
+
+
+def _columns_of(
+    names: Sequence[str], wanted: str, folding: Folding, option: str
+) -> tuple[str, ...]:
+    """Return the columns that a name or a pattern means, in table order."""
+    if not is_pattern(names, wanted):
+        return (one_column(names, wanted, folding),)
+    found = matching_any(names, (wanted.strip(),))
+    if not found:
+        raise UsageError(
+            f"{option} {wanted.strip()} matches no column", "use one of: " + ", ".join(names[:50])
+        )
+    return tuple(name for name in names if name in found)
+
+
+def one_column(names: Sequence[str], wanted: str, folding: Folding) -> str:
     """Return the one column that a typed name means; quotes and case are as for tables.
 
     Raises:
@@ -127,7 +208,7 @@ def one_column(names: Sequence[str], wanted: str) -> str:
     stripped = wanted.strip()
     quoted = len(stripped) > 1 and stripped.startswith('"') and stripped.endswith('"')
     part = NamePart(text=stripped[1:-1].replace('""', '"') if quoted else stripped, quoted=quoted)
-    found = matching(part, names)
+    found = matching(part, names, folding)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -146,6 +227,14 @@ def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str
     globs = [pattern for pattern in patterns if pattern not in known]
     exact = known.intersection(patterns)
     return exact | {name for name in known if matches_any(name, globs)}
+
+
+def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
+    """Return the partitions that a pattern of `--partition` matches.
+
+    A partition's name stands for its sub-partitions, too.
+    """
+    return matching_any(names, (*patterns, *(f"{pattern}/*" for pattern in patterns)))
 
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:

@@ -6,19 +6,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from numa.model import Topology
-from partition_planner.model import Plan, PlanLimits, RowRange, TableInfo, WholeTable
+from partition_planner.model import (
+    KeyRange,
+    PartitionInfo,
+    Plan,
+    PlanLimits,
+    RowRange,
+    TableInfo,
+    WholeTable,
+)
 from partition_planner.planner import plan as make_plan
 from unloader.cancelling import cancelled_by
 from unloader.destinations.kinds import is_one_stream, kind_of
 from unloader.errors import PlanFailed, UsageError
+from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Extract, JobSpec, Projection, Selection, Target
 from unloader.named_columns import with_named_columns
-from unloader.names import choose_columns, matching_any
+from unloader.names import choose_columns, matching_any, matching_partitions
 from unloader.seating import Seating, automatic_parallelism, machine, seat_workers
 from unloader.sources.base import Catalog
 from unloader.sources.origin import with_origin
@@ -43,7 +52,9 @@ class Prepared:
 
 
 @contextmanager
-def prepared(job: JobSpec, stop: Callable[[], bool] = lambda: False) -> Iterator[Prepared]:
+def prepared(
+    job: JobSpec, stop: Callable[[], bool] = lambda: False, observe: Observer = silent
+) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
     The catalog is closed, and the snapshot released, at the end of the context.
@@ -51,6 +62,7 @@ def prepared(job: JobSpec, stop: Callable[[], bool] = lambda: False) -> Iterator
     Args:
         job: What the user asked for.
         stop: Asked several times a second until all is prepared; True cancels what is going on.
+        observe: Told as each step begins.
 
     Raises:
         SourceError: The source refused.
@@ -59,21 +71,27 @@ def prepared(job: JobSpec, stop: Callable[[], bool] = lambda: False) -> Iterator
         UsageError: The selection names what is not there.
     """
     started = time.perf_counter()
+    observe(PhaseStarted(phase="connecting"))
     catalog = source_of(job.source.kind).open_catalog(job.source)
     try:
         with cancelled_by(stop, catalog):
-            ready = _prepare(job, catalog, started)
+            ready = _prepare(job, catalog, started, observe)
         yield ready
     finally:
         catalog.close()
 
 
-def _prepare(job: JobSpec, catalog: Catalog, started: float) -> Prepared:
+def _prepare(job: JobSpec, catalog: Catalog, started: float, observe: Observer) -> Prepared:
     topology = machine()
+    observe(PhaseStarted(phase="snapshot"))
     snapshot = catalog.snapshot(job.consistency)
-    table = chosen_table(catalog, job.selection)
+    observe(PhaseStarted(phase="table"))
+    table = chosen_table(catalog, job.selection, observe)
+    observe(PhaseStarted(phase="planning"))
     projection = catalog.project(table, job.selection.query, target_of(job))
-    job = with_named_columns(_with_fields(job, projection, catalog), projection)
+    job = with_named_columns(
+        _with_fields(job, projection, catalog), projection, catalog.capabilities.folding
+    )
     plan = _plan(job, table, topology)
     extract = Extract(
         source=job.source,
@@ -81,12 +99,14 @@ def _prepare(job: JobSpec, catalog: Catalog, started: float) -> Prepared:
         table=_slim(table),
         query=job.selection.query,
         where=job.selection.where,
+        partitions=job.selection.partitions,
         projection=projection,
     )
     if isinstance(job.output.output.format, ParquetFormat):
         extract = with_origin(extract)
+    observe(PhaseStarted(phase="locking"))
     catalog.check_where(extract)
-    catalog.hold(extract, plan.units)
+    catalog.hold(extract, plan.selectors)
     in_order = is_one_stream(kind_of(job.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     seating = seat_workers(topology, workers, job.seats)
@@ -101,7 +121,7 @@ def _prepare(job: JobSpec, catalog: Catalog, started: float) -> Prepared:
     )
 
 
-def chosen_table(catalog: Catalog, selection: Selection) -> TableInfo:
+def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:
     """Return the table cut down to the chosen columns, or the query as a table.
 
     Raises:
@@ -114,9 +134,15 @@ def chosen_table(catalog: Catalog, selection: Selection) -> TableInfo:
         table = catalog.describe_query(selection.query)
     else:
         assert selection.table is not None
-        table = catalog.describe(selection.table)
+        table = catalog.describe(selection.table, observe)
+    if not table.columns:
+        raise UsageError(
+            f"{table.label} has no columns, so there is nothing to unload", "choose another table"
+        )
     names = [column.name for column in table.columns]
-    chosen = choose_columns(names, selection.columns, selection.exclude)
+    chosen = choose_columns(
+        names, selection.columns, selection.exclude, catalog.capabilities.folding
+    )
     for pattern in selection.as_text:
         if not matching_any(chosen, (pattern,)):
             raise UsageError(
@@ -134,8 +160,10 @@ def _with_fields(job: JobSpec, projection: Projection, catalog: Catalog) -> JobS
     from unloader.fixed_fields import fixed_fields
     from writers.text.dialects import check
 
-    pads_char = catalog.capabilities.pads_char
-    fields = fixed_fields(projection, text, job.fixed, pads_char=pads_char)
+    known = catalog.capabilities
+    fields = fixed_fields(
+        projection, text, job.fixed, pads_char=known.pads_char, folding=known.folding
+    )
     text = replace(text, fixed=fields)
     check(text)
     output = replace(job.output.output, format=text)
@@ -168,72 +196,74 @@ def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLim
     """Return the plan of a table, or of its partitions that match a pattern.
 
     Raises:
-        PlanFailed: No partition matches, or the plan does not go by partition.
+        PlanFailed: No partition matches.
         PlanError: From the planner itself.
     """
-    if not patterns:
-        return make_plan(table, limits)
-    wanted = _chosen((part.name for part in table.partitions), patterns)
-    if not wanted:
-        raise PlanFailed(
-            f"no partition of {table.name} matches {', '.join(patterns)}",
-            f"see their names with: unloader describe SOURCE --table {table.name}",
-        )
-    if table.named_partitions:
-        kept = tuple(part for part in table.partitions if part.name in wanted)
-        return make_plan(replace(table, partitions=kept), limits)
-    return _kept_units(make_plan(table, limits), wanted, limits)
-
-
-def _chosen(names: Iterable[str], patterns: tuple[str, ...]) -> frozenset[str]:
-    """Return the partitions that a pattern matches; a partition's name stands for its parts."""
-    return matching_any(names, (*patterns, *(f"{pattern}/*" for pattern in patterns)))
-
-
-def _kept_units(plan: Plan, wanted: frozenset[str], limits: PlanLimits) -> Plan:
-    """Return the plan cut down to units of the wanted partitions.
-
-    Partitions that are row ranges must tile their table, so all are planned first.
-    """
-    units = tuple(unit for unit in plan.units if unit.partition in wanted)
-    if not units:
-        raise PlanFailed(
-            "this plan reads the table as a whole, not by partition", "use --split partition"
-        )
-    return Plan.of(table=plan.table, units=units, limits=limits)
+    wanted = None
+    if patterns:
+        wanted = matching_partitions((part.name for part in table.partitions), patterns)
+        if not wanted:
+            raise PlanFailed(
+                f"no partition of {table.name} matches {', '.join(patterns)}",
+                f"see their names with: unloader describe SOURCE --table {table.name}",
+            )
+    return make_plan(table, limits, wanted)
 
 
 def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
-    """Check that a plan made earlier still describes the table.
+    """Check that a plan made earlier still describes the table, and is for what is asked for now.
 
     Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
-    a partition that no unit knows would be missing from output and count alike.
+    a partition that no unit knows would be missing from the output.
     """
     was, now = plan.table, table
-    before = {(part.name, part.relation) for part in was.partitions}
-    after = {(part.name, part.relation) for part in now.partitions}
-    chosen = _chosen((name for name, _ in after), patterns or ("*",))
-    wanted = {part for part in after if part[0] in chosen}
-    in_parts = any(not isinstance(unit.selector, WholeTable) for unit in plan.units)
+    before = {part.name: _identity(was, part) for part in was.partitions}
+    after = {part.name: _identity(now, part) for part in now.partitions}
+    read = {name for name in before if _reads(plan, name)}
+    wanted = matching_partitions(after, patterns or ("*",))
+    in_parts = any(not isinstance(selector, WholeTable) for selector in plan.selectors)
     problem = None
     if (was.schema, was.name) != (now.schema, now.name):
         problem = f"it is for {was.label}, not for {now.label}"
     elif was.columns != now.columns:
         problem = "the columns have changed"
-    elif before - after:
-        problem = f"partitions have gone, such as {min(before - after)[0]}"
-    elif in_parts and wanted - before:
-        problem = f"partitions have come, such as {min(wanted - before)[0]}"
+    elif (plan.partitions is None) != (not patterns):
+        asked = f"--partition {', '.join(patterns)}" if patterns else "the whole table"
+        problem = f"it is for other partitions than {asked}"
+    elif read - after.keys():
+        problem = f"partitions have gone, such as {min(read - after.keys())}"
+    elif moved := sorted(name for name in read if before[name] != after[name]):
+        problem = f"partitions are other ones by now, such as {moved[0]}"
+    elif in_parts and wanted - before.keys():
+        problem = f"partitions have come, such as {min(wanted - before.keys())}"
+    elif in_parts and wanted != read:
+        problem = f"it is for other partitions, such as {min(wanted ^ read)}"
+    elif not now.row_ranges and _has_ranges_of_the_table(plan):
+        problem = "ranges of its rows can no longer be read by themselves"
     elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
         problem = "rows were moved to other segments, so its ranges mean other rows by now"
     if problem:
         raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
 
 
+def _identity(table: TableInfo, part: PartitionInfo) -> tuple[object, ...]:
+    """Return what makes a partition that one: its relation, or else where its rows begin."""
+    first = tuple(extent.first for extent in part.extents)
+    return (part.relation, () if table.named_partitions else first)
+
+
+def _has_ranges_of_the_table(plan: Plan) -> bool:
+    ranges = (each for each in plan.selectors if isinstance(each, (RowRange, KeyRange)))
+    return any(each.partition is None for each in ranges)
+
+
+def _reads(plan: Plan, partition: str) -> bool:
+    return plan.partitions is None or partition in plan.partitions
+
+
 def _segments_of(plan: Plan) -> set[int]:
     """Return the segments whose addresses the plan's ranges hold."""
-    selectors = (unit.selector for unit in plan.units)
-    ids = {each.object_id for each in selectors if isinstance(each, RowRange)}
+    ids = {each.object_id for each in plan.selectors if isinstance(each, RowRange)}
     return {each for each in ids if each is not None}
 
 

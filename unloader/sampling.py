@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from unloader.model import Failure
 from unloader.sample_model import Sample, SampleTask
-from unloader.sources.base import ReadAgain, Reader, TextReader
+from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
+from unloader.sources.reading import unit_batches, unit_text
 from unloader.sources.registry import source_of
-from unloader.worker import SHARES, failure_of
+from unloader.worker import failure_of
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
@@ -98,10 +99,10 @@ def _read_unit(
 def _items(task: SampleTask, unit: WorkUnit, reader: Reader, share: int) -> Iterator[Any]:
     if task.extract.projection.route == "encoded":
         text = cast(TextFormat, task.spec.format)
-        return cast(TextReader, reader).encoded(task.extract, unit, text)
+        return unit_text(cast(TextReader, reader), task.extract, unit, text)
     # Several batches of each unit, so that the first one's wait can be told from the others'.
     batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))
-    return reader.batches(task.extract, unit, fetch_bytes=batch)
+    return unit_batches(reader, task.extract, unit, fetch_bytes=batch)
 
 
 def _take(items: Iterator[Any], share: int, deadline: float) -> _Unit:
@@ -114,13 +115,20 @@ def _take(items: Iterator[Any], share: int, deadline: float) -> _Unit:
             if item is None:
                 unit.whole = True
                 break
-            if not isinstance(item, LargeRow):
+            if not _is_wide(item):
                 size = _size(item)
                 unit.taken.append((item, size, took, used))
                 unit.bytes += size
             if perf_counter() >= deadline:
                 break
     return unit
+
+
+def _is_wide(item: Any) -> bool:
+    """Return whether an item holds a wide row, which says nothing about the others."""
+    if isinstance(item, tuple):
+        return any(isinstance(chunk, memoryview) for chunk in item)
+    return isinstance(item, LargeRow)
 
 
 def _size(item: Any) -> int:

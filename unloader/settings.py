@@ -1,18 +1,15 @@
-"""How people write sizes, counts, durations, escapes and job files.
+"""How people write sizes, counts, durations, escapes and paths.
 
 Every function takes text and returns plain values; what cannot be understood is a `ValueError`
-whose message is fit for the user. Only `read_job_file` touches the disk.
+whose message is fit for the user.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import sys
-from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import Any, TypedDict
-
-from unloader.errors import ConfigError, UsageError
+from collections.abc import Mapping
+from typing import TypedDict
 
 SIZE_UNITS: Mapping[str, int] = {
     "": 1,
@@ -37,14 +34,13 @@ MILLISECONDS_UNITS: Mapping[str, int] = {
     "h": 3_600_000,
 }
 
-RUN_TABLE = "run"
-"""The one table of a job file; its keys may as well stand at the top."""
-
 MAX_PRODUCT = 2**63 - 1
 """Of sizes, counts and milliseconds: what C libraries take."""
 
 MAX_NUMBER = 65_535
 """Of a list of numbers: far beyond any NUMA node, and a range up to it still fits into memory."""
+
+PASSWORD_KEYS = ("password", "passwd", "passwort", "pwd", "pass", "secret", "token")
 
 _NUMBER = re.compile(r"\s*([0-9][0-9_]*)(?:\.([0-9]+))?\s*([a-z]*)\s*", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
@@ -203,62 +199,23 @@ def parse_numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def read_job_file(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """Return the keys of a TOML job file, with underscores, as TOML has the values.
+def at_home(path: str) -> str:
+    """Return a path with a leading `~/` replaced by the home directory, as a shell does it.
 
-    Args:
-        path: The file; its keys stand at the top or in the table `[run]`.
-        known: The keys there are, with underscores.
+    For what no shell has seen: variables and job files. `pipe:~/x` is a path, too.
 
     Raises:
-        ConfigError: The file cannot be read or is not TOML, a key is unknown or given twice.
-        UsageError: The file holds a password.
+        ValueError: The home directory is not known, or another user's is meant.
     """
-    document = _read_toml(path)
-    table = document.pop(RUN_TABLE, {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: 'run' is not a table", "write its keys below a line [run]")
-    values: dict[str, Any] = {}
-    for written, value in (*document.items(), *table.items()):
-        key = written.replace("-", "_").lower()
-        if key == "password":
-            raise UsageError(
-                f"{path} holds a password, where backups and version control find it",
-                "use the key password-file, or set UNLOADER_PASSWORD",
-            )
-        if key not in known:
-            raise ConfigError(f"{path}: there is no key {written!r}", _closest(key, known))
-        if key in values:
-            raise ConfigError(
-                f"{path}: the key {written!r} is there twice", "remove one of the two"
-            )
-        values[key] = value
-    return values
-
-
-def _closest(key: str, known: Collection[str]) -> str:
-    from difflib import get_close_matches
-
-    names = [name.replace("_", "-") for name in known]
-    near = get_close_matches(key.replace("_", "-"), names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else "use one of: " + ", ".join(sorted(names))
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    try:
-        with path.open("rb") as file:
-            document: dict[str, Any] = tomllib.load(file)
-    except OSError as error:
-        raise ConfigError(
-            f"the job file {path} cannot be read: {error.strerror}", "check the path"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the job file {path} is not TOML: {error}", "correct the file"
-        ) from error
-    return document
+    for prefix in ("pipe:", ""):
+        if path.startswith(prefix):
+            rest = path[len(prefix) :]
+            break
+    if not rest.startswith("~"):
+        return path
+    if rest != "~" and not rest.startswith("~/"):
+        raise ValueError(f"{path!r} means another user's home; write the path in full, or ./{rest}")
+    home = os.path.expanduser("~") if os.environ.get("HOME") != "" else "~"
+    if not os.path.isabs(home):
+        raise ValueError(f"{path!r} needs a home directory, and HOME is not set")
+    return prefix + home.rstrip("/") + rest[1:]

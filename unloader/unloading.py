@@ -28,7 +28,7 @@ from unloader.errors import (
     error_class,
     translate,
 )
-from unloader.events import Event, Notice, Observer, PhaseStarted, RunStarted
+from unloader.events import Event, Notice, Observer, PhaseStarted, RunFinished, RunStarted
 from unloader.evidence import Evidence
 from unloader.manifest import FinishedUnit, RunFacts, build_manifest
 from unloader.model import Failure, JobSpec, Snapshot, UnitResult, UnitTask
@@ -99,7 +99,7 @@ class _Run:
         self.observe(
             RunStarted(
                 run_id=self.run_id,
-                table=self.prepared.extract.table.name,
+                table=self.prepared.extract.table.label,
                 units=len(plan.units),
                 workers=len(self.prepared.seating.seats),
                 rows=_total(unit.rows for unit in plan.units),
@@ -117,6 +117,8 @@ class _Run:
         _check_stop(stop)
         self.observe(PhaseStarted(phase="publishing"))
         manifest: dict[str, Any] = self.destination.publish(ordered, self._manifest, stop)
+        totals = {name: manifest["totals"][name] for name in ("rows", "bytes", "seconds")}
+        self.observe(RunFinished(**totals))
         return manifest
 
     def abandon(self) -> None:
@@ -180,7 +182,7 @@ class _Run:
         unit = self._units[result.unit]
         finished = FinishedUnit(
             result=result,
-            partition=unit.partition,
+            partitions=unit.partitions,
             seat=self.prepared.seating.seats[worker],
             bound=engine.watch.bound.get(worker),
             finals=(),
@@ -242,13 +244,14 @@ class _Run:
         written = sum(unit.result.rows for unit in self._finished.values())
         catalog = self.prepared.catalog
         with cancelled_by(stop, catalog):
-            self.source_rows = catalog.count(self.prepared.extract, self.prepared.plan.units)
+            self.source_rows = catalog.count(self.prepared.extract)
         consistent = self.job.consistency == "snapshot"
         if written != self.source_rows and consistent:
             raise VerifyMismatch(
                 f"{written} rows were written, the source counts {self.source_rows} at the same "
                 "snapshot",
-                "run again; if it comes back, report it with the plan",
+                "run again; if it comes back, see whether the condition or query gives other rows "
+                "each time (random, samples, the present time), else report it with the plan",
             )
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":

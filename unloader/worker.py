@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from unloader.errors import OutputFailed, translate
+from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.model import (
     Failure,
     OutputTask,
@@ -28,7 +28,9 @@ from unloader.model import (
     UnitTask,
 )
 from unloader.pipeline import Pump
-from unloader.sources.base import ReadAgain, Reader, TextReader
+from unloader.redaction import guard_streams
+from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
+from unloader.sources.reading import unit_batches, unit_text
 from unloader.sources.registry import source_of
 from unloader.worker_process import freeze_modules, peak_rss_bytes, tune
 from writers.base import EncodedWriter, Writer
@@ -40,10 +42,6 @@ if TYPE_CHECKING:
 Report = Callable[[UnitProgress], None]
 
 REPORT_SECONDS = 0.2
-
-SHARES = 16
-"""A batch is this part of the fetch memory. Few batches are in flight at a time, but encoding one
-takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB."""
 
 tune()
 
@@ -83,6 +81,7 @@ atexit.register(_process.drop)
 
 def work(task: UnitTask | Preload, report: Report) -> UnitResult | Failure | None:
     """Do what the parent sent: unload a unit, or get ready for the first one."""
+    guard_streams()  # A driver may warn.
     if isinstance(task, UnitTask):
         return run_unit(task, report)
     # What cannot be loaded is an error where it is needed, with the unit's name to it.
@@ -160,17 +159,19 @@ class _RowEstimate:
     """About how many records a piece of text holds, for the display; results are counted.
 
     Ends of line are counted in the first piece only: counting them all costs as much CPU as
-    handing the text on.
+    handing the text on. A view is a wide row.
     """
 
     bytes_per_row: float = 0.0
 
-    def __call__(self, piece: tuple[bytes, ...]) -> int:
-        size = sum(len(chunk) for chunk in piece)
-        if not self.bytes_per_row:
-            lines = sum(chunk.count(b"\n") for chunk in piece)
+    def __call__(self, piece: tuple[Text, ...]) -> int:
+        usual = [chunk for chunk in piece if not isinstance(chunk, memoryview)]
+        size = _text_bytes(tuple(usual))
+        if usual and not self.bytes_per_row:
+            lines = sum(chunk.count(b"\n") for chunk in usual)
             self.bytes_per_row = size / max(1, lines)
-        return round(size / self.bytes_per_row)
+        wide = len(piece) - len(usual)
+        return wide + (round(size / self.bytes_per_row) if usual else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ def _copy_batches(
 
     def fetch() -> Iterator[Any]:
         share = max(1, task.fetch_bytes // SHARES)
-        return reader.batches(task.extract, task.unit, fetch_bytes=share)
+        return unit_batches(reader, task.extract, task.unit, fetch_bytes=share)
 
     def advance(rows: int = 0) -> None:
         progress.add(rows, sum(writer.bytes_written for writer in writers))
@@ -264,7 +265,7 @@ def _copy_batches(
             writer.write(batch)
         advance(batch.num_rows)
 
-    pump = Pump(fetch)
+    pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes)
     try:
         for output in task.outputs:
             writers.append(
@@ -279,6 +280,18 @@ def _copy_batches(
             _check_repeatable(task)
         raise
     return progress.rows, files, _stages(pump.fetch_seconds, writers)
+
+
+def _batch_bytes(batch: Any) -> int:
+    from writers.large_rows import LargeRow
+
+    if isinstance(batch, LargeRow):
+        return batch.held_bytes
+    return int(batch.nbytes)
+
+
+def _text_bytes(piece: tuple[Text, ...]) -> int:
+    return sum(len(chunk) for chunk in piece)
 
 
 def _check_repeatable(task: UnitTask) -> None:
@@ -297,18 +310,29 @@ def _copy_encoded(
 
     (output,) = task.outputs
     rows_in = _RowEstimate()
+    counted: list[int] = []
     text = cast(TextFormat, output.spec.format)
     writer: EncodedWriter = open_encoded_writer(output.spec, output.stem, output.header)
 
-    def consume(piece: tuple[bytes, ...]) -> None:
+    def consume(piece: tuple[Text, ...]) -> None:
         for chunk in piece:
             writer.write(chunk)
         progress.add(rows_in(piece), writer.bytes_written)
 
-    pump = Pump(lambda: reader.encoded(task.extract, task.unit, text))
+    pump = Pump(
+        lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
+        size=_text_bytes,
+        most_bytes=task.fetch_bytes,
+    )
     try:
         pump.run(consume)
-        rows = reader.encoded_rows
+        rows = sum(counted)
+        if writer.records != rows:
+            raise VerifyMismatch(
+                f"unit {task.unit.id}: the database says that it sent {rows} rows, and "
+                f"{writer.records} came",
+                "run again; if it comes back, report it with the plan",
+            )
         files = writer.close(rows)
     except BaseException:
         _abort([writer])

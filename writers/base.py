@@ -59,12 +59,16 @@ class Writer(Protocol):
 class EncodedWriter(Protocol):
     """Takes text that already has its final form, as whole records, and leaves one staged file."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append whole records.
 
         Raises:
             WriteError: The destination failed.
         """
+
+    @property
+    def records(self) -> int:
+        """Records counted in the text so far, the header not among them."""
 
     def close(self, rows: int) -> tuple[WrittenFile, ...]:
         """Finish and sync the file that holds `rows` records.

@@ -6,6 +6,7 @@ more than once, since some formats must know a value, or its length, before they
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLLECTED_BYTES = 64 * 1024 * 1024
-"""The largest value that a format without streaming (Parquet) collects in memory."""
+"""The largest value of a format without streaming (Parquet), which takes several times as much
+memory to encode; of every source."""
 
 
 class LargeValue(Protocol):
@@ -43,6 +45,8 @@ class LargeRow:
     """One row of the writer's schema, with nulls in place of the large values."""
     values: tuple[tuple[int, LargeValue], ...]
     """Column index and value, ascending, each column once; a large value is never NULL."""
+    held_bytes: int = 0
+    """Bytes of memory that the values keep for as long as the row is there."""
 
 
 def check_large_row(large: LargeRow, schema: pa.Schema) -> None:
@@ -83,21 +87,64 @@ def collected(large: LargeRow) -> pa.RecordBatch:
     columns = list(large.row.columns)
     for index, value in large.values:
         field = large.row.schema.field(index)
-        columns[index] = pa.array([_collected(value, field.name)], field.type)
+        columns[index] = _collected(value, field)
     return pa.RecordBatch.from_arrays(columns, schema=large.row.schema)
 
 
-def _collected(value: LargeValue, column: str) -> bytes | str:
-    collected, size = [], 0
+def is_long(kind: pa.DataType) -> bool:
+    """Return whether values of a type are ranges of bytes, of any length."""
+    from pyarrow import types
+
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+
+
+def check_collectable(batch: pa.RecordBatch) -> None:
+    """Make sure that a format without streaming can take the values of a batch.
+
+    Raises:
+        ValueNotRepresentable: One has more than `COLLECTED_BYTES`; names its column and size.
+    """
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    if batch.nbytes <= COLLECTED_BYTES:
+        return
+    for column, field in zip(batch.columns, batch.schema, strict=True):
+        if column.nbytes <= COLLECTED_BYTES:
+            continue
+        if types.is_nested(field.type):
+            largest = max(column.slice(row, 1).nbytes for row in range(len(column)))
+        elif is_long(field.type):
+            largest = pc.max(pc.binary_length(column)).as_py() or 0
+        else:
+            continue
+        if largest > COLLECTED_BYTES:
+            raise _too_large(field.name, f"{largest:,} bytes")
+
+
+def _collected(value: LargeValue, field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+
+    # One buffer that grows: pieces and their sum would be there at once.
+    collected = bytearray()
     for piece in value.pieces():
-        data = piece.encode() if isinstance(piece, str) else piece
-        size += len(data)
-        if size > COLLECTED_BYTES:
-            raise ValueNotRepresentable(
-                f"column {column} holds a value of more than {COLLECTED_BYTES:,} bytes, and this "
-                f"format must hold a value in memory. Next: leave it out with --exclude {column}, "
-                "or use --format csv, which writes values of any size."
-            )
-        collected.append(data)
-    whole = b"".join(collected)
-    return whole if value.binary else whole.decode()
+        collected += piece.encode() if isinstance(piece, str) else piece
+        if len(collected) > COLLECTED_BYTES:
+            raise _too_large(field.name, f"more than {COLLECTED_BYTES:,} bytes")
+    offsets = pa.py_buffer(array("i", [0, len(collected)]))
+    kind = pa.binary() if value.binary else pa.string()
+    held = pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(collected)])
+    return held if kind == field.type else held.cast(field.type)
+
+
+def _too_large(column: str, size: str) -> ValueNotRepresentable:
+    return ValueNotRepresentable(
+        f"column {column} holds a value of {size}; this format must hold a value in memory, and "
+        f"takes at most {COLLECTED_BYTES:,} bytes. Next: leave it out with --exclude {column}, "
+        "or use --format csv, which writes values of any size."
+    )

@@ -85,6 +85,8 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
 def extension(output_format: str | TextFormat | ParquetFormat, compression: Compression) -> str:
     """Return the extension of files: `csv`, `csv.gz`, `csv.zst`, `csv.lz4` or `parquet`.
 
+    Text whose fields are separated by tabs has `tsv` in place of `csv`.
+
     Raises:
         FormatError: There is no such format, or the codec does not go with it.
     """
@@ -93,7 +95,8 @@ def extension(output_format: str | TextFormat | ParquetFormat, compression: Comp
     if name == "csv":
         from writers.text.text_writer import text_extension
 
-        return text_extension(compression)
+        form = output_format if isinstance(output_format, TextFormat) else TextFormat()
+        return text_extension(form, compression)
     return "parquet" if name == "parquet" else str(_load(name).extension)
 
 

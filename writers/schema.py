@@ -31,9 +31,20 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
 
 
 def text_class(field: pa.Field) -> str:
-    """Return what a column holds by its metadata: `number`, `timestamp`, `date`, or nothing.
+    """Return what a column holds by its metadata: one of the words below, or nothing.
 
     Values that no Arrow type holds exactly are carried as text; the key `text_class` of their
-    field says what they are. Timestamps that are `date` follow the mask for dates.
+    field says what they are: a `number`, a `timestamp` that follows a mask, a `moment` (a date, or
+    a timestamp) whose text is final. Timestamps that are `date` follow the mask for dates.
     """
     return field.metadata.get(b"text_class", b"").decode() if field.metadata else ""
+
+
+INFINITE = {"infinite": "extremes"}
+"""Metadata of a date or timestamp column whose greatest number means infinity, and its negative
+minus infinity, as DuckDB has it."""
+
+
+def has_infinities(field: pa.Field) -> bool:
+    """Tell whether values of a column may be infinite, see `INFINITE`."""
+    return bool(field.metadata) and field.metadata.get(b"infinite") == b"extremes"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from numa.affinity import seated
-from numa.errors import PoolError
+from numa.errors import StartError
 from numa.model import BindReport, Seat
 from numa.processes.channel import RAISED, RESULT, Channel
 from numa.processes.clocks import Clocks
@@ -145,7 +145,7 @@ def launch(seat: Seat, entry: str, memory_policy: str) -> Member:
     """Start a child on the seat, bound from its first page on, with the caller's `sys.path`.
 
     Raises:
-        PoolError: The process could not be started.
+        StartError: The process could not be started.
     """
     try:
         with contextlib.ExitStack() as undo:
@@ -153,10 +153,16 @@ def launch(seat: Seat, entry: str, memory_policy: str) -> Member:
             undo.pop_all()
             return member
     except OSError as error:
-        raise PoolError(
-            f"worker {seat.worker} cannot be started: {error}. "
-            "Next: lower --parallelism, or raise the limit on processes, files or memory."
+        raise StartError(
+            f"worker {seat.worker} cannot be started: {error}. Next: {_way_out(error)}."
         ) from error
+
+
+def _way_out(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        # So says `tempfile` when it has tried all places, and without a free descriptor, too.
+        return "set TMPDIR to a directory that can be written, or raise the limit on open files"
+    return "lower --parallelism, or raise the limit on processes, files or memory"
 
 
 def _launch(seat: Seat, entry: str, memory_policy: str, undo: contextlib.ExitStack) -> Member:

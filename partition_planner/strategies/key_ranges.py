@@ -28,14 +28,15 @@ def cut_keys(part: Part, pieces: int) -> Iterator[Draft]:
     spread = part.spread
     for start, stop in pairwise(spread.cuts(pieces)):
         yield Draft(
-            partition=part.name,
-            selector=KeyRange(
-                partition=part.name,
-                kind=part.kind,
-                relation=part.relation,
-                column=spread.column,
-                first=None if start == 0 else spread.at(start),
-                last=None if stop == spread.weight else spread.at(stop),
+            selectors=(
+                KeyRange(
+                    partition=part.name,
+                    kind=part.kind,
+                    relation=part.relation,
+                    column=spread.column,
+                    first=None if start == 0 else spread.at(start),
+                    last=None if stop == spread.weight else spread.at(stop),
+                ),
             ),
             rows=estimate(part.rows, (start, stop), spread.weight),
             bytes=estimate(part.bytes, (start, stop), spread.weight),

@@ -13,8 +13,7 @@ def whole_partition(part: Part) -> Draft:
     """
     assert part.name is not None, "only a partition is selected by name"
     return Draft(
-        partition=part.name,
-        selector=NamedPartition(partition=part.name, kind=part.kind, relation=part.relation),
+        selectors=(NamedPartition(partition=part.name, kind=part.kind, relation=part.relation),),
         rows=part.rows,
         bytes=part.bytes,
     )

@@ -45,14 +45,15 @@ def cut(part: Part, pieces: int, ends: OpenEnds) -> Iterator[Draft]:
         opens = ends.first and piece == 0
         closes = not (ends.last and piece == pieces - 1)
         yield Draft(
-            partition=part.name,
-            selector=RowRange(
-                partition=part.name,
-                kind=part.kind,
-                relation=part.relation,
-                object_id=part.object_id,
-                first=None if opens else spread.at(start),
-                last=spread.at(stop) if closes else None,
+            selectors=(
+                RowRange(
+                    partition=part.name,
+                    kind=part.kind,
+                    relation=part.relation,
+                    object_id=part.object_id,
+                    first=None if opens else spread.at(start),
+                    last=spread.at(stop) if closes else None,
+                ),
             ),
             rows=estimate(part.rows, (start, stop), spread.weight),
             bytes=estimate(part.bytes, (start, stop), spread.weight),

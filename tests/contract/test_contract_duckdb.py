@@ -13,6 +13,7 @@ import pytest
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
+from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec, Target
 from unloader.names import parse_table
 from unloader.sources.duckdb.source import DuckDBSource
@@ -146,6 +147,18 @@ def test_contract_of_a_view(tmp_path: Path) -> None:
     check_source(DuckDBSource(), spec_of(path), parse_table("v"), rows)
 
 
+@pytest.mark.parametrize("second", ["a", "A"])
+def test_a_query_with_two_columns_of_one_name_is_refused(tmp_path: Path, second: str) -> None:
+    """DuckDB would rename the second one without a word, and so would the file's header."""
+    path = tmp_path / "data.db"
+    duckdb.connect(str(path)).close()
+    with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
+        with pytest.raises(SourceError, match="two columns of the query are named 'a'") as caught:
+            catalog.describe_query(f"SELECT 1 AS a, 2 AS {second}")
+        assert "with AS" in caught.value.hint
+        assert len(catalog.describe_query("SELECT 1 AS a, 2 AS b").columns) == 2
+
+
 def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
     """Where values outgrow the cap of a scan in its middle, each row still comes once, in order."""
     path, narrow, wide = tmp_path / "data.db", 20_000, 600
@@ -167,7 +180,7 @@ def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
     )
     (unit,) = plan(table, PlanLimits(parallelism=1, split="none")).units
     with closing(DuckDBSource().open_reader(spec_of(path), snapshot)) as reader:
-        batches = list(reader.batches(extract, unit, fetch_bytes=1 << 20))
+        batches = list(reader.batches(extract, *unit.pieces, fetch_bytes=1 << 20))
     assert [key for batch in batches for key in batch.column(0).to_pylist()] == [
         *range(narrow + wide)
     ]

@@ -65,27 +65,35 @@ def _made() -> Plan:
 def test_digest_is_the_hash_of_the_canonical_json(made: Plan) -> None:
     """Anybody can recompute the digest from the plan's own JSON."""
     written = made.to_json()
-    content = {name: written[name] for name in ("table", "units", "limits")}
+    content = {name: written[name] for name in ("table", "partitions", "units", "limits")}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     assert made.digest == hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def test_selectors_say_their_kind(made: Plan) -> None:
     """Each selector in the JSON has the kind by which it is read back."""
-    kinds = {unit["selector"]["kind"] for unit in json.loads(json.dumps(made.to_json()))["units"]}
+    kinds = {
+        unit["selectors"][0]["kind"] for unit in json.loads(json.dumps(made.to_json()))["units"]
+    }
     assert kinds == {"named_partition", "row_range", "key_range"}
 
 
 def _selector(plan: dict[str, Any], kind: str) -> dict[str, Any]:
     """The first selector of a kind."""
-    selectors: list[dict[str, Any]] = [unit["selector"] for unit in plan["units"]]
+    selectors: list[dict[str, Any]] = [unit["selectors"][0] for unit in plan["units"]]
     return next(each for each in selectors if each["kind"] == kind)
+
+
+def _unit(plan: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The first unit with a selector of a kind."""
+    units: list[dict[str, Any]] = plan["units"]
+    return next(unit for unit in units if unit["selectors"][0]["kind"] == kind)
 
 
 Edit = Callable[[dict[str, Any]], object]
 EDITS: dict[str, tuple[Edit, str]] = {
     "a smaller range": (lambda j: _selector(j, "row_range").update(last=1), "edited"),
-    "a unit removed": (lambda j: j["units"].pop(), "edited"),
+    "a piece removed": (lambda j: j["units"].remove(_unit(j, "row_range")), "edited"),
     "a unit doubled": (lambda j: j["units"].append(j["units"][0]), "edited"),
     "units reordered": (lambda j: j["units"].reverse(), "edited"),
     "no unit": (lambda j: j["units"].clear(), "no units"),
@@ -102,7 +110,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "a true number": (lambda j: j["limits"].update(parallelism=True), "limits.parallelism"),
     "a fraction": (lambda j: j["limits"].update(unit_bytes=1.0), "limits.unit_bytes"),
     "no worker": (lambda j: j["limits"].update(parallelism=0), "Parallelism 0"),
-    "an unknown selector": (lambda j: j["units"][0]["selector"].update(kind="sql"), "'sql'"),
+    "an unknown selector": (lambda j: j["units"][0]["selectors"][0].update(kind="sql"), "'sql'"),
     "a broken relation": (
         lambda j: j["table"]["partitions"][0].update(relation=["s"]),
         "table.partitions[0].relation",
@@ -126,8 +134,23 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "another segment": (lambda j: _selector(j, "row_range").update(object_id=9), "edited"),
     "another piece of keys": (lambda j: _selector(j, "key_range").update(last="?"), "edited"),
-    "a newer version": (lambda j: j.update(format_version=3), "another version: its format is 3"),
-    "an older version": (lambda j: j.update(format_version=1), "an older version: its format is 1"),
+    "a partition forgotten": (
+        lambda j: j.update(
+            units=[u for u in j["units"] if u["selectors"][0]["partition"] != "year/1"]
+        ),
+        "leave out year/1",
+    ),
+    "fewer partitions": (
+        lambda j: j.update(partitions=["year/0", "year/1", "year/2"]),
+        "read year/3, which nobody asked for",
+    ),
+    "a unit of the whole table": (
+        lambda j: j["units"][0]["selectors"].append({"kind": "whole_table"}),
+        "read the whole table, which nobody asked for",
+    ),
+    "a unit of nothing": (lambda j: j["units"][0]["selectors"].clear(), "reads nothing"),
+    "a newer version": (lambda j: j.update(format_version=4), "another version: its format is 4"),
+    "an older version": (lambda j: j.update(format_version=2), "an older version: its format is 2"),
 }
 
 

@@ -76,13 +76,13 @@ def numbered(*, rows: int, step: int) -> KeySample:
 def key_pieces(made: Plan) -> list[KeyRange]:
     """The ranges of keys in the order of the table."""
     units = sorted(made.units, key=lambda unit: unit.id)
-    return [unit.selector for unit in units if isinstance(unit.selector, KeyRange)]
+    return [unit.selectors[0] for unit in units if isinstance(unit.selectors[0], KeyRange)]
 
 
 def pieces(made: Plan, partition: str | None) -> list[RowRange]:
     """The ranges of one partition in order."""
     units = sorted(made.units, key=lambda unit: unit.id)
-    ranges = [unit.selector for unit in units if unit.partition == partition]
+    ranges = [unit.selectors[0] for unit in units if unit.partition == partition]
     assert all(isinstance(selector, RowRange) for selector in ranges)
     return [selector for selector in ranges if isinstance(selector, RowRange)]
 
@@ -91,7 +91,7 @@ def test_none_makes_one_unit_that_sums_the_partitions() -> None:
     """Split none reads the whole table at once and estimates it from its partitions."""
     made = plan(table_of(10, 20, 30), PlanLimits(parallelism=4, split="none"))
     (unit,) = made.units
-    assert unit.selector == WholeTable()
+    assert unit.selectors[0] == WholeTable()
     assert (unit.id, unit.partition, unit.bytes, unit.rows) == ("0001", None, 60 * MIB, None)
     assert made.makespan == 60 * MIB
 
@@ -100,20 +100,20 @@ def test_partition_never_cuts() -> None:
     """Split partition leaves even a partition of a thousand times the others' size whole."""
     made = plan(table_of(1, 1000, 1), PlanLimits(parallelism=8, split="partition", unit_bytes=1))
     assert [unit.partition for unit in made.units] == ["p1", "p0", "p2"]
-    assert made.units[0].selector == NamedPartition(partition="p1", relation=("s", "t_p1"))
+    assert made.units[0].selectors[0] == NamedPartition(partition="p1", relation=("s", "t_p1"))
 
 
 def test_balanced_partitions_are_left_whole() -> None:
     """Partitions that keep all workers busy to within 10 % are the units."""
     made = plan(table_of(*[100] * 32), PlanLimits(parallelism=16))
-    assert all(isinstance(unit.selector, NamedPartition) for unit in made.units)
+    assert all(isinstance(unit.selectors[0], NamedPartition) for unit in made.units)
     assert made.makespan == made.lower_bound == 200 * MIB
 
 
 def test_skew_of_a_thousand_to_one_is_cut_away() -> None:
     """Of one huge partition among small ones only the huge one is cut, and all workers finish."""
     made = plan(table_of(*[8] * 15, 8000), PlanLimits(parallelism=8))
-    cut = {unit.partition for unit in made.units if isinstance(unit.selector, RowRange)}
+    cut = {unit.partition for unit in made.units if isinstance(unit.selectors[0], RowRange)}
     assert cut == {"p15"}
     # The target is ceil(8120 MiB / 32), and 8000 MiB need 32 pieces of it.
     ranges = pieces(made, "p15")
@@ -138,14 +138,14 @@ def test_cutting_that_gains_nothing_is_left_out() -> None:
     fixed = dataclasses.replace(table.partitions[0], extents=())
     table = dataclasses.replace(table, partitions=(fixed, *table.partitions[1:]))
     made = plan(table, PlanLimits(parallelism=8))
-    assert all(isinstance(unit.selector, NamedPartition) for unit in made.units)
+    assert all(isinstance(unit.selectors[0], NamedPartition) for unit in made.units)
 
 
 def test_one_worker_never_cuts_by_itself() -> None:
     """At parallelism 1 partitions and unpartitioned tables stay whole."""
     assert len(plan(table_of(1, 100_000), PlanLimits(parallelism=1)).units) == 2
     alone = table_of(bytes=1 << 40, extents=(RowExtent(first=0, last=1 << 27),))
-    assert [unit.selector for unit in plan(alone, PlanLimits(parallelism=1)).units] == [
+    assert [unit.selectors[0] for unit in plan(alone, PlanLimits(parallelism=1)).units] == [
         WholeTable()
     ]
 
@@ -205,14 +205,14 @@ def test_one_row_and_no_row_are_one_unit(split: str) -> None:
     for rows in (0, 1):
         table = table_of(rows=rows, bytes=rows * 8192, extents=(RowExtent(first=0, last=rows),))
         made = plan(table, PlanLimits(parallelism=8, split=split))
-        assert [unit.selector for unit in made.units] == [WholeTable()]
+        assert [unit.selectors[0] for unit in made.units] == [WholeTable()]
 
 
 def test_empty_named_partitions_are_units() -> None:
     """A partition said to be empty is read all the same: the statistics may be stale."""
     made = plan(table_of(0, 0, 5, None), PlanLimits(parallelism=4))
     assert sorted(unit.partition or "" for unit in made.units) == ["p0", "p1", "p2", "p3"]
-    assert all(isinstance(unit.selector, NamedPartition) for unit in made.units)
+    assert all(isinstance(unit.selectors[0], NamedPartition) for unit in made.units)
 
 
 def test_nothing_known_makes_every_unit_alike() -> None:
@@ -330,7 +330,7 @@ def test_none_reads_a_table_whose_partitions_contradict_each_other() -> None:
     """The way out that the refusals offer works: split none does not look at partitions."""
     table = table_of(partitions=slices((0, 10), (12, 20)), named_partitions=False)
     made = plan(table, PlanLimits(parallelism=4, split="none"))
-    assert [unit.selector for unit in made.units] == [WholeTable()]
+    assert [unit.selectors[0] for unit in made.units] == [WholeTable()]
 
 
 def test_the_widest_addresses_are_cut_exactly() -> None:
@@ -366,7 +366,7 @@ def test_extents_go_before_keys_and_keys_need_cheap_ranges() -> None:
     both = table_of(bytes=1 << 30, keys=sample, extents=scattered((0, 1 << 17)))
     assert len(pieces(plan(both, PlanLimits(parallelism=4)), None)) == 16
     scanned = table_of(bytes=1 << 30, keys=sample, row_ranges=False)
-    assert [unit.selector for unit in plan(scanned, PlanLimits(parallelism=4)).units] == [
+    assert [unit.selectors[0] for unit in plan(scanned, PlanLimits(parallelism=4)).units] == [
         WholeTable()
     ]
 
@@ -397,7 +397,7 @@ def test_a_partition_without_extents_stays_whole_beside_those_that_have_them() -
     unknown = dataclasses.replace(unknown, extents=(), bytes=None)
     table = dataclasses.replace(table, partitions=(known, sized, unknown))
     made = plan(table, PlanLimits(parallelism=2, split="range"))
-    whole = [unit for unit in made.units if isinstance(unit.selector, NamedPartition)]
+    whole = [unit for unit in made.units if isinstance(unit.selectors[0], NamedPartition)]
     assert [(unit.partition, unit.bytes) for unit in whole] == [("p1", 1600 * MIB), ("p2", None)]
     # The average of those known, so that it is begun as early as they are.
     assert made.units[:2] == tuple(whole)
@@ -415,9 +415,9 @@ def test_sub_partitions_say_what_they_are() -> None:
         units = plan(table, PlanLimits(parallelism=4)).units
         assert len(units) > 2 or first is leaf
         for unit in units:
-            assert not isinstance(unit.selector, WholeTable)
-            assert unit.selector.kind == "subpartition"
-            assert not isinstance(unit.selector, RowRange) or unit.selector.object_id == 77
+            assert not isinstance(unit.selectors[0], WholeTable)
+            assert unit.selectors[0].kind == "subpartition"
+            assert not isinstance(unit.selectors[0], RowRange) or unit.selectors[0].object_id == 77
 
 
 def test_a_hundred_thousand_extents_are_cut_where_their_sum_says() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -194,9 +195,46 @@ def selects(selector: Selector, table: TableInfo, row: Row) -> bool:
 def test_every_row_is_in_exactly_one_unit(task: tuple[TableInfo, PlanLimits]) -> None:
     """A row at any address or key, inside or outside stale extents, is selected by one unit."""
     table, limits = task
-    selectors = [unit.selector for unit in plan(table, limits).units]
+    selectors = plan(table, limits).selectors
     for row in model_rows(table):
         assert sum(selects(selector, table, row) for selector in selectors) == 1, row
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> tuple[TableInfo, PlanLimits, tuple[str, ...]]:
+    """A table of partitions with limits, and some of its partitions."""
+    table, limits = draw(tasks().filter(lambda task: bool(task[0].partitions)))
+    names = [partition.name for partition in table.partitions]
+    return table, limits, tuple(draw(st.sets(st.sampled_from(names), min_size=1)))
+
+
+@given(choices())
+def test_of_chosen_partitions_every_row_and_no_other(
+    task: tuple[TableInfo, PlanLimits, tuple[str, ...]],
+) -> None:
+    """However some partitions are split, their rows are in one unit each, others' rows in none."""
+    table, limits, chosen = task
+    made = plan(table, limits, chosen)
+    owners = plan(table, PlanLimits(parallelism=1, split="partition")).selectors
+    for row in model_rows(table):
+        (owner,) = (each.partition for each in owners if selects(each, table, row))
+        found = sum(selects(selector, table, row) for selector in made.selectors)
+        assert found == (owner in chosen), row
+    assert set(made.partitions or ()) == set(chosen)
+    assert {name for unit in made.units for name in unit.partitions} == set(chosen)
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+@given(choices())
+def test_one_unit_of_chosen_partitions_has_their_estimates(
+    task: tuple[TableInfo, PlanLimits, tuple[str, ...]],
+) -> None:
+    """Read as one unit, partitions add up: their estimates are its own, and it costs their sum."""
+    table, limits, chosen = task
+    (unit,) = plan(table, replace(limits, split="none"), chosen).units
+    for kind in ("rows", "bytes"):
+        known = [getattr(part, kind) for part in table.partitions if part.name in chosen]
+        assert getattr(unit, kind) == (None if None in known else sum(known))
 
 
 @given(tasks())
@@ -229,10 +267,10 @@ def test_sorted_ids_give_the_table_in_order(task: tuple[TableInfo, PlanLimits]) 
     keys = []
     for unit in units:
         first: float | None = None
-        if isinstance(unit.selector, RowRange):
-            first = unit.selector.first
-        elif isinstance(unit.selector, KeyRange) and unit.selector.first is not None:
-            first = KEYS.index(unit.selector.first)
+        if isinstance(unit.selectors[0], RowRange):
+            first = unit.selectors[0].first
+        elif isinstance(unit.selectors[0], KeyRange) and unit.selectors[0].first is not None:
+            first = KEYS.index(unit.selectors[0].first)
         position = positions.get(unit.partition or "", 0)
         keys.append((position, float("-inf") if first is None else first))
     assert keys == sorted(keys)
@@ -244,7 +282,7 @@ def test_selectors_carry_what_the_source_must_know(task: tuple[TableInfo, PlanLi
     table, limits = task
     infos = {partition.name: partition for partition in table.partitions}
     for unit in plan(table, limits).units:
-        info, selector = infos.get(unit.partition or ""), unit.selector
+        info, selector = infos.get(unit.partition or ""), unit.selectors[0]
         if isinstance(selector, (NamedPartition, RowRange, KeyRange)):
             said = (selector.partition, selector.kind, selector.relation)
             known = (info.name, info.kind, info.relation) if info else (None, "partition", None)
@@ -262,7 +300,7 @@ def test_no_piece_is_empty(task: tuple[TableInfo, PlanLimits]) -> None:
     """What is cut by the planner's choice has pieces of different boundaries only."""
     table, limits = task
     for unit in plan(table, limits).units:
-        selector = unit.selector
+        selector = unit.selectors[0]
         if isinstance(selector, KeyRange):
             assert selector.first is None or selector.first != selector.last
         # A partition that is an empty extent stays the empty range that it is.
@@ -294,7 +332,7 @@ def test_units_are_handed_out_largest_first(task: tuple[TableInfo, PlanLimits]) 
     if made.cost_unit != "bytes" or any(unit.bytes is None for unit in made.units):
         return
     keys = [(-(unit.bytes or 0), unit.id) for unit in made.units]
-    if isinstance(made.units[0].selector, WholeTable):
+    if isinstance(made.units[0].selectors[0], WholeTable):
         assert len(keys) == 1
     assert keys == sorted(keys)
 

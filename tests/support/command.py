@@ -53,6 +53,15 @@ def manifest_of(destination: Path) -> dict[str, Any]:
     return found
 
 
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something holds."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"never came: {what}")
+
+
 class Running:
     """A command in the background, for tests that disturb it."""
 

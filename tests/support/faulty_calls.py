@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+import preloaded
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -21,15 +19,7 @@ class FaultyCalls:
     @classmethod
     def build(cls, directory: Path) -> FaultyCalls:
         """Compile it into a directory; skip the test where there is no C compiler."""
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("there is no C compiler (cc) to build the library that makes calls fail")
-        path = directory / "faulty_calls.so"
-        command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(path), str(SOURCE), "-ldl"]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-        if built.returncode:
-            pytest.skip(f"{compiler} does not build {SOURCE.name} here: {built.stderr[-300:]}")
-        return cls(path=path)
+        return cls(path=preloaded.build(SOURCE, directory))
 
     def environment(
         self, call: str, what: str | int, *, files: str = ".part", after: int = 0

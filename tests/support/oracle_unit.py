@@ -12,7 +12,7 @@ from oracle_expected import as_number, expected, json_of, native_of, number, pla
 from oracle_server.model import Column, Type
 from oracle_server.server import OracleServer
 
-from partition_planner.model import ColumnInfo, TableInfo, WholeTable, WorkUnit
+from partition_planner.model import ColumnInfo, Piece, TableInfo, WholeTable
 from unloader.model import (
     Extract,
     Fetch,
@@ -86,12 +86,12 @@ class Run:
 
     def items(self, reader: OracleReader, fetch_bytes: int) -> list[pa.RecordBatch | LargeRow]:
         """Return what the reader gives, read again if it asks for that."""
-        unit = WorkUnit(id="u1", partition=None, selector=WholeTable())
+        piece = Piece(unit="u1", selector=WholeTable())
         try:
-            return list(reader.batches(self.extract, unit, fetch_bytes=fetch_bytes))
+            return list(reader.batches(self.extract, piece, fetch_bytes=fetch_bytes))
         except ReadAgain:
             self.again += 1
-            return list(reader.batches(self.extract, unit, fetch_bytes=fetch_bytes))
+            return list(reader.batches(self.extract, piece, fetch_bytes=fetch_bytes))
 
     def table(self, fetch_bytes: int = 1024 * 1024) -> pa.Table:
         """Return all rows, which are none large."""

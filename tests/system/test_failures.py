@@ -75,9 +75,9 @@ def test_stalled_worker_is_replaced_and_given_up(slow: str, tmp_path: Path) -> N
     assert command.final_names(dest) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_cleanly(slow: str, tmp_path: Path, number: signal.Signals) -> None:
-    """SIGINT and SIGTERM end the run with 130; no process and no final file is left."""
+    """Each signal ends the run with 130; no process and no final file is left."""
     dest = tmp_path / "out"
     running = command.Running("run", slow, "--table", "slow", "--to", str(dest))
     running.wait_until(lambda: begun(dest) and bool(running.workers()), "a staged file")
@@ -169,8 +169,8 @@ def test_killed_parent_leaves_no_worker(slow: str, tmp_path: Path) -> None:
     psutil.wait_procs(workers, timeout=10)
     assert not any(worker.is_running() for worker in workers)
     assert command.final_names(dest) == []
-    # What was killed is in the way of no later run that may replace it.
-    command.run("run", slow, "--table", "quick", "--to", str(dest), "--overwrite", "--quiet")
+    # What was killed is in the way of no later run.
+    command.run("run", slow, "--table", "quick", "--to", str(dest), "--quiet")
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
 
 

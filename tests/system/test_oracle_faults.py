@@ -188,7 +188,7 @@ def test_what_always_fails_leaves_the_others_whole(
     assert "3 of 4 work units failed" in done.error
     assert re.search("ORA-01555|DPY-4011|ORA-00600", done.error)
     advice = done.error.partition("Next: ")[2]
-    assert "--overwrite" in advice
+    assert "run again" in advice
     assert "UNDO_RETENTION" in advice or "log" in advice
     assert "was lost" not in done.log
     assert command.final_names(done.destination) == []
@@ -393,12 +393,12 @@ def test_large_value_that_comes_slowly_is_no_stall(server: OracleServer, tmp_pat
     assert unit["attempts"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("kind", ["trickle", "stall"])
 def test_signal_ends_a_fetch(
     server: OracleServer, tmp_path: Path, number: signal.Signals, kind: str
 ) -> None:
-    """Ctrl-C and SIGTERM end with 130 at once, also while the network is gone, and all sessions."""
+    """Signals end the run with 130 at once, also while the network is gone, and all sessions."""
     fault = server.faults.add(
         Fault(kind=kind, statement='"PAD"', after_rows=1, times=None, deaf=kind == "stall")
     )
@@ -423,17 +423,17 @@ def test_killed_worker_and_killed_parent(
 ) -> None:
     """After SIGKILL of everything a new run replaces what is there; after that of a worker, a unit."""
     to = tmp_path / "out"
-    for options in ((), ("--overwrite",)):
+    for parent in (True, False):
         server.faults.clear()
         slow = server.faults.add(
             Fault(kind="trickle", statement=reading(MIDDLE), after_rows=1000, seconds=0.02)
         )
         running = command.Running(
-            *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1", *options),
+            *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1"),
             env=runs.ENVIRONMENT,
         )
         running.wait_until(slow.happened.is_set, "the second unit")
-        if not options:
+        if parent:
             running.signal(signal.SIGKILL)
             running.finish()
             runs.assert_no_connection_left(server)

@@ -53,6 +53,46 @@ def rows_of(destination: Path) -> list[list[str]]:
     return found
 
 
+def test_columns_are_chosen_by_pattern(url: str, tmp_path: Path) -> None:
+    """Patterns serve --columns and --exclude alike; one that matches nothing is refused."""
+    out = tmp_path / "o"
+    common = ("run", url, "--table", "t", "--quiet")
+    command.run(*common, "--to", str(out), "--columns", "k,v*")
+    names = [column["name"] for column in command.manifest_of(out)["columns"]]
+    assert names == ["k", "Value"]
+    assert sorted(rows_of(out))[0] == ["0", "v0"]
+    command.run(*common, "--to", str(tmp_path / "rest"), "--exclude", "?")
+    rest = command.manifest_of(tmp_path / "rest")
+    assert [column["name"] for column in rest["columns"]] == ["id", "Value"]
+    command.run("verify", str(tmp_path / "rest"), url, "--quiet")
+    error = command.error_of(*common, "--to", str(tmp_path / "no"), "--exclude", "z*", status=2)
+    assert "--exclude z* matches no column. Next: use one of: id, Value, k" in error
+
+
+def test_a_table_without_columns_is_named(postgres: Any, tmp_path: Path) -> None:
+    """PostgreSQL has such tables; to exclude fewer columns would be no help."""
+    url = postgres.database("no_columns")
+    postgres.run("CREATE TABLE nothing ()", url=url)
+    error = command.error_of("run", url, "--table", "nothing", "--to", str(tmp_path), status=2)
+    assert "public.nothing has no columns" in error
+
+
+def test_tabs_and_hyphens_show_in_the_names_of_files(tmp_path: Path) -> None:
+    """Text with tabs is .tsv, verified like any other; no file is called like an option."""
+    with duckdb.connect(str(tmp_path / "t.db")) as database:
+        database.execute('CREATE TABLE "-rf" AS SELECT range AS i FROM range(10)')
+    common = ("run", f"duckdb://{tmp_path}/t.db", "--table", '"-rf"', "--quiet", "--to")
+    for name, options in {
+        "%2Drf.tsv.gz": ("--dialect", "tsv", "--compression", "gzip", "--file-per", "table"),
+        "%2Drf.0001.tsv": ("--delimiter", r"\t"),
+        "%2Drf.0001.csv": ("--dialect", "tsv", "--delimiter", ";", "--null", "NULL"),
+    }.items():
+        out = tmp_path / name
+        command.run(*common, str(out), *options)
+        assert [path.name for path in out.iterdir() if path.name[0] != "_"] == [name]
+        command.run("verify", str(out), "--quiet")
+
+
 def test_ranges_cover_the_table(url: str, tmp_path: Path) -> None:
     """A table without partitions, cut into many ranges, comes out whole and in order."""
     command.run(

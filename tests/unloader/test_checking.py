@@ -171,11 +171,41 @@ def test_of_many_differences_the_number_is_told(copy: Callable[[str], Path]) -> 
     assert "and 1 more" in difference(destination)
 
 
-def test_a_file_too_many_is_none_of_ours(copy: Callable[[str], Path]) -> None:
-    """Files that the manifest does not name are passed over."""
+def test_files_of_nobody_are_told_and_fail_a_strict_check(database: Path, tmp_path: Path) -> None:
+    """Files that a loader's glob would take are named, from every directory of the run."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    job = job_of(database, first, "csv")
+    api.unload(replace(job, output=replace(job.output, others=(str(second),))))
+    assert api.verify(first, strict=True)["extra_files"] == []
+    (first / "notes.csv").write_text("mine")
+    (second / "older.csv").write_text("mine")
+    for passed_over in ("_SUCCESS", ".hidden", "_run.csv"):
+        (first / passed_over).write_text("")
+    (first / "more").mkdir()
+    heard: list[Event] = []
+    found = api.verify(first, observe=heard.append)
+    assert (found["result"], found["extra_files"]) == (
+        "ok",
+        ["notes.csv", str(second / "older.csv")],
+    )
+    (notice,) = (event.text for event in heard if isinstance(event, Notice))
+    assert notice.endswith(f"notes.csv, {second / 'older.csv'}")
+    with pytest.raises(VerifyMismatch, match=r"notes\.csv") as caught:
+        api.verify(first, strict=True)
+    assert caught.value.exit_code == 8
+    assert "move them away" in caught.value.hint
+
+
+def test_of_many_extra_files_a_few_are_named(copy: Callable[[str], Path]) -> None:
+    """Five names and a number are enough; a damaged file is told beside them."""
     destination = copy("csv")
-    (destination / "notes.csv").write_text("mine")
-    assert api.verify(destination)["result"] == "ok"
+    for number in range(7):
+        (destination / f"x{number}.csv").write_text("")
+    files_in(destination)[0].write_bytes(b"")
+    with pytest.raises(VerifyMismatch) as caught:
+        api.verify(destination, strict=True)
+    assert "x4.csv and 2 more" in caught.value.message
+    assert "unload the table again" in caught.value.hint
 
 
 def change(destination: Path, edit: Callable[[dict[str, Any]], object]) -> None:

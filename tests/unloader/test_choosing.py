@@ -23,7 +23,7 @@ from writers.model import Compression, OutputSpec, TextFormat
 
 def unit(number: int) -> WorkUnit:
     """Return a unit; its id tells its place in the table."""
-    return WorkUnit(id=f"{number:04d}", partition=None, selector=WholeTable())
+    return WorkUnit(id=f"{number:04d}", selectors=(WholeTable(),))
 
 
 @pytest.fixture

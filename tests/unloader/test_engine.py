@@ -59,7 +59,7 @@ class Case:
 
     def engine(self) -> Engine:
         """Return the engine, ready to run."""
-        units = tuple(WorkUnit(id=name, partition=None, selector=WholeTable()) for name in self.ids)
+        units = tuple(WorkUnit(id=name, selectors=(WholeTable(),)) for name in self.ids)
         retry = RetryOptions(retries=self.retries, delay_seconds=0.01)
         return Engine(
             schedule=Schedule(units=units, retry=retry),

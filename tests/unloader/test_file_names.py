@@ -75,14 +75,15 @@ def test_every_name_is_one_plain_component(table: str, partition: str) -> None:
     assert not any(ord(char) < 32 for char in name)
 
 
-@pytest.mark.parametrize("table", [".", "..", "_manifest.json", "_run", ".hidden"])
+@pytest.mark.parametrize("table", [".", "..", "_manifest.json", "_run", ".hidden", "-rf"])
 def test_a_name_made_of_values_alone_is_no_name_of_ours(table: str) -> None:
     """A table called like the run's own files, or like a directory, cannot take their names.
 
-    Spark and Hive read no file whose name begins with a dot or an underscore.
+    Spark and Hive read no file whose name begins with a dot or an underscore; most programs take
+    one with a hyphen for an option.
     """
     name = file_name("{table}", replace(VALUES, table=table))
-    assert not name.startswith((".", "_"))
+    assert not name.startswith((".", "_", "-"))
     assert name.endswith(table[1:])
 
 
@@ -103,6 +104,7 @@ def test_a_long_name_is_refused_in_bytes() -> None:
         ("dir/{unit}", "plain file name"),
         (".{unit}", "plain file name"),
         ("_{unit}", "plain file name"),
+        ("-{unit}", "plain file name"),
     ],
 )
 def test_a_template_that_cannot_serve_is_refused(template: str, what: str) -> None:

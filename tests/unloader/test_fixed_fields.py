@@ -46,6 +46,7 @@ def laid_out(
         TextFormat(header=False, **options),
         FixedWidths(given=given),
         pads_char=pads_char,
+        folding="any",
     )
     return dict(zip((column[0] for column in columns), found, strict=True))
 
@@ -131,9 +132,9 @@ def test_every_field_has_room_for_null() -> None:
 
 
 def test_what_the_user_gives_comes_first() -> None:
-    """Over a width that is known, by a name in any case or in quotes."""
+    """Over a width that is known; quotes tell columns apart that only differ in case."""
     columns = (("A", "NUMBER(9)", pa.int32()), ("a", "CHAR(3)", TEXT))
-    fields = laid_out(*columns, given=(('"a"', 30), ("A", 40)))
+    fields = laid_out(*columns, given=(('"a"', 30), ('"A"', 40)))
     assert [fields["A"].width, fields["a"].width] == [40, 30]
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from unloader.errors import ConfigError, UsageError
-from unloader.locations import holds_password, open_to_others, parse_source, redact
+from unloader.locations import (
+    holds_password,
+    looks_like_source,
+    open_to_others,
+    parse_source,
+)
+from unloader.redaction import redact
 
 SECRET = "s3cr3t"
 KINDS = {
@@ -67,6 +73,74 @@ def test_a_url_without_a_password_is_not_mistaken(url: str) -> None:
     assert redact(url) == url
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle:scott@db01/X",
+        "oracle://scott@db01@db02/X",
+        "oracle://scott@db01:tiger/X",
+        "postgresql:/db01/x",
+        "postgresql:db01/x",
+        "postgresql://etl@db01:port/x",
+        "postgresql://etl@db01/x#y",
+        "postgresql://etl@db01/x?y z=1",
+        "postgresql://db01/x?dbname=a@b",
+    ],
+)
+def test_a_server_url_that_can_be_read_in_two_ways_is_refused(url: str) -> None:
+    """What a driver might take apart in another way than we do is refused before it sees it."""
+    kinds = {**KINDS, "oracle": "oracle"}
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        parse_source(url, kinds)
+    assert "db01" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://scott@db01:1521/SALES",
+        "oracle://scott@db01,db02:1522;db03/SALES:pooled?retry_count=3&wallet_location=/w",
+        "oracle://scott@ALIAS?config_dir=/tns",
+        "oracle://scott@(DESCRIPTION=(ADDRESS=(HOST=h))(SECURITY=(SSL_SERVER_CERT_DN=CN=a@b)))",
+        "oracle://app%5Bhr%5D@db01/X",
+        "oracle://@tcps://db01:2484/X",
+        "postgresql://postgres@/postgres?host=/tmp/x",
+        "postgresql://etl%40tenant@[fe80::1]:5432,db02/sales?sslmode=require",
+        "postgresql://",
+    ],
+)
+def test_every_form_that_the_drivers_know_is_accepted(url: str) -> None:
+    """Hosts, aliases, descriptors, sockets and settings pass as they were written."""
+    kinds = {**KINDS, "oracle": "oracle"}
+    assert parse_source(url, kinds).location == url
+    assert redact(url) == url
+
+
+def test_an_empty_password_is_none() -> None:
+    """`user:@host` holds no password; the colon goes, so that the driver sees none either."""
+    spec = parse_source("postgresql://postgres:@/db?host=/tmp", KINDS)
+    assert spec.location == "postgresql://postgres@/db?host=/tmp"
+
+
+@pytest.mark.parametrize(
+    ("place", "is_source"),
+    [
+        ("/extract/scott/tiger@h", False),
+        ("./scott/tiger@h", False),
+        ("out/2024", False),
+        ("pipe:/run/a@b.csv", False),
+        ("scott/tiger@h", True),
+        ("scott:tiger@h", True),
+        ("postgresql:x", True),
+        ("s3://bucket/x", True),
+        ("x password=y", True),
+    ],
+)
+def test_a_source_where_a_path_belongs_is_known(place: str, is_source: bool) -> None:
+    """What begins with a slash or a dot is a path; a login or a URL is none."""
+    assert looks_like_source(place) is is_source
+
+
 def test_redact_hides_passwords_within_a_text() -> None:
     """A driver's message that repeats a URL or a connection string comes out clean."""
     text = f"cannot connect to oracle://scott:{SECRET}@db01/X (DSN=a;PWD={SECRET};APP=b)"
@@ -113,10 +187,14 @@ def test_a_password_file_comes_before_the_variable(
     assert (by_variable.kind, by_variable.name) == ("environment", "UNLOADER_PASSWORD")
 
 
-def test_a_password_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A wrong path is a configuration error before anything connects."""
-    with pytest.raises(ConfigError, match="nowhere"):
-        parse_source("postgresql://db01/x", KINDS, tmp_path / "nowhere")
+def test_a_password_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """A wrong path is a configuration error before anything connects.
+
+    It may be the password, and is not shown.
+    """
+    with pytest.raises(ConfigError, match="--password-file names no file") as caught:
+        parse_source("postgresql://db01/x", KINDS, tmp_path / SECRET)
+    assert SECRET not in str(caught.value)
 
 
 def test_a_password_file_open_to_others_is_warned_of(tmp_path: Path) -> None:

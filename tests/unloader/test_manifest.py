@@ -103,7 +103,7 @@ def finished(unit: str, *names: str, rows: int = 10) -> FinishedUnit:
     )
     return FinishedUnit(
         result=result,
-        partition=f"p{unit}",
+        partitions=(f"p{unit}",),
         seat=Seat(worker=0, node=1, cpus=(2, 3), memory_node=1),
         bound=BindReport(cpus=(2, 3), memory_policy="preferred", note=None),
         finals=files,
@@ -209,9 +209,9 @@ def test_a_journal_line_names_the_staged_files() -> None:
     """It tells of a finished unit what a later run would need: names as staged, not as final."""
     entry = json.loads(json.dumps(journal_entry(UNITS[1])))
     assert [file["path"] for file in entry["staged"]] == ["a.001.csv.part", "a.002.csv.part"]
-    assert (entry["unit"], entry["partition"], entry["rows"], entry["attempt"]) == (
+    assert (entry["unit"], entry["partitions"], entry["rows"], entry["attempt"]) == (
         "1",
-        "p1",
+        ["p1"],
         20,
         2,
     )

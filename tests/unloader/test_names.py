@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from unloader.errors import SourceError, UsageError
 from unloader.model import NamePart, TableName, TableSummary
 from unloader.names import (
+    Folding,
     choose_columns,
+    folded,
     matches_any,
     matching,
     matching_any,
@@ -86,19 +88,41 @@ def test_any_name_can_be_quoted(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "expected"),
+    ("part", "folding", "expected"),
     [
-        (plain("Orders"), ("Orders",)),
-        (plain("ORDERS"), ("Orders", "orders")),
-        (quoted("ORDERS"), ()),
-        (quoted("orders"), ("orders",)),
-        (plain("STRASSE"), ("straße",)),
-        (plain("missing"), ()),
+        (plain("Orders"), "lower", ("orders",)),
+        (plain("Orders"), "upper", ("ORDERS",)),
+        (quoted("Orders"), "lower", ("Orders",)),
+        (quoted("oRDERS"), "upper", ()),
+        (plain("KIND"), "lower", ("Kind",)),
+        (plain("kind"), "upper", ("Kind",)),
+        (plain("Kind"), "any", ("Kind",)),
+        (quoted("KIND"), "any", ("Kind",)),
+        (quoted("Orders"), "any", ("Orders",)),
+        (plain("Orders"), "any", ("ORDERS", "Orders", "orders")),
+        (quoted("KIND"), "lower", ()),
+        (plain("STRASSE"), "lower", ("straße",)),
+        (plain("straße"), "upper", ("straße",)),
+        (plain("Größe"), "lower", ("größe",)),
+        (plain("GRÖSSE"), "any", ("größe",)),
+        (plain("missing"), "any", ()),
     ],
 )
-def test_the_best_kind_of_match_counts(part: NamePart, expected: tuple[str, ...]) -> None:
-    """An exact match hides others; without one, plain names match in any case."""
-    assert matching(part, ["Orders", "orders", "straße"]) == expected
+def test_a_name_means_what_the_database_means(
+    part: NamePart, folding: Folding, expected: tuple[str, ...]
+) -> None:
+    """An exact match does not hide the folded name; another spelling counts where there is none."""
+    names = ["ORDERS", "Orders", "orders", "Kind", "straße", "größe"]
+    assert matching(part, names, folding) == expected
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",))))
+def test_folding_keeps_the_length_and_is_done_once(text: str) -> None:
+    """No letter becomes two, and what is folded stays as it is."""
+    for folding in ("lower", "upper", "any"):
+        once = folded(text, folding)  # type: ignore[arg-type]
+        assert len(once) == len(text)
+        assert folded(once, folding) == once  # type: ignore[arg-type]
 
 
 def summary(schema: str | None, name: str) -> TableSummary:
@@ -113,6 +137,9 @@ TABLES = (
     summary("sales", "orders"),
     summary("SALES", "orders"),
     summary("archive", "LOG"),
+    summary("public", "BOTH"),
+    summary("second", "both"),
+    summary("public", "Mixed"),
     summary(None, "bare"),
 )
 
@@ -121,61 +148,88 @@ TABLES = (
     ("text", "schema", "name"),
     [
         ("events", "public", "events"),
-        ("Events", "public", "Events"),
+        ("Events", "public", "events"),
+        ('"Events"', "public", "Events"),
         ("sales.EVENTS", "sales", "events"),
         ("sales.orders", "sales", "orders"),
+        ("SALES.orders", "sales", "orders"),
         ('"SALES".orders', "SALES", "orders"),
-        ("log", "archive", "LOG"),
         ("Archive.Log", "archive", "LOG"),
-        ("bare", None, "bare"),
+        ("both", "second", "both"),
+        ("Mixed", "public", "Mixed"),
     ],
 )
 def test_a_name_means_one_table(text: str, schema: str | None, name: str) -> None:
-    """Default schemas come first, then all others; an exact name wins."""
-    found = resolve(parse_table(text), TABLES, default_schemas=("public",), where="the file")
+    """Default schemas are searched in their order for the name that the database would read."""
+    found = resolve(
+        parse_table(text),
+        TABLES,
+        folding="lower",
+        default_schemas=("public", "second"),
+        where="the file",
+    )
     assert (found.schema, found.name) == (schema, name)
+
+
+def test_a_source_without_schemas() -> None:
+    """Tables without a schema are found under the default that stands for it."""
+    found = resolve(
+        parse_table("BARE"), TABLES, folding="any", default_schemas=("",), where="the file"
+    )
+    assert (found.schema, found.name) == (None, "bare")
 
 
 def test_other_schemas_do_not_hide_a_table() -> None:
     """A better spelling in another schema is no reason not to find the one in the schema asked."""
     tables = (summary("sales", "log"), summary("archive", "Log"))
-    found = resolve(parse_table("sales.Log"), tables, default_schemas=(), where="the file")
+    found = resolve(
+        parse_table("sales.Log"), tables, folding="upper", default_schemas=(), where="the file"
+    )
     assert found.schema == "sales"
 
 
-def test_default_schemas_count_even_where_only_the_case_differs() -> None:
-    """A table of a default schema is found before a spelling that fits better elsewhere."""
-    tables = (summary("public", "LOG"), summary("other", "log"))
-    found = resolve(parse_table("log"), tables, default_schemas=("public",), where="the file")
-    assert found.schema == "public"
-
-
 @pytest.mark.parametrize(
-    "text", ["nothing", "public.orders", '"LOG".log', '"log"', "nowhere.events"]
+    ("text", "next_step"),
+    [
+        ("nothing", "unloader describe"),
+        ("orders", r'name it in full, sales\.orders or "SALES"\.orders'),
+        ("log", r'name it in full, archive\."LOG"'),
+        ('"LOG".log', r'name it in full, archive\."LOG"'),
+        ("nowhere.events", r'public\.events or public\."Events" or sales\.events'),
+    ],
 )
-def test_an_unknown_table_is_named(text: str) -> None:
-    """No match is an error that says how to list the tables."""
-    with pytest.raises(SourceError, match=r"there is no table .* in the file.*unloader describe"):
-        resolve(parse_table(text), TABLES, default_schemas=("public",), where="the file")
+def test_an_unknown_table_is_named(text: str, next_step: str) -> None:
+    """No other schema is looked into; the error names those of that name, or how to list all."""
+    with pytest.raises(SourceError, match=rf"there is no table .* in the file.*{next_step}"):
+        resolve(
+            parse_table(text),
+            TABLES,
+            folding="lower",
+            default_schemas=("public", "second"),
+            where="the file",
+        )
 
 
-@pytest.mark.parametrize("text", ["orders", "EVENTS", "Sales.orders"])
-def test_an_ambiguous_table_lists_its_meanings(text: str) -> None:
-    """Several matches are an error that names them with their schemas."""
-    with pytest.raises(SourceError, match=r"may mean .*\..* or .*\..*double quotes"):
-        resolve(parse_table(text), TABLES, default_schemas=("public",), where="the file")
+def test_an_ambiguous_table_lists_its_meanings() -> None:
+    """Spellings of which the database would read none are named with their schema."""
+    tables = (summary("public", "Log"), summary("public", "lOg"))
+    with pytest.raises(SourceError, match=r'may mean public\."Log" or public\."lOg".*quotes'):
+        resolve(
+            parse_table("log"), tables, folding="lower", default_schemas=("public",), where="here"
+        )
 
 
-NAMES = ("id", "Name", "NAME", "a,b", '"q"', " padded ")
+NAMES = ("id", "Name", "NAME", "name", "Other", "OTHER", "a,b", '"q"', " padded ")
 
 
 @pytest.mark.parametrize(
     ("include", "exclude", "expected"),
     [
         ((), (), NAMES),
-        (("Name", "ID"), (), ("Name", "id")),
-        ((), ("id", '"a,b"'), ("Name", "NAME", '"q"', " padded ")),
-        (("id", "NAME"), ("NAME",), ("id",)),
+        (('"Name"', "ID"), (), ("Name", "id")),
+        (("Name",), (), ("name",)),
+        ((), ("id", '"a,b"'), ("Name", "NAME", "name", "Other", "OTHER", '"q"', " padded ")),
+        (("id", '"NAME"'), ('"NAME"',), ("id",)),
         (('"""q"""', '" padded "'), (), ('"q"', " padded ")),
         ((" id ",), (), ("id",)),
     ],
@@ -184,15 +238,42 @@ def test_columns_are_chosen(
     include: tuple[str, ...], exclude: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     """Columns come in the order asked for, or in table order, without the excluded ones."""
-    assert choose_columns(NAMES, include, exclude) == expected
+    assert choose_columns(NAMES, include, exclude, "lower") == expected
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        (("addr_*",), (), ("addr_street", "ADDR_zip")),
+        (("total", "ADDR_*", "id"), (), ("total", "addr_street", "ADDR_zip", "id")),
+        (("addr_zip", "*"), (), ("ADDR_zip", "id", "addr_street", "total", "total*", "x")),
+        (("*", "id"), (), ("id", "addr_street", "ADDR_zip", "total", "total*", "x")),
+        ((), ("addr_*", "id"), ("total", "total*", "x")),
+        (("*",), ("[a-i]*", "t*l"), ("total*", "x")),
+        (("?",), (), ("x",)),
+        (("total*",), (), ("total*",)),
+        (('"total*"',), (), ("total*",)),
+        (("TOTAL*",), (), ("total", "total*")),
+    ],
+)
+def test_patterns_stand_for_all_columns_that_match(
+    include: tuple[str, ...], exclude: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    """Order is as given, of a pattern that of the table, each column once; a name means itself."""
+    names = ("id", "addr_street", "ADDR_zip", "total", "total*", "x")
+    assert choose_columns(names, include, exclude, "any") == expected
 
 
 @pytest.mark.parametrize(
     ("include", "exclude", "message"),
     [
+        (("zip*",), (), r"--columns zip\* matches no column"),
+        ((), ("zip*",), r"--exclude zip\* matches no column"),
+        ((), ("*",), "no column is left"),
+        (('"i*"',), (), "there is no column"),
         (("nope",), (), "there is no column 'nope'"),
         ((), ("nope",), "there is no column 'nope'"),
-        (("name",), (), "may mean Name or NAME"),
+        (("other",), (), "may mean Other or OTHER"),
         (("id", "ID"), (), "names 'id' twice"),
         (("id",), ("id",), "no column is left"),
         (('"ID"',), (), "there is no column"),
@@ -204,7 +285,7 @@ def test_columns_that_cannot_be_chosen(
 ) -> None:
     """Unknown, ambiguous and repeated names are refused, and so is an empty choice."""
     with pytest.raises(UsageError, match=message):
-        choose_columns(NAMES, include, exclude)
+        choose_columns(NAMES, include, exclude, "lower")
 
 
 @pytest.mark.parametrize(

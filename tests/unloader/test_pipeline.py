@@ -170,3 +170,23 @@ def test_fetch_seconds_leave_out_the_wait_for_the_consumer() -> None:
     pause = threading.Event()
     pump.run(lambda _: pause.wait(0.02) and None)
     assert 0 <= pump.fetch_seconds < 10 * 0.02
+
+
+def test_bytes_in_flight_are_bounded() -> None:
+    """Nothing is fetched while the items not yet consumed take the limit or more."""
+    alive, most = 0, []
+
+    def items() -> Iterator[int]:
+        nonlocal alive
+        for size in [3, 12, 1, 1, 30, 2, 9, 9]:
+            most.append(alive)
+            alive += size
+            yield size
+
+    def consume(size: int) -> None:
+        nonlocal alive
+        alive -= size
+
+    Pump(items, size=lambda size: size, most_bytes=10).run(consume)
+    assert len(most) == 8
+    assert max(most) < 10

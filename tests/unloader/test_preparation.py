@@ -174,7 +174,7 @@ def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
         job_of(path, partitions=("p1", "p2")), limits=PlanLimits(parallelism=2, split="partition")
     )
     with prepared(job) as ready:
-        assert ready.catalog.count(ready.extract, ready.plan.units) == 20_000
+        assert ready.catalog.count(ready.extract) == 20_000
 
 
 def test_no_partition_of_that_name(path: Path) -> None:
@@ -187,11 +187,13 @@ def test_no_partition_of_that_name(path: Path) -> None:
             pass
 
 
-def test_chosen_partitions_need_units_by_partition(path: Path) -> None:
-    """A plan that reads the table as a whole cannot leave partitions out: it is refused."""
-    job = replace(job_of(path, partitions=("p1",)), limits=PlanLimits(parallelism=2, split="none"))
-    with pytest.raises(PlanFailed, match="--split partition"), prepared(job):
-        pass
+def test_one_unit_of_chosen_partitions(path: Path) -> None:
+    """Read as one unit, chosen partitions are read one after the other, and no other."""
+    limits = PlanLimits(parallelism=2, split="none")
+    with prepared(replace(job_of(path, partitions=("p1", "p3")), limits=limits)) as ready:
+        (unit,) = ready.plan.units
+        assert (unit.partition, unit.partitions) == (None, ("p1", "p3"))
+        assert ready.catalog.count(ready.extract) == 20_000
 
 
 @pytest.fixture
@@ -219,8 +221,8 @@ def test_named_partitions_by_glob(partitioned: str) -> None:
     job = on(job_of(Path(), partitions=("t_t*",)), partitioned)
     with prepared(job) as ready:
         assert {unit.partition for unit in ready.plan.units} == {"t_two", "T_Three"}
-        assert all(isinstance(unit.selector, NamedPartition) for unit in ready.plan.units)
-        assert ready.catalog.count(ready.extract, ready.plan.units) == 60
+        assert all(isinstance(each, NamedPartition) for each in ready.plan.selectors)
+        assert ready.catalog.count(ready.extract) == 60
 
 
 def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
@@ -231,7 +233,7 @@ def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
     write(path, "INSERT INTO plain VALUES (-1, -1, 'new')")
     with prepared(replace(job, plan=plan, limits=PlanLimits(parallelism=9))) as ready:
         assert ready.plan == plan
-        assert ready.catalog.count(ready.extract, ready.plan.units) == ROWS + 1
+        assert ready.catalog.count(ready.extract) == ROWS + 1
 
 
 @pytest.mark.parametrize(
@@ -275,14 +277,14 @@ def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
     job = replace(job_of(path, "plain"), limits=limits)
     with prepared(job) as ready:
         plan = ready.plan
-    selectors = [unit.selector for unit in plan.units]
-    assert all(isinstance(selector, RowRange) for selector in selectors)
+    assert all(isinstance(selector, RowRange) for selector in plan.selectors)
     units = tuple(
-        replace(unit, selector=replace(selector, object_id=73_196))
-        for unit, selector in zip(plan.units, selectors, strict=True)
+        replace(unit, selectors=(replace(selector, object_id=73_196),))
+        for unit, selector in zip(plan.units, plan.selectors, strict=True)
         if isinstance(selector, RowRange)
     )
-    stale = Plan.of(table=replace(plan.table, object_id=73_196), units=units, limits=plan.limits)
+    table = replace(plan.table, object_id=73_196)
+    stale = Plan.of(table=table, partitions=None, units=units, limits=plan.limits)
     with pytest.raises(PlanFailed, match=r"other segments"), prepared(replace(job, plan=stale)):
         pass
 
@@ -314,7 +316,7 @@ def test_a_partition_added_since_is_not_passed_over(postgres: Any, partitioned: 
     ):
         pass
     with prepared(replace(chosen, plan=some)) as ready:
-        assert ready.catalog.count(ready.extract, ready.plan.units) == 30
+        assert ready.catalog.count(ready.extract) == 30
 
 
 def test_a_partition_gone_since_is_told(postgres: Any, partitioned: str) -> None:

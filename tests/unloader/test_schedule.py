@@ -18,7 +18,7 @@ FINAL = Failure(kind="OutputFailed", message="disk full", hint="make room", retr
 
 def schedule_of(*ids: str, retries: int = 3, delay: float = 1.0) -> Schedule:
     """Return a schedule of units with these ids, in this order."""
-    units = tuple(WorkUnit(id=name, partition=None, selector=WholeTable()) for name in ids)
+    units = tuple(WorkUnit(id=name, selectors=(WholeTable(),)) for name in ids)
     return Schedule(units=units, retry=RetryOptions(retries=retries, delay_seconds=delay))
 
 

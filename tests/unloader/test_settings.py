@@ -1,19 +1,16 @@
-"""How people write sizes, counts, durations, escapes, lists and job files."""
+"""How people write sizes, counts, durations, escapes and lists."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from unloader.errors import ConfigError, UsageError
 from unloader.settings import (
+    at_home,
     parse_count,
     parse_numbers,
     parse_seconds,
     parse_size,
     parse_width,
-    read_job_file,
     split_list,
     unescape,
 )
@@ -127,58 +124,6 @@ def test_numbers_beyond_reason_are_refused() -> None:
             parse(text)
 
 
-def write(directory: Path, text: str) -> Path:
-    """Return a job file with this text."""
-    path = directory / "job.toml"
-    path.write_text(text, "utf-8")
-    return path
-
-
-def test_a_job_file_may_use_dashes_underscores_and_a_run_table(tmp_path: Path) -> None:
-    """Keys at the top and in [run] are one set, with TOML's own kinds of values."""
-    path = write(tmp_path, 'file-size = "1MiB"\ncolumns = ["A"]\n[run]\nfile_per = "table"\n')
-    known = {"file_size", "columns", "file_per"}
-    assert read_job_file(path, known) == {
-        "file_size": "1MiB",
-        "columns": ["A"],
-        "file_per": "table",
-    }
-
-
-def test_an_unknown_key_is_told_with_the_closest_known_one(tmp_path: Path) -> None:
-    """A typing error in a job file does not pass unnoticed."""
-    with pytest.raises(ConfigError, match=r"'fil-size'.*did you mean 'file-size'"):
-        read_job_file(write(tmp_path, "fil-size = 1"), {"file_size", "columns"})
-
-
-def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
-    """The same option at the top and in [run], or in both spellings, is a contradiction."""
-    with pytest.raises(ConfigError, match="twice"):
-        read_job_file(write(tmp_path, "file-size = 1\n[run]\nfile_size = 2\n"), {"file_size"})
-
-
-def test_a_password_in_a_job_file_is_refused_without_showing_it(tmp_path: Path) -> None:
-    """A secret in a job file is a usage error that does not repeat it."""
-    with pytest.raises(UsageError, match="password") as caught:
-        read_job_file(write(tmp_path, 'password = "tiger"'), {"table"})
-    assert "tiger" not in str(caught.value)
-
-
-@pytest.mark.parametrize("content", [b"table = ", b"\xff\xfe"])
-def test_a_broken_job_file_is_named(tmp_path: Path, content: bytes) -> None:
-    """What is not TOML, or not text, is a configuration error with the file's name."""
-    path = tmp_path / "job.toml"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"job\.toml is not TOML"):
-        read_job_file(path, {"table"})
-
-
-def test_a_missing_job_file_is_named(tmp_path: Path) -> None:
-    """A path that is not there is a configuration error with the path."""
-    with pytest.raises(ConfigError, match="nowhere"):
-        read_job_file(tmp_path / "nowhere.toml", {"table"})
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("NAME=15", ("NAME", 15)), ('"a=b" = 7', ('"a=b"', 7)), (" x =1", ("x", 1))],
@@ -193,3 +138,22 @@ def test_other_widths_are_refused(text: str) -> None:
     """The message repeats what was written."""
     with pytest.raises(ValueError, match=text):
         parse_width(text)
+
+
+def test_home_is_where_the_shell_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tilde in front of a slash is the home directory, also of a pipe, and only in front."""
+    monkeypatch.setenv("HOME", "/home/etl/")
+    assert at_home("~/out") == "/home/etl/out"
+    assert at_home("~") == "/home/etl"
+    assert at_home("pipe:~/x.csv") == "pipe:/home/etl/x.csv"
+    for path in ("/a/~/b", "./~", "out", "", "pipe:out"):
+        assert at_home(path) == path
+
+
+def test_a_home_that_is_not_known_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither another user's home nor an empty HOME is guessed."""
+    with pytest.raises(ValueError, match="another user's home"):
+        at_home("~bob/out")
+    monkeypatch.setenv("HOME", "")
+    with pytest.raises(ValueError, match="HOME is not set"):
+        at_home("~/out")

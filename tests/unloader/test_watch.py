@@ -47,7 +47,7 @@ class Watched:
     def run(self, *ids: str) -> tuple[WorkerEvidence, ...]:
         """Run the units; return what is known of each worker."""
         watch = Watch(self.places, self.events.append, looks=self.looks)
-        units = tuple(WorkUnit(id=name, partition=None, selector=WholeTable()) for name in ids)
+        units = tuple(WorkUnit(id=name, selectors=(WholeTable(),)) for name in ids)
         engine = Engine(
             schedule=Schedule(units=units, retry=RetryOptions(retries=3, delay_seconds=0.01)),
             orders=Orders(

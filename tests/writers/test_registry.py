@@ -13,6 +13,7 @@ import pytest
 from writers import registry
 from writers.errors import FormatError
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.text.dialects import dialect
 
 SCHEMA = pa.schema([("a", pa.int32())])
 
@@ -24,6 +25,8 @@ SCHEMA = pa.schema([("a", pa.int32())])
         ("csv", "gzip", "csv.gz"),
         (TextFormat(), "zstd", "csv.zst"),
         ("csv", "lz4", "csv.lz4"),
+        (dialect("tsv"), "none", "tsv"),
+        (TextFormat(delimiter="\t"), "zstd", "tsv.zst"),
         ("parquet", "none", "parquet"),
         (ParquetFormat(), "snappy", "parquet"),
     ],

@@ -6,8 +6,16 @@ program, and with it this module.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False
+"""As in `typing`, which costs milliseconds in which a signal would show a traceback."""
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from unloader.cli.group import Invocation
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,18 +24,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Without the program's name; None takes those of the process.
     """
-    from unloader.cli.streams import make_ready
-
-    # First of all: until then a file that is opened may become stdout.
-    make_ready()
-    from unloader.cli.group import Invocation, dispatch
-
-    invocation = Invocation()
+    invocation: Invocation | None = None
     try:
+        from unloader.cli.signals import heed, pass_over, pass_over_for_good
+
+        heed()
+        from unloader.cli.streams import make_ready
+
+        # Before anything that keeps a file open: that may become stdout until then.
+        make_ready()
+        # A library for linear algebra that Arrow may load starts a thread for each CPU, which
+        # nobody here needs; where it is refused one it interrupts the program as Ctrl-C would.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        from unloader.cli.group import Invocation, dispatch
+
+        invocation = Invocation()
         status = dispatch(list(sys.argv[1:] if arguments is None else arguments), invocation)
         sys.stdout.flush()
-    except (Exception, KeyboardInterrupt) as error:
-        from unloader.cli import outcome
-
-        return outcome.report(error, invocation)
+        pass_over()
+        if arguments is None:
+            pass_over_for_good()
+    except KeyboardInterrupt as error:
+        return _interrupted() if invocation is None else _report(error, invocation)
+    except Exception as error:
+        if invocation is None:
+            raise
+        return _report(error, invocation)
     return status
+
+
+def _report(error: BaseException, invocation: Invocation) -> int:
+    from unloader.cli import outcome
+    from unloader.cli.signals import pass_over
+
+    pass_over()
+    return outcome.report(error, invocation)
+
+
+def _interrupted() -> int:
+    """Tell of a signal during the start; imports nothing, since an import was just broken off."""
+    text = "unloader: error: interrupted before anything was unloaded. Next: run it again\n"
+    if sys.stderr is not None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:
+            pass
+    return 130

@@ -6,9 +6,10 @@ Drawn within the calls that bring the events, never by a thread of its own.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,12 +18,31 @@ from rich.table import Table
 from rich.text import Text
 
 from unloader.cli import render
-from unloader.cli.log import ended_text, failed_text, rough_seconds, started_text
+from unloader.cli.log import (
+    ended_text,
+    failed_text,
+    rough_seconds,
+    setting_text,
+    started_text,
+)
+from unloader.cli.phases import phase_text
+from unloader.cli.streams import give_up
 from unloader.cli.tally import Figures, Running, Tally
-from unloader.events import Event, Notice, PhaseStarted, RunStarted, UnitFailed
-from unloader.locations import redact
+from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
 
 REDRAW_SECONDS = 0.125
+
+NARROWEST_BAR, WIDEST_BAR = 8, 24
+"""Columns; with less the line is folded."""
+
+
+@contextmanager
+def _surviving() -> Iterator[None]:
+    """Draw on into nothing once the terminal is gone: that is no reason to lose the run."""
+    try:
+        yield
+    except OSError:
+        give_up(sys.stderr)
 
 
 class BarDisplay:
@@ -40,7 +60,10 @@ class BarDisplay:
         self._drawn_at = 0.0
         self._stopping = ""
         self._widths = [0] * 6
+        self._bar_width = WIDEST_BAR
+        self._folded = False
 
+    @_surviving()
     def __call__(self, event: Event) -> None:
         """Take one event and redraw if it is time."""
         now = time.monotonic()
@@ -53,6 +76,8 @@ class BarDisplay:
             self._say(failed_text(event))
         elif isinstance(event, Notice):
             self._say(event.text)
+        elif isinstance(event, SettingUsed) and setting_text(event):
+            self._say(setting_text(event))
         # A phase may be over before the next redraw is due, and there are few of them.
         begins = isinstance(event, (RunStarted, PhaseStarted))
         if begins or now - self._drawn_at >= REDRAW_SECONDS:
@@ -67,6 +92,7 @@ class BarDisplay:
             # The picture belongs to the code that the signal interrupted.
             self._stopping = text
 
+    @_surviving()
     def close(self, finished: bool) -> None:
         """Take the picture away and leave one line on how far the run came.
 
@@ -81,7 +107,7 @@ class BarDisplay:
             self._say(ended_text(self._tally.figures(time.monotonic()), finished))
 
     def _say(self, text: str) -> None:
-        self._console.print(render.one_line(redact(text)), markup=False, soft_wrap=True)
+        self._console.print(render.one_line(text), markup=False, soft_wrap=True)
 
     def _draw(self, now: float) -> None:
         if self._live is None:
@@ -98,15 +124,29 @@ class BarDisplay:
     def picture(self, now: float) -> RenderableType:
         """Return the lines of the moment `now`, by the clock `time.monotonic`."""
         figures = self._tally.figures(now)
+        for_so_long = render.seconds(now - self._tally.phase_started)
         if not figures.units:
-            return Text(f"{self._tally.phase} ... {render.seconds(figures.seconds)}")
-        overall = Table.grid(padding=(0, 1))
-        width = min(24, self._console.width // 6)
-        bar = ProgressBar(total=1.0, completed=figures.fraction, width=width)
-        overall.add_row(bar, self._cut(_overall(figures, self._tally.phase)))
+            return self._cut(f"{phase_text(self._tally.phase)} ... {for_so_long}")
+        overall = self._overall(figures, for_so_long)
         # Before and after they are at work their lines would say nothing.
         busy = self._tally.phase == "unloading"
         return Group(overall, self._workers(now)) if busy else overall
+
+    def _overall(self, figures: Figures, for_so_long: str) -> RenderableType:
+        """Return the bar and the run in one line, or in two where one would be cut.
+
+        The bar only ever shrinks and folded stays folded: what jumps cannot be read.
+        """
+        share, amount = _share(figures, self._tally.phase, for_so_long), _amount(figures)
+        room = self._console.width - 1 - len(f"{share}, {amount}")
+        self._folded = self._folded or room < NARROWEST_BAR
+        if self._folded:
+            room = self._console.width - 1 - len(share)
+        self._bar_width = min(self._bar_width, max(room, NARROWEST_BAR))
+        bar = ProgressBar(total=1.0, completed=figures.fraction, width=self._bar_width)
+        first = Table.grid(padding=(0, 1))
+        first.add_row(bar, self._cut(share if self._folded else f"{share}, {amount}"))
+        return Group(first, self._cut(amount)) if self._folded else first
 
     def _workers(self, now: float) -> RenderableType:
         """Return a line for each worker, always the same one, as many as the terminal has room for.
@@ -114,7 +154,7 @@ class BarDisplay:
         Lines and columns that came and went with the units could not be read.
         """
         workers = max(self._tally.run.workers, *(each + 1 for each in self._tally.running), 1)
-        shown = min(workers, max(1, self._console.height - 4))
+        shown = min(workers, max(1, self._console.height - 4 - self._folded))
         rows = [
             _worker_cells(worker, self._tally.running.get(worker), now) for worker in range(shown)
         ]
@@ -137,12 +177,18 @@ class BarDisplay:
         return Text(line, no_wrap=True, overflow="ellipsis" if unicode else "crop")
 
 
-def _overall(figures: Figures, phase: str) -> str:
-    """Return the run in one line; what a narrow terminal cuts comes last."""
+def _share(figures: Figures, phase: str, for_so_long: str) -> str:
+    """Return how much of the run is done, and what goes on or how long it will take."""
     left = figures.seconds_left
-    shown = phase if phase != "unloading" or left is None else f"{rough_seconds(left)} left"
+    if phase != "unloading":
+        shown = f"{phase} {for_so_long}"
+    else:
+        shown = phase if left is None else f"{rough_seconds(left)} left"
+    return f"{figures.fraction * 100:3.0f} % {shown}, {figures.units_done}/{figures.units} units"
+
+
+def _amount(figures: Figures) -> str:
     return (
-        f"{figures.fraction * 100:3.0f} % {shown}, {figures.units_done}/{figures.units} units, "
         f"{render.count(figures.rows)} rows, {render.rows_per_second(figures.rows_per_second)}, "
         f"{render.megabytes_per_second(figures.bytes_per_second)}"
     )
@@ -157,7 +203,7 @@ def _worker_cells(worker: int, running: Running | None, now: float) -> tuple[str
         f"{render.count(running.rows)} rows",
         render.rows_per_second(running.rows_per_second(now)),
         "" if running.attempt == 1 else f"attempt {running.attempt}",
-        render.one_line(running.partition or ""),
+        render.name(running.partition or ""),
     )
 
 

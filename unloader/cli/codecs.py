@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @options.subject
 @click.option(
     "--to",
+    path=True,
     cls=JobOption,
     section="Output",
     type=option_types.PLACES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,8 +14,9 @@ import click
 
 from unloader.cli.rules import validate_source
 from unloader.errors import UsageError
-from unloader.locations import PASSWORD_VARIABLE, open_to_others, parse_source
+from unloader.locations import open_to_others, parse_source
 from unloader.model import SessionOptions, SourceSpec
+from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
 from unloader.sources.registry import ALIASES, schemes
 
 
@@ -28,15 +30,17 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
 
     Raises:
         UsageError: The URL is none or holds a password, an option is given that its source does
-            not know, or there is no terminal to ask at.
+            not know or that repeats the password, or there is no terminal to ask at.
         ConfigError: No such source, or the password file cannot be read.
     """
     kinds = {**{scheme: scheme for scheme in schemes()}, **ALIASES}
     spec = parse_source(url, kinds, _password_file(values))
     validate_source(spec.kind, given)
     if values["password_prompt"]:
-        _ask(url)
+        _ask(spec.location)
         spec = parse_source(url, kinds)
+    known_openly(re.split(r'[."]+', values.get("table") or ""))
+    _refuse_repeated(spec.location, values)
     return replace(spec, session=session_options(values))
 
 
@@ -51,6 +55,7 @@ def session_options(values: Mapping[str, Any]) -> SessionOptions:
         direct_read=values.get("direct_read", True),
         call_timeout_seconds=values.get("call_timeout", 0.0),
         client_library="" if library == "auto" else library,
+        enable_row_security=values.get("enable_row_security", False),
     )
 
 
@@ -74,6 +79,22 @@ def _password_file(values: Mapping[str, Any]) -> Path | None:
             "--password-file and --password-prompt exclude each other", "leave one of the two out"
         )
     return None if path is None else Path(path)
+
+
+def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
+    """Refuse what holds the source's password itself: it would go into the manifest and the plan.
+
+    Hiding it there would not do: a condition with `***` in it means other rows.
+    """
+    for name, value in (("the source URL", location), *values.items()):
+        texts = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(text, str) and holds_secret(text) for text in texts):
+            what = name if name == "the source URL" else "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{what} holds the very password of the source, which every user of this machine "
+                "can read in the list of processes",
+                "take it out; if it is there by chance, give the database's user another password",
+            )
 
 
 def _ask(whom: str) -> None:

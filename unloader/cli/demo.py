@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dir",
     "dir",
+    path=True,
     cls=JobOption,
     section="The table",
     type=click.Path(file_okay=False, path_type=Path),

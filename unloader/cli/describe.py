@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unloader.cli import options, render
+from unloader.cli.forms import csv_form
 from unloader.cli.option import JobCommand, given
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def _list(tables: tuple[TableSummary, ...]) -> str:
         ("schema", "name", "kind", ">rows", ">bytes", ">partitions"),
         (
             (
-                table.schema or render.UNKNOWN,
-                table.name,
+                render.name(table.schema or render.UNKNOWN),
+                render.name(table.name),
                 table.kind,
                 render.count(table.rows),
                 render.size(table.bytes),
@@ -80,7 +81,7 @@ def _shown(described: TableDescription) -> str:
     parts = [
         render.facts(
             (
-                ("table", table.label),
+                ("table", render.name(table.label)),
                 ("server", described.server_version),
                 ("rows", render.about(render.count(table.rows), "estimate")),
                 ("bytes", render.about(render.size(table.bytes), "in the source")),
@@ -100,9 +101,9 @@ def _columns(described: TableDescription) -> str:
         ("column", "type", "in CSV", "in Parquet", "lossless", "note"),
         (
             (
-                text.name,
+                render.name(text.name),
                 text.source_type,
-                text.output_type,
+                csv_form(text.output_type),
                 parquet.output_type,
                 "yes" if text.lossless and parquet.lossless else "no",
                 "; ".join(dict.fromkeys(note for note in (text.note, parquet.note) if note)),
@@ -116,7 +117,12 @@ def _partitions(described: TableDescription) -> str:
     return render.table(
         (">position", "partition", ">rows", ">bytes"),
         (
-            (str(each.position), each.name, render.count(each.rows), render.size(each.bytes))
+            (
+                str(each.position),
+                render.name(each.name),
+                render.count(each.rows),
+                render.size(each.bytes),
+            )
             for each in described.table.partitions
         ),
     )

@@ -11,10 +11,14 @@ from importlib import import_module
 import click
 
 from unloader import __version__
+from unloader.cli.mistakes import no_command
 from unloader.cli.option import JobOption
 from unloader.errors import UsageError
 
-COMMANDS = ("demo", "describe", "codecs", "plan", "run", "verify", "topology", "formats", "sources")
+COMMANDS = (
+    *("demo", "describe", "codecs", "plan", "run", "verify", "clean"),
+    *("topology", "formats", "sources", "help"),
+)
 """In the order of the help page; each is `command` in the module of its name."""
 
 COMPLETION_VARIABLE = "_UNLOADER_COMPLETE"
@@ -27,6 +31,9 @@ class Invocation:
     debug: bool = False
     json: bool = False
     job_file: str | None = None
+    """The file that set options, a plan file included."""
+    planned: bool = False
+    """That file is a plan."""
 
 
 class Group(click.Group):
@@ -43,6 +50,18 @@ class Group(click.Group):
         command = import_module(f"unloader.cli.{cmd_name}").command
         return command if isinstance(command, click.Command) else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names.
+
+        Raises:
+            UsageError: There is none.
+        """
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise no_command(args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
     cls=Group,
@@ -56,7 +75,9 @@ class Group(click.Group):
     """,
 )
 @click.option("--debug", is_flag=True, cls=JobOption, help="Show tracebacks and debug messages.")
-@click.version_option(__version__, "--version", prog_name="unloader", help="Show the version.")
+@click.version_option(
+    __version__, "-V", "--version", prog_name="unloader", help="Show the version."
+)
 @click.pass_context
 def group(context: click.Context, debug: bool) -> None:
     """Unload big database tables to CSV or Parquet, exactly and from one point in time."""
@@ -96,7 +117,7 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
 
 def _check_decoded(arguments: list[str]) -> None:
     """Refuse text that a manifest could not tell, and no database would know, before any work."""
-    named = [(f"the argument {_shown(text)}", text) for text in arguments]
+    named = [(f"the argument {place}", text) for place, text in enumerate(arguments, 1)]
     ours = [name for name in os.environ if name.startswith("UNLOADER_")]
     named += [(f"the variable {name}", os.environ[name]) for name in ours]
     for what, text in named:
@@ -106,7 +127,3 @@ def _check_decoded(arguments: list[str]) -> None:
                 f"{what} holds bytes that are no text in {encoding}",
                 f"write it in {encoding}, or set LC_ALL to the encoding that it is written in",
             )
-
-
-def _shown(text: str) -> str:
-    return os.fsencode(text).decode("utf-8", "backslashreplace")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import PlanLimits
 from unloader.destinations.kinds import is_one_stream, kind_of
-from unloader.errors import UnloaderError, translate
+from unloader.errors import UsageError
 from unloader.file_names import DEFAULT_TABLE_TEMPLATE, DEFAULT_TEMPLATE
 from unloader.model import (
     FixedWidths,
@@ -17,6 +17,7 @@ from unloader.model import (
     RetryOptions,
     SeatOptions,
     Selection,
+    Setting,
     SourceSpec,
     ValueOptions,
     VerifyLevel,
@@ -61,12 +62,18 @@ _NO_DELIMITED_TEXT = {
 """What is left of a dialect's marks in records of fixed width."""
 
 
-def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
+def job_spec(
+    values: Mapping[str, Any], source: SourceSpec, settings: tuple[Setting, ...] = ()
+) -> JobSpec:
     """Return the job that the options ask for; the rules between them hold already.
 
+    Args:
+        values: Every option by its name with underscores.
+        source: Where the table is.
+        settings: Which of the options were set, and where.
+
     Raises:
-        UsageError: The table's name cannot be read.
-        ConfigError: The format contradicts itself.
+        UsageError: The table's name cannot be read, or the format contradicts itself.
     """
     return JobSpec(
         source=source,
@@ -89,6 +96,7 @@ def job_spec(values: Mapping[str, Any], source: SourceSpec) -> JobSpec:
         worker_memory_bytes=values["worker_memory"],
         verify=_verification(values),
         fixed=_fixed(values),
+        settings=settings,
     )
 
 
@@ -146,7 +154,7 @@ def output_options(values: Mapping[str, Any]) -> OutputOptions:
     """Return where and how the output is written.
 
     Raises:
-        ConfigError: The format and its options or its compression do not go together.
+        UsageError: The format and its options or its compression do not go together.
     """
     per_table = values["file_per"] == "table"
     places = values.get("to") or ()
@@ -196,7 +204,9 @@ def _checked(spec: OutputSpec, *, fixed: bool) -> OutputSpec:
             (dialects.check_fixed if fixed else dialects.check)(spec.format)
             check_choice(spec.encoder)
     except FormatError as error:
-        raise translate(error) or UnloaderError(str(error)) from error
+        # All of it was known from the options alone.
+        message, _, hint = str(error).partition("Next:")
+        raise UsageError(message.strip(), hint.strip()) from error
     return spec
 
 

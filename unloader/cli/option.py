@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from unloader.cli.option_types import Typed
+from unloader.job_file import place_in
+from unloader.settings import at_home
 
 if TYPE_CHECKING:
     from unloader.cli.group import Invocation
@@ -30,10 +33,13 @@ class JobOption(click.Option):
 
     _RAW = "unloader.raw"
 
-    def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, section: str = "Options", path: bool = False, **attributes: Any
+    ) -> None:
         attributes.setdefault("show_default", True)
         super().__init__(*args, **attributes)
         self.section = section
+        self.is_path = path
         if self.metavar is None and isinstance(self.type, Typed):
             self.metavar = self.type.name
         if not self.hidden:
@@ -46,18 +52,50 @@ class JobOption(click.Option):
             return None
         value = super().resolve_envvar_value(ctx)
         for opposite in self.secondary_opts if value is None else ():
-            text = os.environ.get("UNLOADER_" + opposite.lstrip("-").replace("-", "_").upper())
+            text = os.environ.get(f"UNLOADER_{_upper(opposite)}")
             if text:
                 return str(not click.BOOL.convert(text, self, ctx))
         return value
 
+    @staticmethod
+    def variable(option: click.Option) -> str:
+        """Return the name of the variable that sets an option now."""
+        names = [f"UNLOADER_{_upper(name)}" for name in (*option.opts, *option.secondary_opts)]
+        return next((name for name in names if os.environ.get(name)), names[0])
+
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value as its type has it, and remember how it was written."""
+        if "\0" in str(value) and not isinstance(self.type, Typed):
+            # No system call and no database takes it; a delimiter may be one.
+            raise click.BadParameter("it holds the character NUL.", ctx, self)
         converted = super().type_cast_value(ctx, value)
-        if ctx.get_parameter_source(str(self.name)) is not ParameterSource.DEFAULT:
+        place = ctx.get_parameter_source(str(self.name))
+        if place is not ParameterSource.DEFAULT:
+            if self.is_path:
+                converted = self._at_home(ctx, converted, place)
             parsed = self.is_flag or self.multiple
-            ctx.meta.setdefault(self._RAW, {})[self.name] = converted if parsed else value
+            kept = converted if parsed else str(converted) if self.is_path else value
+            ctx.meta.setdefault(self._RAW, {})[self.name] = kept
         return converted
+
+    def _at_home(self, ctx: click.Context, value: Any, place: ParameterSource | None) -> Any:
+        """Return a path with the home directory in it where no shell has seen it."""
+        if isinstance(value, tuple):
+            return tuple(self._at_home(ctx, each, place) for each in value)
+        if isinstance(value, Path):
+            return Path(self._at_home(ctx, str(value), place))
+        if not isinstance(value, str):
+            return value
+        if "\0" in value:
+            raise click.BadParameter("it holds the character NUL.", ctx, self)
+        no_shell = place is ParameterSource.ENVIRONMENT or (
+            # A plan has paths as they were on a command line.
+            place is ParameterSource.DEFAULT_MAP and not ctx.obj.planned
+        )
+        try:
+            return at_home(value) if no_shell else value
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.", ctx, self) from error
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Return where the wrong value stands: the option, the variable or the job file's key."""
@@ -67,12 +105,27 @@ class JobOption(click.Option):
         name = self.opts[0].lstrip("-")
         if ctx is not None and place is ParameterSource.DEFAULT_MAP:
             invocation: Invocation = ctx.obj
-            return f"the key {name!r} of {invocation.job_file}"
+            return f"the key {name!r} of {place_in(Path(str(invocation.job_file)), name)}"
         return f"'{self.opts[0]}'"
+
+
+def _upper(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").upper()
 
 
 class JobCommand(click.Command):
     """A command whose help page groups the options under headings."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; what is too much on it is counted, and not repeated."""
+        ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            many = "1 argument is" if len(rest) == 1 else f"{len(rest)} arguments are"
+            raise click.UsageError(
+                f"{many} too many for {self.name}; one that has blanks needs quotes", ctx
+            )
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options by section, in the order in which the sections first appear."""

@@ -12,6 +12,8 @@ import click
 from unloader import settings
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from writers.model import Compression
 
     ParamType = click.ParamType[Any]
@@ -35,14 +37,27 @@ END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
 class Typed(ParamType):
     """A type of ours; its name is what the help page shows for the value, as it is written."""
 
+    takes: tuple[type, ...] = (str,)
+    """Kinds of TOML values that a job file may have for it; of a list, kinds of its items."""
+    expected = "text in quotes"
+    """The same for the user."""
+
 
 class Parsed(Typed):
     """A value that a function makes out of text; whole numbers of a job file are taken as text."""
 
     def __init__(
-        self, name: str, parse: Callable[[str], Any], minimum: float | None = None
+        self,
+        name: str,
+        parse: Callable[[str], Any],
+        minimum: float | None = None,
+        numbers: tuple[type, ...] = (),
     ) -> None:
         self.name = name
+        self.takes = (str, *numbers)
+        if numbers:
+            number = "a number" if float in numbers else "a whole number"
+            self.expected = f"{number}, or text in quotes"
         self._parse = parse
         self._minimum = minimum
 
@@ -61,6 +76,8 @@ class Parsed(Typed):
 
 class Items(Typed):
     """Comma-separated names; the option may be repeated. A list of a job file is taken as it is."""
+
+    expected = "text in quotes, or a list of texts"
 
     def __init__(self, name: str, *, keep_quotes: bool) -> None:
         self.name = name
@@ -86,6 +103,14 @@ class Items(Typed):
 class Places(Items):
     """Destinations; an empty text is left to the rules, which know what it means."""
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Let the shell offer directories."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="dir")]
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
@@ -99,6 +124,8 @@ class Widths(Typed):
     """Columns and bytes; the option may be repeated. A table of a job file is taken as it is."""
 
     name = "COLUMN=BYTES"
+    takes = (str, dict)
+    expected = "text in quotes, a list of texts, or a table of whole numbers"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -148,6 +175,7 @@ class Statements(Typed):
     """One SQL statement; the option may be repeated. A list of a job file is taken as it is."""
 
     name = "SQL"
+    expected = "text in quotes, or a list of texts"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -167,6 +195,8 @@ class NumberList(Typed):
     """`0,2-3`, or a list of numbers in a job file; `all` is no restriction."""
 
     name = "LIST"
+    takes = (str, int)
+    expected = "text in quotes, a whole number, or a list of whole numbers"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -249,14 +279,14 @@ def _encoding(text: str) -> str:
         raise ValueError(f"{text!r} is not a character encoding that Python knows") from None
 
 
-SIZE = Parsed("SIZE", settings.parse_size)
-SIZE_FROM_1 = Parsed("SIZE", settings.parse_size, minimum=1)
-COUNT = Parsed("COUNT", settings.parse_count, minimum=1)
-SECONDS = Parsed("SECONDS", settings.parse_seconds)
+SIZE = Parsed("SIZE", settings.parse_size, numbers=(int,))
+SIZE_FROM_1 = Parsed("SIZE", settings.parse_size, minimum=1, numbers=(int,))
+COUNT = Parsed("COUNT", settings.parse_count, minimum=1, numbers=(int,))
+SECONDS = Parsed("SECONDS", settings.parse_seconds, numbers=(int, float))
 TEXT = Parsed("TEXT", settings.unescape)
 END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)
 ENCODING = Parsed("NAME", _encoding)
-PARALLELISM = Parsed("N|auto", _parallelism)
+PARALLELISM = Parsed("N|auto", _parallelism, numbers=(int,))
 COMPRESSION = Parsed("CODEC[:LEVEL]|PRESET", _compression)
 NAMES = Items("NAMES", keep_quotes=True)
 ORDER = Order()

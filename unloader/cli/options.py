@@ -9,6 +9,8 @@ import click
 from unloader.cli import option_types as types
 from unloader.cli.format_options import output_format, parquet_format, text_format
 from unloader.cli.option import Bundle, flatten, option_section
+from unloader.cli.streams import was_closed
+from unloader.errors import UsageError
 
 
 def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -21,6 +23,11 @@ def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) ->
 
 
 def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
+    if value and was_closed(1):
+        raise UsageError(
+            "--json has no standard output to write to",
+            "send it to a file or a reader",
+        )
     if value and ctx.obj is not None:
         ctx.obj.json = True
     return value
@@ -38,6 +45,7 @@ _telling = option_section("Progress and result")
 password = Bundle(
     _source(
         "--password-file",
+        path=True,
         type=click.Path(dir_okay=False),
         metavar="FILE",
         help="Read the password from the first line of FILE. Comes before UNLOADER_PASSWORD.",
@@ -68,9 +76,16 @@ connection = Bundle(
     ),
     _session(
         "--client-library",
+        path=True,
         metavar="DIR",
         help="Connect through Oracle's client library in DIR (thick mode); auto is where it is "
         "usually found. Oracle.",
+    ),
+    _session(
+        "--enable-row-security",
+        is_flag=True,
+        help="Unload the rows that policies of row level security let the user see; without it a "
+        "policy that may hide rows is an error. PostgreSQL.",
     ),
 )
 
@@ -148,14 +163,15 @@ selection = Bundle(
         type=types.NAMES,
         multiple=True,
         callback=flatten,
-        help="Only these columns, in this order. Separated by commas, or repeated.",
+        help="Only these columns, in this order. A pattern such as addr_* stands for all that "
+        "match; in double quotes it is a name. Separated by commas, or repeated.",
     ),
     _what(
         "--exclude",
         type=types.NAMES,
         multiple=True,
         callback=flatten,
-        help="All columns but these. Separated by commas, or repeated.",
+        help="All columns but these, by name or pattern. Separated by commas, or repeated.",
     ),
     _what("--where", metavar="SQL", help="Only the rows for which this condition holds."),
     _what(
@@ -169,7 +185,11 @@ selection = Bundle(
 )
 
 overwrite = _output(
-    "--overwrite", is_flag=True, help="Replace an earlier finished run in the destination."
+    "--overwrite",
+    is_flag=True,
+    help="Replace an earlier run in the destination, once the new one is whole: its manifest, the "
+    "files that the manifest names, and what a broken run left in _run. Other files are never "
+    "touched; one that has a name of the new run stops it.",
 )
 
 pipe_timeout = _output(
@@ -182,6 +202,7 @@ pipe_timeout = _output(
 destination = Bundle(
     _output(
         "--to",
+        path=True,
         required=True,
         type=types.PLACES,
         multiple=True,
@@ -197,6 +218,7 @@ destination = Bundle(
 planned_destination = Bundle(
     _output(
         "--to",
+        path=True,
         type=types.PLACES,
         multiple=True,
         callback=flatten,
@@ -221,7 +243,7 @@ speed = Bundle(
     ),
     _speed(
         "--unit-bytes",
-        type=types.SIZE,
+        type=types.SIZE_FROM_1,
         show_default="by the planner",
         help="Size in bytes above which a partition or table is cut (256MiB).",
     ),
@@ -298,6 +320,7 @@ seats = Bundle(
     ),
     _seats(
         "--near",
+        path=True,
         metavar="DEVICE",
         help="Prefer the NUMA node of this network interface, disk or path; for instance eth0, "
         "nvme0n1, /extract.",

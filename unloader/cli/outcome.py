@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unloader.cli import render
+from unloader.cli import mistakes, render
 from unloader.cli.streams import give_up
-from unloader.errors import Interrupted, UnloaderError, UsageError, translate
-from unloader.locations import redact
+from unloader.errors import Interrupted, UnloaderError, translate
 
 if TYPE_CHECKING:
     from unloader.cli.group import Invocation
@@ -32,16 +31,28 @@ def report(error: BaseException, invocation: Invocation) -> int:
             f"internal error: {kind}: {error}" if str(error) else f"internal error: {kind}",
             "run again with --debug (unloader --debug ...) and report it",
         )
-    details = "".join(traceback.format_exception(error)) if invocation.debug else ""
-    _complain(f"{redact(details)}unloader: error: {one_line(known)}\n")
+    details = _details(error) if invocation.debug else ""
+    _complain(f"{details}unloader: error: {one_line(known)}\n")
     if invocation.json:
         _answer(known)
     return known.exit_code
 
 
 def one_line(error: UnloaderError) -> str:
-    """Return what failed and what to do next, on one line and without any password."""
-    return redact(render.one_line(str(error)).strip())
+    """Return what failed and what to do next, on one line."""
+    return render.one_line(str(_shortened(error))).strip()
+
+
+def _shortened(error: UnloaderError) -> UnloaderError:
+    """Return the error without the middle of what nobody reads: a value may be megabytes long."""
+    return UnloaderError(*(render.shortened(each) for each in (error.message, error.hint)))
+
+
+def _details(error: BaseException) -> str:
+    """Return the traceback; of a wrong command line without texts, which repeat what was typed."""
+    if not isinstance(error, click.ClickException):
+        return "".join(traceback.format_exception(error))
+    return f"Traceback:\n{''.join(traceback.format_tb(error.__traceback__))}"
 
 
 def _complain(text: str) -> None:
@@ -57,22 +68,24 @@ def _known(error: BaseException) -> UnloaderError | None:
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return Interrupted("interrupted before anything was unloaded", "run it again")
     if isinstance(error, click.ClickException):
-        return _usage(error)
+        return mistakes.usage_error(error)
+    if isinstance(error, OSError) and _came_from_click(error):
+        return render.lost_answer(error)
     return translate(error)
 
 
-def _usage(error: click.ClickException) -> UsageError:
-    message = error.format_message()
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "unloader"
-    return UsageError(message[:1].lower() + message[1:], f"see {path} --help")
+def _came_from_click(error: OSError) -> bool:
+    """Return whether click was writing a help page or the version when it was refused."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == click.echo.__module__ for frame in frames)
 
 
 def _answer(error: UnloaderError) -> None:
+    shown = _shortened(error)
     answer = {
         "kind": type(error).__name__,
-        "message": redact(error.message),
-        "hint": redact(error.hint),
+        "message": shown.message,
+        "hint": shown.hint,
         "exit_code": error.exit_code,
     }
     try:

@@ -57,17 +57,20 @@ def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
 def _choose(values: Mapping[str, Any]) -> Display:
     if values["quiet"]:
         return Silence()
+    from unloader.cli.ticking import Ticking
+
     wanted = values["progress"]
     as_json = values["log_format"] == "json"
     # A bar needs a terminal even where it was asked for by name; JSON lines are never a bar.
     if wanted in ("auto", "bar") and not as_json and _can_draw():
         from unloader.cli.bar import BarDisplay
 
-        return BarDisplay()
+        return Ticking(BarDisplay())
     from unloader.cli.log import LogDisplay
 
-    interval = None if wanted == "none" else values["log_interval"]
-    return LogDisplay(as_json=as_json, interval_seconds=interval)
+    if wanted == "none":
+        return LogDisplay(as_json=as_json, interval_seconds=None)
+    return Ticking(LogDisplay(as_json=as_json, interval_seconds=values["log_interval"]))
 
 
 def _can_draw() -> bool:

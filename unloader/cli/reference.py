@@ -45,18 +45,44 @@ columns = ["ID", "AMOUNT"]
 file-size = "1GiB"
 header = false
 ```
+
+## Help and completion
+
+`unloader help`, `unloader help run` and `-h` after any command show the help pages; `-V` the
+version. Shells complete commands, options and the values of those that have a list. Once a shell
+has read the script that the program prints for it, Tab does so:
+
+```sh
+eval "$(_UNLOADER_COMPLETE=bash_source unloader)"           # in ~/.bashrc; bash 4.4 or newer
+eval "$(_UNLOADER_COMPLETE=zsh_source unloader)"            # in ~/.zshrc, after compinit
+_UNLOADER_COMPLETE=fish_source unloader | source            # in ~/.config/fish/config.fish
+```
+
+Each starts the program once. Its output may as well be kept in a file that the shell reads.
+
+## What progress shows
+
+On a terminal: the step of planning that goes on and for how long, then the share done, the time
+left, units, rows and rates, and a line for each worker. `- MB/s` means that no buffer has been
+written yet. In a log of text: a line for each step that lasts a second, one each
+`--log-interval`, one for each trouble, and the totals of the manifest at the end. With
+`--log-format json` each line is an object with `ts`, `event` and `run_id`; events are
+`phase_started`, `run_started`, `progress`, `unit_failed`, `notice`, `stopping`, `run_finished`
+and `run_stopped`. What else is written and read by programs is in [manifest.md](manifest.md).
 """
 
 _STATUS = {
     "UnloaderError": "a fault of this program; run it again with `--debug` and report it",
-    "UsageError": "the command line is wrong or contradicts itself",
-    "ConfigError": "the configuration is wrong, or a driver is missing",
+    "UsageError": "an option is wrong, or options contradict each other, wherever they stand",
+    "ConfigError": "the configuration is wrong, a driver is missing, a file cannot be read, or the "
+    "machine refuses memory, files or processes",
     "SourceError": "the database refused, failed or went away",
     "PlanFailed": "the table cannot be cut as asked, or a plan file is not usable",
     "OutputFailed": "the destination or the format refused",
     "PartialUnload": "some work units failed; what is done is kept",
     "VerifyMismatch": "files and manifest, or files and source, differ",
-    "Interrupted": "stopped by SIGINT or SIGTERM",
+    "AnswerLost": "done, but standard output did not take the result",
+    "Interrupted": "stopped by SIGINT, SIGTERM or SIGHUP",
 }
 
 

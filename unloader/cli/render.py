@@ -12,23 +12,42 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from unloader.cli.streams import give_up
-from unloader.errors import OutputFailed
+from unloader.cli.streams import give_up, was_closed
+from unloader.errors import AnswerLost
 
 UNKNOWN = "-"
+
+LONGEST = 2000
+"""Characters of a message. A statement or a list of columns in it may be far longer."""
+
+_SEND_ELSEWHERE = "send it to a file or a program that takes it: > FILE, | PROGRAM"
 
 _NUMBERS = re.compile(r"\[\n\s*(-?\d[^\s,]*(?:,\n\s*-?\d[^\s,]*)*)\n\s*\]")
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_INVISIBLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
+"""Controls, ends of line, and what changes the direction of text or has no width."""
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_IN_SQL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\s+""")
 
 
-def emit(text: str) -> None:
+def emit(text: str, *, done: str = "", asked: bool = True) -> None:
     """Write one result to stdout.
+
+    Args:
+        text: The result.
+        done: What is done all the same if it cannot be written, such as a run and where it is.
+        asked: The result is all that the caller wanted; a stdout that was closed from the start
+            is an error then.
 
     Raises:
         BrokenPipeError: Whoever read stdout has gone.
-        OutputFailed: It cannot be written otherwise, such as to a full disk.
+        AnswerLost: It cannot be written otherwise, such as to a full disk.
     """
+    if asked and was_closed(1):
+        raise AnswerLost("the result has no standard output to be written to", _SEND_ELSEWHERE)
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
@@ -36,10 +55,15 @@ def emit(text: str) -> None:
         raise
     except OSError as error:
         give_up(sys.stdout)
-        raise OutputFailed(
-            f"the result cannot be written to standard output: {error.strerror}",
-            "send it elsewhere; a run that came this far is done, see its _manifest.json",
-        ) from error
+        raise lost_answer(error, done) from error
+
+
+def lost_answer(error: OSError, done: str = "") -> AnswerLost:
+    """Return the error for a result that stdout did not take."""
+    lost = f"the result cannot be written to standard output: {error.strerror}"
+    if done:
+        return AnswerLost(f"{done}, but {lost}", "read its _manifest.json; do not run it again")
+    return AnswerLost(lost, _SEND_ELSEWHERE)
 
 
 def tell(text: str) -> None:
@@ -49,9 +73,9 @@ def tell(text: str) -> None:
         sys.stderr.flush()
 
 
-def emit_json(value: object) -> None:
-    """Write the one JSON object of this call to stdout."""
-    emit(json_text(value))
+def emit_json(value: object, *, done: str = "") -> None:
+    """Write the one JSON object of this call to stdout; see `emit`."""
+    emit(json_text(value), done=done)
 
 
 def json_text(value: object) -> str:
@@ -72,9 +96,32 @@ def _plain(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
+def name(text: str) -> str:
+    r"""Return a name of the database so that two names never look the same.
+
+    What cannot be seen is written as `\n`, `\t`, `\x1b` or `\u202e`, and a backslash as two.
+    """
+    return visible(text.replace("\\", r"\\"))
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters, ends of line included, are written out."""
+    return _INVISIBLE.sub(lambda found: _written_out(found.group()), text)
+
+
+def _written_out(char: str) -> str:
+    code = ord(char)
+    return _SHORT.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def statement(sql: str) -> str:
+    """Return a statement on one line; what stands in quotes keeps its blanks, written out."""
+    return visible(_IN_SQL.sub(lambda found: found[1] or " ", sql).strip())
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return rows in aligned columns; a head that begins with `>` is set to the right."""
-    lines = [[head.lstrip(">") for head in heads], *[list(map(one_line, row)) for row in rows]]
+    lines = [[head.lstrip(">") for head in heads], *[list(map(visible, row)) for row in rows]]
     widths = [max(_width(line[at]) for line in lines) for at in range(len(heads))]
     right = [head.startswith(">") for head in heads]
     shown = (
@@ -115,8 +162,12 @@ def about(text: str, what: str) -> str:
     return text if text == UNKNOWN else f"{text} ({what})"
 
 
-def megabytes_per_second(bytes_per_second: float) -> str:
-    """Return a rate in MB/s, where MB is 10^6 bytes."""
+def megabytes_per_second(bytes_per_second: float | None) -> str:
+    """Return a rate in MB/s, where MB is 10^6 bytes; a small one with more digits."""
+    if bytes_per_second is None:
+        return f"{UNKNOWN} MB/s"
+    if 0 < bytes_per_second < 1e5:
+        return f"{bytes_per_second / 1e6:.4f} MB/s"
     return f"{bytes_per_second / 1e6:,.1f} MB/s"
 
 
@@ -142,6 +193,14 @@ def one_line(text: str) -> str:
     """
     joined = re.sub(r"\s*[\r\n]\s*", " ", text)
     return _CONTROLS.sub(lambda match: f"\\x{ord(match.group()):02x}", joined)
+
+
+def shortened(text: str) -> str:
+    """Return a text without its middle if it is longer than `LONGEST` characters."""
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
 
 
 def _width(text: str) -> int:

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from unloader.cli.streams import was_closed
-from unloader.destinations.kinds import is_one_stream, kind_of, pipe_template
+from unloader.destinations.kinds import (
+    is_one_stream,
+    kind_of,
+    overlapping,
+    pipe_template,
+    two_are_one,
+)
 from unloader.errors import UsageError
 from unloader.file_names import check_template
+from unloader.locations import looks_like_source
+from unloader.redaction import holds_sql_password
 from writers.model import Compression
 
 TEXT_OPTIONS = (
@@ -63,6 +72,7 @@ SOURCE_OPTIONS = frozenset(
         "fetch",
         "parallel_query",
         "direct_read",
+        "enable_row_security",
         "number_without_precision",
         "nanoseconds",
         "zone_columns",
@@ -107,18 +117,31 @@ def validate_planned(written: frozenset[str], plan: str) -> None:
             )
 
 
+def validate_plan_file(values: Mapping[str, Any]) -> None:
+    """Raise UsageError if a plan file would keep a password that a statement of the user has."""
+    if values["output"] and any(map(holds_sql_password, values["session_sql"])):
+        raise UsageError(
+            "--output would keep the password of a --session-sql in the plan file",
+            "leave --output out, and give run the same options",
+        )
+
+
 def validate_source(kind: str, given: frozenset[str]) -> None:
     """Raise UsageError if an option is given that says nothing to this kind of source.
 
     Variables may be set for all jobs of a machine and are let pass.
     """
+    for name in sorted(given & unknown_to(kind)):
+        raise UsageError(f"{_flag(name)} does not apply to {kind} sources", "leave it out")
+
+
+def unknown_to(kind: str) -> frozenset[str]:
+    """Return the options that say nothing to this kind of source."""
     from unloader.sources.registry import source_of
 
     source = source_of(kind)
     known = source.session_options | source.value_options
-    for name in sorted(given & SOURCE_OPTIONS):
-        if SOURCE_FIELDS.get(name, name) not in known:
-            raise UsageError(f"{_flag(name)} does not apply to {kind} sources", "leave it out")
+    return frozenset(name for name in SOURCE_OPTIONS if SOURCE_FIELDS.get(name, name) not in known)
 
 
 def _subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -213,14 +236,22 @@ def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
 def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
     places = values.get("to") or ()
     for place in places:
-        if "://" in place:
+        if looks_like_source(place):
             raise UsageError(
-                f"--to {place} is a URL, and output goes to a directory", "give a directory"
+                "--to looks like a URL or a login, which is not shown, and output goes to a "
+                "directory",
+                "give a directory; one of such a name is written ./NAME",
             )
     if kind_of(places) != "directories":
         _stream(values, given, places)
     elif any(kind_of((place,)) != "directories" for place in places):
         raise _alone(places)
+    elif overlapping(paths := [PurePath(place) for place in places]):
+        first, second = (paths[at] for at in overlapping(paths) or ())
+        raise UsageError(
+            two_are_one(str(first), str(second), same=first == second),
+            "name directories that lie apart",
+        )
     elif len(places) > 1 and values["file_per"] == "table":
         raise UsageError(
             f"--file-per table is one file, and --to names {len(places)} directories",
@@ -310,6 +341,28 @@ def _snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
         )
 
 
+def validate_seats(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Raise UsageError if seats are asked for where nothing is to be bound to any."""
+    if values["numa"] != "off":
+        return
+    for name, nothing in _NOT_WITHOUT_SEATS.items():
+        if name in given and values[name] not in nothing:
+            raise UsageError(
+                f"{_flag(name)} does not apply to --numa off, which binds nothing",
+                "leave one of the two out",
+            )
+
+
+_NOT_WITHOUT_SEATS: Mapping[str, tuple[Any, ...]] = {
+    "numa_nodes": ((), None),
+    "placement": (),
+    "bind": ("none",),
+    "memory_policy": ("local",),
+    "near": ("", None),
+}
+"""Options that say where workers sit, and what each says of a machine without seats, too."""
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -334,4 +387,5 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _file_names,
     _destination,
     _snapshot,
+    validate_seats,
 )

@@ -9,6 +9,7 @@ import click
 
 from unloader.cli import options, render, rules
 from unloader.cli.option import JobCommand, given, on_command_line
+from unloader.cli.origins import selected_by, settings_of
 from unloader.cli.progress import display_for
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.targets import Target, target_argument
@@ -16,7 +17,7 @@ from unloader.cli.whereabouts import tables
 from unloader.destinations.kinds import kind_of
 
 if TYPE_CHECKING:
-    from unloader.model import JobSpec, OutputOptions
+    from unloader.model import JobSpec, OutputOptions, Setting
 
 
 @click.command(
@@ -64,12 +65,21 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
         for warning in warnings(values):
             display(Notice(text=warning))
         manifest = api.unload(job, observe=display, stop=stop)
+    _answer(manifest, job, values)
+
+
+def _answer(manifest: dict[str, Any], job: JobSpec, values: dict[str, Any]) -> None:
+    output = job.output
+    done = f"the run is complete in {','.join(output.destinations)}"
     if values["json"]:
-        render.emit_json(manifest)
-    elif not values["quiet"]:
+        render.emit_json(manifest, done=done)
+    elif values["quiet"]:
+        return
+    elif kind_of(output.destinations) == "stdout":
         # Where the data itself is on stdout, the result is for those who watch.
-        on_stdout = kind_of(job.output.destinations) == "stdout"
-        (render.tell if on_stdout else render.emit)(_summary(manifest, job.output))
+        render.tell(_summary(manifest, job))
+    else:
+        render.emit(_summary(manifest, job), done=done, asked=False)
 
 
 def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobSpec:
@@ -77,7 +87,8 @@ def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobS
     from unloader.cli.credentials import connect_to
 
     rules.validate(values, given(context))
-    job = jobs.job_spec(values, connect_to(target.url, values, given(context)))
+    source = connect_to(target.url, values, given(context))
+    job = jobs.job_spec(values, source, settings_of(context, source.kind))
     if target.plan is None:
         return job
     rules.validate_planned(on_command_line(context), target.plan_file)
@@ -86,24 +97,36 @@ def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobS
     return api.job_from_plan(target.plan, job)
 
 
-def _summary(manifest: dict[str, Any], output: OutputOptions) -> str:
+def _summary(manifest: dict[str, Any], job: JobSpec) -> str:
+    output = job.output
+    selected = selected_by(job.settings)
     totals = manifest["totals"]
     verified = manifest["verified"]
     known = render.facts(
         (
-            ("rows", render.count(totals["rows"])),
+            ("rows", render.count(totals["rows"]) + (_not_all(selected) if selected else "")),
+            *(("selected by", each.text) for each in selected),
             ("bytes", f"{render.count(totals['bytes'])} ({render.size(totals['bytes'])})"),
             ("files", render.count(totals["files"])),
             ("seconds", f"{totals['seconds']:.2f}"),
             ("speed", _speed(totals)),
             ("CPU seconds", f"{totals['cpu_seconds']:.2f}"),
             ("snapshot", _snapshot(manifest["snapshot"])),
-            ("verified", _verification(verified)),
+            ("verified", _verification(verified, selected)),
             *_places(manifest, output),
         )
     )
     whereabouts = tables(manifest)
     return f"{known}\n\n{whereabouts}" if whereabouts else known
+
+
+def _not_all(selected: tuple[Setting, ...]) -> str:
+    names = [each.name for each in selected]
+    if "query" in names:
+        return " (those of the query)"
+    if not {"where", "partition", "session-sql"} & set(names):
+        return ""
+    return " (only those that were selected)"
 
 
 def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
@@ -133,9 +156,10 @@ def _snapshot(snapshot: dict[str, Any] | None) -> str:
     return f"{snapshot['kind']} {snapshot['value']}".strip()
 
 
-def _verification(verified: dict[str, Any]) -> str:
+def _verification(verified: dict[str, Any], selected: tuple[Setting, ...]) -> str:
     if verified["level"] == "none":
         return "no (--verify none)"
     rows = verified.get("source_rows")
-    counted = "" if rows is None else f", {render.count(rows)} rows in the source"
+    which = " of the same selection" if selected else ""
+    counted = "" if rows is None else f", {render.count(rows)} rows{which} in the source"
     return f"{verified['result']} ({verified['level']}{counted})"

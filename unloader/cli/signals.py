@@ -1,4 +1,10 @@
-"""SIGINT and SIGTERM while a run goes on: stop in good order first, and only then at once."""
+"""SIGINT, SIGTERM and SIGHUP: one rule for all three, from the first instruction to the last.
+
+Before a run begins, and in commands without one, a signal raises KeyboardInterrupt, which ends the
+program with one line. While a run goes on, the first signal asks it to stop in good order. After a
+run a signal comes too late: what is done stays done. A signal that was ignored when the program
+started stays ignored, as `nohup` and background jobs of a shell want it.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +15,77 @@ from types import FrameType
 
 STOPPING = "stopping: units in flight are given up, finished ones are kept"
 STILL_STOPPING = "still stopping; one more signal ends the program at once"
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_received: list[int] = []
+
+
+def heed() -> None:
+    """Let each of the signals raise KeyboardInterrupt, once; later ones are passed over."""
+    _received.clear()
+    for number in _not_ignored():
+        signal.signal(number, _interrupt)
+
+
+def pass_over() -> None:
+    """Let signals change nothing any more: the program is about to end with a status of its own."""
+    for number in _not_ignored():
+        if signal.getsignal(number) is _interrupt:
+            signal.signal(number, _late)
+
+
+def pass_over_for_good() -> None:
+    """Ignore the signals: at its end the interpreter gives others their default action back."""
+    for number in _not_ignored():
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def stop_on_signals(announce: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether a signal asked to stop.
 
-    The first signal sets that flag, the second gives both signals their default action back, so
-    that a third one kills. Former handlers return at the end.
+    The first signal sets that flag, the second gives the signals their default action back, so
+    that a third one kills. Former handlers return at the end, but for those of `heed`: a signal
+    after the run must not turn its status into another.
 
     Args:
         announce: Tells the user; called within the handler, so it must not use buffered output.
     """
-    received: list[int] = []
+    # One that was raised where an exception is lost, such as in a destructor, still counts.
+    received = list(_received)
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
         if len(received) == 1:
             announce(STOPPING)
             return
-        for each in SIGNALS:
+        for each in former:
             signal.signal(each, signal.SIG_DFL)
         announce(STILL_STOPPING)
 
-    former = {number: signal.signal(number, handle) for number in SIGNALS}
+    former = {number: signal.getsignal(number) for number in _not_ignored()}
+    for number in former:
+        signal.signal(number, handle)
     try:
         yield lambda: bool(received)
     finally:
         for number, handler in former.items():
-            signal.signal(number, handler)
+            signal.signal(number, _late if handler in (_interrupt, _late) else handler)
+
+
+def _not_ignored() -> tuple[signal.Signals, ...]:
+    return tuple(each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _received.append(number)
+    pass_over()
+    raise KeyboardInterrupt
+
+
+def _late(number: int, frame: FrameType | None) -> None:
+    """Do nothing; whoever sends more signals ends the program at once."""
+    _received.append(number)
+    if len(_received) > 2:
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_DFL)

@@ -11,6 +11,8 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
+from unloader.redaction import guard_streams
+
 NAMES = ("stdin", "stdout", "stderr")
 """By file descriptor."""
 
@@ -18,7 +20,7 @@ _closed: set[int] = set()
 
 
 def make_ready() -> None:
-    """Point closed standard streams at nothing and let every character be written.
+    """Point closed standard streams at nothing, let every character be written, and no password.
 
     Descriptors are opened for child processes, too. Call it before anything else opens a file.
     """
@@ -36,6 +38,7 @@ def make_ready() -> None:
         # A name in the database may not exist in the terminal's character set.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    guard_streams()
 
 
 def was_closed(descriptor: int) -> bool:

@@ -9,6 +9,7 @@ from unloader.events import (
     DirectoryFilled,
     Event,
     PhaseStarted,
+    RunFinished,
     RunStarted,
     UnitAdvanced,
     UnitFailed,
@@ -46,10 +47,12 @@ class Figures:
     rows: int
     bytes: int
     rows_per_second: float
-    bytes_per_second: float
+    bytes_per_second: float | None
+    """None until the first bytes have left a worker's buffers: how many there are is not known."""
     fraction: float
     """0 to 1; of the expected rows where every started unit has an estimate, else of the units."""
     seconds: float
+    """Since the run began to plan, as in the manifest."""
     seconds_left: float | None
     directories: tuple[tuple[str, int], ...] = ()
     """Each of several directories with the bytes of finished units in it."""
@@ -65,12 +68,14 @@ class Tally:
             now: Seconds of any clock that only goes forward; later calls use the same.
         """
         self.run = RunStarted(run_id="", table="", units=0, workers=0, rows=None, bytes=None)
-        self.phase = "planning"
+        self.phase = "connecting"
+        self.phase_started = self._began = now
         self.running: dict[int, Running] = {}
         self._begin(now)
 
     def _begin(self, now: float) -> None:
         self._started = now
+        self._finished: RunFinished | None = None
         self._units_done = self._rows = self._bytes = self._rows_expected = 0
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
         self.running.clear()
@@ -79,10 +84,14 @@ class Tally:
     def add(self, event: Event, now: float) -> None:
         """Take one event into account."""
         if isinstance(event, RunStarted):
-            self.run, self.phase = event, "unloading"
+            self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
         elif isinstance(event, PhaseStarted):
-            self.phase = event.phase
+            self.phase, self.phase_started = event.phase, now
+            if event.phase == "connecting":
+                self._began = now
+        elif isinstance(event, RunFinished):
+            self._finished = event
         elif isinstance(event, UnitStarted):
             self.running[event.worker] = Running(
                 event.unit, event.partition, event.attempt, event.rows, now
@@ -107,7 +116,9 @@ class Tally:
         self.running.clear()
 
     def figures(self, now: float) -> Figures:
-        """Return how far the run is."""
+        """Return how far the run is; once it is finished, what its manifest says."""
+        if self._finished is not None:
+            return self._final(self._finished)
         rows = self._rows + sum(each.rows for each in self.running.values())
         size = self._bytes + sum(each.bytes for each in self.running.values())
         self._samples.append((now, rows, size))
@@ -116,7 +127,7 @@ class Tally:
         then, rows_then, size_then = self._samples[0]
         past = max(now - then, 1e-3)
         fraction = self._fraction()
-        seconds = now - self._started
+        busy = now - self._started
         return Figures(
             units_done=self._units_done,
             units=self.run.units,
@@ -124,10 +135,25 @@ class Tally:
             bytes=size,
             # A failed attempt takes back rows that were counted before.
             rows_per_second=max(0.0, (rows - rows_then) / past),
-            bytes_per_second=max(0.0, (size - size_then) / past),
+            bytes_per_second=max(0.0, (size - size_then) / past) if size else None,
             fraction=fraction,
-            seconds=seconds,
-            seconds_left=seconds * (1 - fraction) / fraction if fraction > 0.005 else None,
+            seconds=now - self._began,
+            seconds_left=busy * (1 - fraction) / fraction if fraction > 0.005 else None,
+            directories=tuple(sorted(self._directories.items())),
+        )
+
+    def _final(self, totals: RunFinished) -> Figures:
+        seconds = max(totals.seconds, 1e-3)
+        return Figures(
+            units_done=self._units_done,
+            units=self.run.units,
+            rows=totals.rows,
+            bytes=totals.bytes,
+            rows_per_second=totals.rows / seconds,
+            bytes_per_second=totals.bytes / seconds,
+            fraction=1.0,
+            seconds=totals.seconds,
+            seconds_left=0.0,
             directories=tuple(sorted(self._directories.items())),
         )
 

@@ -5,7 +5,9 @@ A plan file is a job file, too: it carries the options it was made with, and the
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,18 +16,25 @@ from typing import Any
 
 import click
 
+from unloader.cli.job_values import check_value
 from unloader.cli.option import JobOption, given_values
 from unloader.cli.rules import PARQUET_OPTIONS, PLANNED, TEXT_OPTIONS
 from unloader.errors import ConfigError, PlanFailed, UsageError
-from unloader.settings import read_job_file
+from unloader.job_file import place_in, read_job_file
+from unloader.json_reading import decode, read_text
+from unloader.locations import FILE_SCHEMES, looks_like_source
+from unloader.settings import at_home
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
 
+JOB_DIGEST = "job_digest"
+"""Key of a plan file with the digest of its job, which may not be edited any more than the plan."""
+
 JOB = "job"
 """Key of a plan file under which the source and the options stand."""
 
-NOT_KEPT = ("output", "overwrite", "password_file", "password_prompt", "json", "quiet")
+NOT_KEPT = ("output", "overwrite", "password_file", "password_prompt", "units", "json", "quiet")
 """Options of one call of `plan` that a plan file must not bring back."""
 
 
@@ -49,19 +58,48 @@ def target_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.dec
         if len(files) > 1 or len(urls) > 1:
             raise click.UsageError(f"{len(given)} arguments are too many for {what}", ctx)
         url = urls[0] if urls else ""
+        if "://" not in url and Path(url).is_file():
+            raise UsageError(
+                f"{url} is a file, and neither a source URL nor named as a job or a plan",
+                f"name a job file *.toml and a plan *.json; a database in a file is written "
+                f"duckdb://{Path(url).absolute()}",
+            )
         if not files:
             return Target(url=url)
-        if files[0].endswith(".json") and not plans:
+        if files[0].lower().endswith(".json") and not plans:
             raise click.UsageError(f"{files[0]} is a finished plan already", ctx)
         return (
             _read_plan(ctx, files[0], url)
-            if files[0].endswith(".json")
+            if files[0].lower().endswith(".json")
             else _read_job(ctx, files[0], url)
         )
 
     return click.argument(
         "target", metavar=what, nargs=-1, required=True, is_eager=True, callback=read
     )
+
+
+def job_digest(job: dict[str, Any]) -> str:
+    """Return the SHA-256, in hex, of the canonical JSON of a plan file's job."""
+    canonical = json.dumps(job, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> Path:
+    """Return DEST of a command that looks at an earlier run; a source in its place is refused."""
+    if looks_like_source(place):
+        raise UsageError(
+            "what stands where DEST belongs looks like a source, and is not shown",
+            f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
+        )
+    return Path(place)
+
+
+def finished_directories(
+    ctx: click.Context, argument: click.Parameter, places: tuple[str, ...]
+) -> tuple[Path, ...]:
+    """Return several DESTs."""
+    return tuple(finished_directory(ctx, argument, place) for place in places)
 
 
 def job_document(ctx: click.Context, target: Target) -> dict[str, Any]:
@@ -77,7 +115,7 @@ def job_document(ctx: click.Context, target: Target) -> dict[str, Any]:
 
 
 def _is_file(text: str) -> bool:
-    return text.endswith((".toml", ".json"))
+    return text.lower().endswith((".toml", ".json"))
 
 
 def _read_job(ctx: click.Context, path: str, url: str) -> Target:
@@ -90,24 +128,45 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> Target:
     job = document.get(JOB)
     if not isinstance(job, dict):
         raise _no_plan(path, "holds no plan")
+    if document.get(JOB_DIGEST) != job_digest(job):
+        raise _no_plan(path, "was edited after it was made: its job has another digest")
     values = {name.replace("-", "_"): value for name, value in job.items()}
     for name in values:
         if name != SOURCE and name not in _job_options():
-            raise _no_plan(path, f"has the unknown option {name}")
+            raise _no_plan(path, "has an option that there is not")
     # The plan stands for these; a variable set for all jobs must not seem to change them.
     ctx.meta[JobOption.WITHOUT_VARIABLE] = PLANNED
-    return Target(url=_take_over(ctx, path, values, url), plan=document, plan_file=path)
+    return Target(url=_take_over(ctx, path, values, url, plan=True), plan=document, plan_file=path)
 
 
-def _take_over(ctx: click.Context, path: str, values: dict[str, Any], url: str) -> str:
+def _take_over(
+    ctx: click.Context, path: str, values: dict[str, Any], url: str, *, plan: bool = False
+) -> str:
     """Make the file's values the defaults of the options, and return the source's URL."""
-    source = url or values.pop(SOURCE, None)
-    values.pop(SOURCE, None)
+    written = values.pop(SOURCE, None)
+    source = url or (written if plan else _at_home(written, path))
     if not isinstance(source, str) or not source or _is_file(source):
-        raise ConfigError(f"{path} names no source", 'write source = "duckdb:///path/to/file.db"')
-    ctx.obj.job_file = path
+        raise UsageError(f"{path} names no source", 'write source = "duckdb:///path/to/file.db"')
+    ctx.obj.job_file, ctx.obj.planned = path, plan
     ctx.default_map = _defaults(values, path)
     return source
+
+
+def _at_home(source: Any, path: str) -> Any:
+    """Return a source's URL with `~/` for a file in the home directory replaced."""
+    match = _HOME_FILE.match(source) if isinstance(source, str) else None
+    if match is None:
+        return source
+    try:
+        return f"{match[1]}://{at_home('~/')}{source[match.end() :]}"
+    except ValueError as error:
+        raise UsageError(
+            f"{place_in(Path(path), SOURCE)}: {error}", "write the path in full"
+        ) from error
+
+
+_HOME_FILE = re.compile(rf"({'|'.join(FILE_SCHEMES)}):(?:///?)?~/", re.IGNORECASE)
+"""What begins a URL of a file in the home directory, in whichever way it was meant."""
 
 
 def _job_options() -> dict[str, tuple[click.Option, bool]]:
@@ -132,9 +191,7 @@ def _defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
     defaults: dict[str, Any] = {}
     for key, value in values.items():
         option, opposite = options[key]
-        if option.is_flag != isinstance(value, bool):
-            wanted = "true or false" if option.is_flag else "not true or false"
-            raise ConfigError(f"{path}: the key {key!r} is {value!r}", f"its value is {wanted}")
+        check_value(option, key, value, path)
         if isinstance(value, float):
             value = str(value)  # As it is written: click would cut 12.5 to the whole number 12.
         if option.multiple:
@@ -146,9 +203,9 @@ def _defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _load_plan(path: str) -> dict[str, Any]:
     try:
-        document = json.loads(Path(path).read_text("utf-8"))
+        document = decode(read_text(Path(path)))
     except OSError as error:
-        raise UsageError(
+        raise ConfigError(
             f"the plan file {path} cannot be read: {error.strerror}", "check the path"
         ) from error
     except ValueError as error:

@@ -40,6 +40,7 @@ _seats = option_section("Seats on the machine")
 @options.seats
 @_machine(
     "--sysfs",
+    path=True,
     metavar="DIR|FILE",
     help="Show another machine by its files: a folder laid out as /sys/devices/system, with node/ "
     "and cpu/ in it, or a file made by --record. Nothing of this machine counts then.",
@@ -52,6 +53,7 @@ _seats = option_section("Seats on the machine")
 )
 @_machine(
     "--record",
+    path=True,
     type=click.Path(dir_okay=False),
     metavar="FILE",
     help="Write the files that describe the machine to FILE, as one text to send to somebody; it "
@@ -67,7 +69,9 @@ def command(context: click.Context, /, **values: Any) -> None:
     """
     from unloader import api
     from unloader.cli.jobs import seat_options
+    from unloader.cli.rules import validate_seats
 
+    validate_seats(values, given(context))
     tree = _path(values, "sysfs")
     record = _path(values, "record")
     found = api.topology(

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from unloader.cli import options, render
-from unloader.cli.option import JobCommand, given
+from unloader.cli.option import JobCommand, JobOption, given
 from unloader.cli.progress import display_for
+from unloader.cli.targets import finished_directory
 from unloader.errors import UsageError
 
 
@@ -23,20 +24,29 @@ from unloader.errors import UsageError
       unloader verify /extract/orders duckdb:///data/sales.db
     """,
 )
-@click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DEST", callback=finished_directory)
 @click.argument("source", required=False)
+@click.option(
+    "--strict",
+    cls=JobOption,
+    section="What to check",
+    is_flag=True,
+    help="Fail if files that are not of the run lie in its directories.",
+)
 @options.password
 @options.connection
 @options.progress
 @options.answer
 @click.pass_context
 def command(
-    context: click.Context, /, destination: Path, source: str | None, **values: Any
+    context: click.Context, /, destination: Path, source: str | None, strict: bool, **values: Any
 ) -> None:
     """Compare the files in DEST with their manifest, and with SOURCE if it is given.
 
     With SOURCE, rows are counted in the database at the snapshot of the run. The exit status is 8
-    if anything differs.
+    if anything differs. Files of the run's directories that are not in the manifest, where a
+    loader would read them, too, are told; with --strict they count as a difference. Names that
+    begin in _ or . are passed over.
     """
     from unloader.cli.credentials import connect_to, warnings
 
@@ -49,11 +59,11 @@ def command(
     with display_for(values) as display:
         for warning in warnings(values):
             display(Notice(text=warning))
-        result = api.verify(destination, spec, observe=display)
+        result = api.verify(destination, spec, strict=strict, observe=display)
     if values["json"]:
         render.emit_json(result)
     elif not values["quiet"]:
-        render.emit(_shown(result))
+        render.emit(_shown(result), asked=False)
 
 
 def _shown(result: dict[str, Any]) -> str:

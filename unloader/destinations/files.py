@@ -15,7 +15,7 @@ from unloader.destinations.naming import Naming
 from unloader.destinations.run_directories import Move, RunDirectories
 from unloader.destinations.stripes import stripes
 from unloader.errors import Interrupted, VerifyMismatch
-from unloader.events import DirectoryFilled, Event, Notice, Observer
+from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.file_names import check_distinct
 from unloader.manifest import FinishedUnit, journal_entry
 from unloader.model import Extract, JobSpec, OutputTask
@@ -46,11 +46,17 @@ class Files:
         self._stripes = stripes(plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._directories = RunDirectories(
-            [Path(each) for each in output.destinations], overwrite=output.overwrite
+            [Path(each) for each in output.destinations],
+            overwrite=output.overwrite,
+            run_id=job.source.session.run_id,
         )
+        self._tell: Observer = silent
 
     def begin(self, observe: Observer, stop: Stop) -> None:
-        """Check that all final names are free and differ."""
+        """Check that all final names are free and differ; tell what earlier runs left."""
+        self._tell = observe
+        for text in self._directories.notices:
+            observe(Notice(text=text))
         names = self._naming.first_names(tuple(self._units.values()))
         check_distinct(names.values())
         self._directories.check_names((self._stripes[unit], name) for unit, name in names.items())
@@ -119,8 +125,11 @@ class Files:
                 moves.append(Move(directory=number, staged=file.path, final=name))
                 finals.append(replace(file, path=name))
             published.append(replace(finished, finals=tuple(finals), directory=number))
+        # Joining may have taken long; from here on a signal comes too late.
+        _check_stop(stop)
         document = manifest(published, self._listed())
-        self._directories.publish(moves, document)
+        for text in self._directories.publish(moves, document):
+            self._tell(Notice(text=text))
         return document
 
     def abandon(self, manifest: dict[str, Any] | None) -> None:
@@ -134,7 +143,7 @@ class Files:
     def what_next(self) -> str:
         """Return where finished units are, and what becomes of them."""
         staged = " and ".join(str(each.staged) for each in self._directories.all)
-        return f"run again with --overwrite; the finished units are in {staged}"
+        return f"run again; until then the finished units are in {staged}"
 
     def close(self) -> None:
         """Release the directories."""

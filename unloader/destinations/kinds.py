@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 from typing import Literal
 
 STANDARD_OUTPUT = "-"
@@ -26,6 +27,30 @@ def kind_of(destinations: tuple[str, ...]) -> Kind:
 def is_one_stream(kind: Kind) -> bool:
     """Return whether all work units go one after the other through one stream."""
     return kind in ("stdout", "pipe")
+
+
+def overlapping(paths: Sequence[PurePath]) -> tuple[int, int] | None:
+    """Return the places of two directories of which one is, or lies in, the other; None if none.
+
+    Args:
+        paths: As they are written, or resolved. A relative and an absolute one are not compared,
+            and nothing is looked up: `x/..` may be elsewhere if `x` is a link.
+    """
+    seen = [path.parts for path in paths]
+    for later, parts in enumerate(seen):
+        for earlier, other in enumerate(seen[:later]):
+            shared = min(len(parts), len(other))
+            if parts[:shared] == other[:shared] and paths[later].root == paths[earlier].root:
+                return earlier, later
+    return None
+
+
+def two_are_one(first: str, second: str, *, same: bool) -> str:
+    """Return what is wrong with two overlapping directories."""
+    if same:
+        return f"--to names one directory twice: {first} and {second}"
+    inner, outer = sorted((first, second), key=lambda path: len(PurePath(path).parts), reverse=True)
+    return f"--to names two directories of which one lies in the other: {inner} in {outer}"
 
 
 def pipe_template(destination: str) -> tuple[Path, str]:

@@ -12,12 +12,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from unloader.destinations.run_directory import JOURNAL, REPLACED, RUN, RunDirectory
+from unloader.destinations.kinds import overlapping, two_are_one
+from unloader.destinations.leftovers import JOURNAL, LOCK, RUN, STAGED, Holder
+from unloader.destinations.publication import (
+    Placed,
+    Publication,
+    Share,
+    read_publication,
+    twin_name,
+)
+from unloader.destinations.publishing import carry_out, check_real, take_back
+from unloader.destinations.recovery import complete, is_under_way
+from unloader.destinations.run_directory import RunDirectory
 from unloader.errors import OutputFailed
 from unloader.manifest_reading import MANIFEST, directories_of
 from writers.files.publish import check_moves, remove_staged
+
+_T = TypeVar("_T")
+_TRIES = 3
 
 
 class Move(NamedTuple):
@@ -31,12 +45,16 @@ class Move(NamedTuple):
 class RunDirectories:
     """One or more directories, taken by one run; use it as a context manager."""
 
-    def __init__(self, paths: Sequence[Path], *, overwrite: bool) -> None:
+    def __init__(self, paths: Sequence[Path], *, overwrite: bool, run_id: str = "") -> None:
         """Take all the directories or none, creating them where needed.
+
+        What was being published into one of them, and was cut short, is brought to its end first.
+        What else a run that died has left is removed; `notices` tell of both.
 
         Args:
             paths: The first gets the manifest.
             overwrite: Replace earlier finished runs.
+            run_id: Tells this run from all others.
 
         Raises:
             OutputFailed: One cannot be created or written, is named twice, lies in the `_run` of
@@ -45,19 +63,19 @@ class RunDirectories:
                 among these.
         """
         _check_different(paths)
-        self.all: tuple[RunDirectory, ...] = ()
-        with ExitStack() as undo:
-            for path in paths:
-                directory = RunDirectory(path)
-                undo.callback(directory.close)
-                undo.callback(directory.give_back)
-                self.all = (*self.all, directory)
-                if not overwrite:
+        self.all: tuple[RunDirectory, ...]
+        self.notices: tuple[str, ...] = ()
+        self._publishing = False
+        self._run_id = run_id or os.urandom(6).hex()
+        with self._take(paths) as undo:
+            if not overwrite:
+                for directory in self.all:
                     _on(directory, directory.check_free)
             # What cannot be replaced in the end had better be known before the work.
-            self._earlier()
-            for directory in self.all:
-                _on(directory, directory.clear)
+            self._standing = self._runs(), self._earlier()
+            holder = Holder(run_id=self._run_id, pid=os.getpid(), directories=self._real())
+            left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
+            self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
             undo.pop_all()
 
     @property
@@ -104,32 +122,37 @@ class RunDirectories:
         for directory in self.all:
             remove_staged(directory.staged, stem + ".")
 
-    def publish(self, moves: Sequence[Move], manifest: Mapping[str, Any]) -> None:
-        """Give every staged file its final name, then write the manifest.
+    def publish(self, moves: Sequence[Move], manifest: Mapping[str, Any]) -> tuple[str, ...]:
+        """Give every staged file its final name, together with the manifest; see `publishing`.
 
-        The manifest is first written into each `_run`: there may be no space for it when all else
-        is done, and if we are killed meanwhile it tells which files are ours. An earlier run's
-        manifest goes first, then those of its files that have no successor: at no moment does a
-        manifest stand beside files that it does not describe.
+        Returns:
+            What the user should be told.
 
         Raises:
-            WriteError: A file that is not ours is in the way or there is no space for the
-                manifest, and an earlier run is still as it was; or the file system refused.
-            OutputFailed: Files of the earlier run cannot be removed.
+            WriteError: A file that is not ours is in the way, there is no space for the manifest,
+                or the file system refused; an earlier run is still, or again, as it was.
+            OutputFailed: As above; or what was begun could be neither finished nor taken back.
         """
+        self._check_held()
         earlier = self._earlier()
-        by_directory = [
-            [(move.staged, move.final) for move in moves if move.directory == number]
-            for number in range(len(self.all))
-        ]
-        for directory, ours, replaceable in zip(self.all, by_directory, earlier, strict=True):
-            check_moves(directory.staged, ours, directory.path, replaceable)
-        self._write_manifests(manifest)
-        self._retire(earlier, by_directory)
-        self._move(by_directory)
-        self.first.finish()
-        for directory in self.all:
-            directory.remove_run()
+        self._check_standing(earlier)
+        for number, directory in enumerate(self.all):
+            ours = [(move.staged, move.final) for move in moves if move.directory == number]
+            check_moves(directory.staged, ours, directory.path, earlier[number])
+        self.first.write_record(MANIFEST, manifest)
+        publication = self._publication(moves, earlier)
+        check_real(publication)
+        self._publishing = True
+        try:
+            publication.write()
+            told = carry_out(publication, live=True)
+            self._check_out(manifest)
+            return told
+        except BaseException as error:
+            self._take_back(publication, error)
+            if isinstance(error, OSError):
+                raise self.first.refused("publish in", error) from error
+            raise
 
     def abandon(self, manifest: Mapping[str, Any] | None) -> None:
         """End a broken run: keep what is staged with a partial manifest, or leave no trace.
@@ -137,10 +160,16 @@ class RunDirectories:
         Args:
             manifest: What is done so far; None if no unit is.
         """
-        if manifest is not None:
-            self._write_manifests(manifest)
+        if self._publishing:
+            # What is on record is to be completed, and needs the manifest that is there.
             return
-        for directory in reversed(self.all):
+        # A directory that was lost may be another run's by now.
+        held = [directory for directory in self.all if directory.is_held(self._run_id)]
+        if manifest is not None:
+            for directory in held:
+                directory.write_record(MANIFEST, manifest)
+            return
+        for directory in reversed(held):
             directory.leave_no_trace()
 
     def close(self) -> None:
@@ -156,37 +185,114 @@ class RunDirectories:
         """Close them."""
         self.close()
 
-    def _write_manifests(self, manifest: Mapping[str, Any]) -> None:
-        for directory in self.all:
-            directory.write_record(MANIFEST, manifest)
+    def _take(self, paths: Sequence[Path]) -> ExitStack:
+        """Take all directories once nothing is being published into them; return how to undo it."""
+        for _ in range(_TRIES):
+            for path in paths:
+                self.notices += complete(path)
+            with ExitStack() as undo:
+                self.all = ()
+                for path in paths:
+                    directory = RunDirectory(path)
+                    undo.callback(directory.close)
+                    undo.callback(directory.give_back)
+                    self.all = (*self.all, directory)
+                # Another run may have begun to publish, and died, before the locks were ours.
+                if not any(is_under_way(path) for path in paths):
+                    return undo.pop_all()
+        raise OutputFailed(
+            f"another run is being published into {' or '.join(str(path) for path in paths)}",
+            "wait until it ends, then start again",
+        )
 
-    def _retire(
-        self, earlier: Sequence[set[str]], by_directory: Sequence[list[tuple[str, str]]]
-    ) -> None:
-        """Take earlier runs away; each directory is left a record of which files were theirs."""
-        for home in self.all:
-            standing = home.finished()
-            for directory in self.all:
-                if directory is home or standing is None:
-                    continue
-                if directory.files_here(standing, home.path):
-                    directory.write_record(REPLACED, _placed(standing, home.path))
-        for directory in self.all:
-            _on(directory, directory.retire, "replace the run in")
-        for directory, names, moves in zip(self.all, earlier, by_directory, strict=True):
-            gone = names - {final for _, final in moves}
-            _on(directory, partial(directory.remove, gone), "replace the run in")
+    def _check_standing(self, earlier: Sequence[set[str]]) -> None:
+        """Check that no finished run has come since the start: what nobody agreed to stays."""
+        runs, names = self._standing
+        for directory, run, was, now, before in zip(
+            self.all, self._runs(), runs, earlier, names, strict=True
+        ):
+            if (run and run != was) or now - before:
+                raise OutputFailed(
+                    f"a finished run ({run}) has appeared in {directory.path} while this one was "
+                    "writing, so nothing is published",
+                    "move it to another directory, then unload again; what was written is in "
+                    f"{directory.staged}",
+                )
 
-    def _move(self, by_directory: Sequence[list[tuple[str, str]]]) -> None:
-        done: list[tuple[RunDirectory, list[tuple[str, str]]]] = []
+    def _runs(self) -> list[str]:
+        """Return for each directory the finished run whose manifest it holds, or nothing."""
+        standing = [directory.finished() for directory in self.all]
+        return [str(each["run_id"]) if each is not None else "" for each in standing]
+
+    def _check_held(self) -> None:
+        for directory in self.all:
+            if not directory.is_held(self._run_id):
+                raise OutputFailed(
+                    f"{directory.room / LOCK} was removed, replaced or made unreadable while the "
+                    "run was writing, so nothing is published",
+                    f"find out what did it, and unload again; what was written is in "
+                    f"{directory.staged}, if that is still there",
+                )
+
+    def _check_out(self, manifest: Mapping[str, Any]) -> None:
+        """Check that what a reader finds now is this run."""
+        path = self.first.path / MANIFEST
         try:
-            for directory, moves in zip(self.all, by_directory, strict=True):
-                directory.move(moves)
-                done.append((directory, moves))
-        except BaseException:
-            for directory, moves in done:
-                directory.take_back(moves)
-            raise
+            found = json.loads(path.read_text(encoding="utf-8")).get("run_id")
+        except (OSError, ValueError, AttributeError) as error:
+            found = repr(error)
+        if found != manifest.get("run_id"):
+            raise OutputFailed(
+                f"after publishing, {path} is not the manifest of this run: {found}",
+                "find out what changes files there, then unload again",
+            )
+
+    def _publication(self, moves: Sequence[Move], earlier: Sequence[set[str]]) -> Publication:
+        shares = []
+        for number, directory in enumerate(self.all):
+            here = Path(os.path.realpath(directory.path))
+            files = [
+                Placed(f"{STAGED}/{move.staged}", move.final, _size(directory.staged / move.staged))
+                for move in moves
+                if move.directory == number
+            ]
+            if directory is self.first:
+                files.append(Placed(MANIFEST, MANIFEST, _size(directory.room / MANIFEST)))
+            replaced = set(earlier[number])
+            if directory.finished() is not None:
+                replaced.add(MANIFEST)
+            shares.append(
+                Share(
+                    path=str(here),
+                    twin=twin_name(here, self._run_id),
+                    files=tuple(files),
+                    replaced=tuple(sorted(replaced)),
+                )
+            )
+        owners = frozenset().union(*(directory.owners for directory in self.all))
+        return Publication(run_id=self._run_id, shares=tuple(shares), owners=owners)
+
+    def _take_back(self, publication: Publication, error: BaseException) -> None:
+        """Undo what was begun.
+
+        Raises:
+            OutputFailed: It cannot be undone; the record stays, so that it can be finished.
+        """
+        try:
+            # The record tells which directories got their files one by one after all.
+            rooms = (publication.home.room, publication.home.beside / RUN)
+            read = (read_publication(room, publication.owners) for room in rooms)
+            known = [found for found in read if found is not None]
+            take_back(known[0] if known else publication)
+            self._publishing = False
+        except OSError:
+            raise OutputFailed(
+                f"publishing in {self.first.path} broke off: {error}",
+                f"mend the cause, then finish it with: unloader verify {self.first.path}",
+            ) from error
+
+    def _real(self) -> tuple[str, ...]:
+        return tuple(os.path.realpath(directory.path) for directory in self.all)
 
     def _earlier(self) -> list[set[str]]:
         """Return for each directory the files of finished runs that it holds.
@@ -211,32 +317,31 @@ class RunDirectories:
         return found
 
 
-def _on(directory: RunDirectory, act: Callable[[], None], verb: str = "prepare") -> None:
+def _on(directory: RunDirectory, act: Callable[[], _T], verb: str = "prepare") -> _T:
     try:
-        act()
+        return act()
     except OSError as error:
         raise directory.refused(verb, error) from error
 
 
-def _placed(manifest: Mapping[str, Any], home: Path) -> dict[str, Any]:
-    """Return a manifest that tells where it lay, for the record in another directory."""
-    listed = [dict(each) for each in manifest["directories"]]
-    listed[0]["path"] = os.path.abspath(home)
-    return {**manifest, "directories": listed}
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def _check_different(paths: Sequence[Path]) -> None:
-    seen: dict[str, Path] = {}
-    for path in paths:
-        real = os.path.realpath(path)
-        if RUN in Path(real).parts:
+    resolved = [Path(os.path.realpath(path)) for path in paths]
+    for path, real in zip(paths, resolved, strict=True):
+        if RUN in real.parts:
             # The end of a run into the directory around it removes it, finished files and all.
             raise OutputFailed(
                 f"{path} lies in a directory {RUN}, which is removed when the run ends",
                 "choose another directory",
             )
-        if real in seen:
-            raise OutputFailed(
-                f"--to names one directory twice: {seen[real]} and {path}", "name it once"
-            )
-        seen[real] = path
+    pair = overlapping(resolved)
+    if pair is not None:
+        first, second = pair
+        same = resolved[first] == resolved[second]
+        raise OutputFailed(
+            two_are_one(str(paths[first]), str(paths[second]), same=same),
+            "name directories that lie apart",
+        )

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from unloader.events import Observer, silent
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partition_planner.model import TableInfo, WorkUnit
+    from partition_planner.model import Piece, Selector, TableInfo
     from unloader.model import (
         Consistency,
         Extract,
@@ -24,8 +26,17 @@ if TYPE_CHECKING:
         TableSummary,
         Target,
     )
+    from unloader.names import Folding
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
+
+
+SHARES = 16
+"""A batch is this part of the fetch memory. Few batches are in flight at a time, but encoding one
+takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB."""
+
+Text = bytes | memoryview
+"""A chunk of ready text; a view where it is large, which is let go of before the next is read."""
 
 
 class ReadAgain(Exception):
@@ -49,6 +60,8 @@ class Capabilities:
     """The source can render delimited text itself in some dialects."""
     queries: bool
     """An arbitrary query can be unloaded."""
+    folding: Folding
+    """What the database makes of a plain name."""
     pads_char: bool = False
     """CHAR columns are filled up with blanks, which mean nothing."""
 
@@ -66,10 +79,14 @@ class Catalog(Protocol):
             SourceError: The database refused.
         """
 
-    def describe(self, table: TableName) -> TableInfo:
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, leaf partitions and estimates of one table or view.
 
         Names in the result are those of the database. Partitions are in table order.
+
+        Args:
+            table: As it was typed.
+            observe: Told as each slow step begins: `columns`, `partitions`, `extents`.
 
         Raises:
             SourceError: No such table, an ambiguous name, or no right to read it.
@@ -120,8 +137,8 @@ class Catalog(Protocol):
             SourceError: The database does not take it as one condition.
         """
 
-    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
-        """Keep what the units read as it is at the snapshot until `close`; called before they run.
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
+        """Keep what the selectors read as it is at the snapshot until `close`; called before a run.
 
         For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. Nothing to do
         without a snapshot, or where nobody else can write.
@@ -130,11 +147,14 @@ class Catalog(Protocol):
             SourceError: Something has changed since the snapshot, or cannot be held.
         """
 
-    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
-        """Return the SELECT that reads the unit, word for word as a worker sends it."""
+    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+        """Return the SELECT that reads what a selector stands for, word for word as a worker's."""
 
-    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
-        """Return the rows of these units at the snapshot, counted by the database.
+    def count(self, extract: Extract) -> int:
+        """Return how many rows there must be: what was asked for, counted by the database.
+
+        The count checks the plan, so it knows nothing of it: it is made of the table or the query,
+        the condition and the patterns of `extract.partitions`, at the snapshot.
 
         Raises:
             SourceError: The database refused or the snapshot is gone.
@@ -160,15 +180,15 @@ class Reader(Protocol):
     """A worker's connection: reads units one after the other at the run's snapshot."""
 
     def batches(
-        self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, fetch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
-        """Yield the rows of the unit, each batch with the schema of the projection.
+        """Yield the rows of a piece, each batch with the schema of the projection.
 
         A row with a value too large to be held comes by itself, as a `LargeRow`.
 
         Args:
             extract: What is read.
-            unit: The rows that belong to this call.
+            piece: The rows that belong to this call: one of a unit's selectors.
             fetch_bytes: About the memory one batch may take.
 
         Raises:
@@ -185,9 +205,9 @@ class TextReader(Reader, Protocol):
     """A reader whose database can render delimited text itself."""
 
     def encoded(
-        self, extract: Extract, unit: WorkUnit, text: TextFormat
-    ) -> Iterator[tuple[bytes, ...]]:
-        """Yield the rows of the unit as finished text in the dialect.
+        self, extract: Extract, piece: Piece, text: TextFormat
+    ) -> Iterator[tuple[Text, ...]]:
+        """Yield the rows of a piece as finished text in the dialect.
 
         Each item is some chunks in order, each chunk whole records.
 

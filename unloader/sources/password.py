@@ -7,6 +7,7 @@ from pathlib import Path
 
 from unloader.errors import ConfigError
 from unloader.model import SourceSpec
+from unloader.redaction import LONGEST_SECRET, learn
 
 
 def password_of(spec: SourceSpec) -> str | None:
@@ -15,16 +16,20 @@ def password_of(spec: SourceSpec) -> str | None:
     Raises:
         ConfigError: The password file cannot be read.
     """
+    password = None
     if spec.secret.kind == "environment":
-        return os.environ.get(spec.secret.name)
+        password = os.environ.get(spec.secret.name)
     if spec.secret.kind == "file":
         text = secret_in(Path(spec.secret.name), "password file", "check --password-file")
-        return text.partition("\n")[0].rstrip("\r")
-    return None
+        password = text.partition("\n")[0].rstrip("\r")
+    learn(password)
+    return password
 
 
 def secret_in(path: Path, what: str, hint: str) -> str:
-    """Return the text of a file without the newline at its end.
+    """Return the text of a file without the newline at its end; no text of ours shows it then.
+
+    A file that is not there is not named: its name may be the secret itself.
 
     Args:
         path: The file.
@@ -35,7 +40,17 @@ def secret_in(path: Path, what: str, hint: str) -> str:
         ConfigError: It cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        with path.open(encoding="utf-8") as file:
+            secret = file.read(LONGEST_SECRET + 1).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"the {what} {path} cannot be read: {reason}", hint) from error
+        named = f"{what} {path}" if os.path.exists(path) else what
+        # Not from the system's error, which has the name in it.
+        raise ConfigError(f"the {named} cannot be read: {reason}", hint) from None
+    if len(secret) > LONGEST_SECRET:
+        raise ConfigError(
+            f"the {what} {path} holds more than {LONGEST_SECRET:,} characters",
+            "give a file that holds nothing but the secret",
+        )
+    learn(secret)
+    return secret

@@ -56,7 +56,14 @@ def source_of(scheme: str) -> Source:
 
 
 def missing_driver(error: ImportError, extra: str) -> ConfigError:
-    """Return the error for a driver that is not installed, with the command that brings it."""
+    """Return the error for a driver that cannot be had, with the command that brings it."""
+    if not isinstance(error, ModuleNotFoundError):
+        # It is there: a library of its own is missing, or there is too little memory for it.
+        return ConfigError(
+            f"the driver module {error.name!r} cannot be loaded: {error}",
+            f"raise the limit on memory, or remove the driver with pip and install it anew: "
+            f"pip install 'unloader[{extra}]'",
+        )
     return ConfigError(
         f"the driver module {error.name!r} is not installed",
         f"pip install 'unloader[{extra}]'",

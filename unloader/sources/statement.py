@@ -57,7 +57,10 @@ def check_distinct(names: Sequence[str]) -> None:
     """
     for name in names:
         if names.count(name) > 1:
-            raise SourceError(f"two columns are named {name!r}", "give each a name of its own")
+            raise SourceError(
+                f"two columns of the query are named {name!r}",
+                "give each a name of its own with AS",
+            )
 
 
 def check_condition(explain: Callable[[str], object], relation: str, where: str) -> None:

@@ -20,6 +20,7 @@ from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.errors import SourceError
 from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName, Target
+from unloader.names import matching_partitions
 from unloader.sources.base import Catalog, Source
 from unloader.sources.statement import qualified
 from unloader.sources.testing_rows import Rows, check_batches, check_rows, ensure
@@ -74,6 +75,7 @@ def check_source(
             _check_plans(case, expected)
             _check_columns(case, expected)
             _check_where(case)
+            _check_partitions(case)
             _check_query(case)
             _check_text(case)
             if empty is not None:
@@ -96,15 +98,21 @@ class _Case:
     rows: int
 
     def extract(
-        self, target: Target, *, query: str | None = None, where: str | None = None
+        self,
+        target: Target,
+        *,
+        query: str | None = None,
+        where: str | None = None,
+        partitions: tuple[str, ...] = (),
     ) -> Extract:
-        """Return the extract of the whole table or query."""
+        """Return the extract of the table, of partitions of it, or of a query."""
         return Extract(
             source=self.spec,
             snapshot=self.snapshot,
             table=self.table,
             query=query,
             where=where,
+            partitions=partitions,
             projection=self.catalog.project(self.table, query, target),
         )
 
@@ -118,6 +126,9 @@ class _Case:
             for batch in self.reader.batches(extract, unit, fetch_bytes=fetch_bytes)
         ]
 
+
+CHOSEN = 2
+"""Partitions that are read each by itself; the others are read together."""
 
 PARQUET = Target(format="parquet", text=None)
 CSV_BATCHES = Target(format="csv", text=TextFormat(), encoded_allowed=False)
@@ -187,7 +198,7 @@ def _check_plans(case: _Case, expected: Rows) -> None:
         batches = case.batches(extract, units, fetch_bytes)
         check_batches(batches, extract.projection)
         check_rows(batches, expected, how)
-        counted = case.catalog.count(extract, units)
+        counted = case.catalog.count(extract)
         ensure(
             counted == case.rows, f"the database counts {counted} rows, not {case.rows}, in {how}"
         )
@@ -209,9 +220,10 @@ def _limits(table: TableInfo) -> Iterator[PlanLimits]:
 
 
 def _check_statements(case: _Case, extract: Extract, units: Sequence[WorkUnit]) -> None:
-    statements = [case.catalog.unit_sql(extract, unit) for unit in units]
-    ensure(all(text.strip() for text in statements), "a unit has no statement")
-    ensure(len(set(statements)) == len(units), "two units are read by the same statement")
+    selectors = [selector for unit in units for selector in unit.selectors]
+    statements = [case.catalog.selector_sql(extract, selector) for selector in selectors]
+    ensure(all(text.strip() for text in statements), "a selector has no statement")
+    ensure(len(set(statements)) == len(selectors), "two selectors are read by the same statement")
 
 
 def _check_columns(case: _Case, expected: Rows) -> None:
@@ -236,8 +248,37 @@ def _check_where(case: _Case) -> None:
         check_batches(batches, extract.projection)
         read = sum(batch.num_rows for batch in batches)
         ensure(read == rows, f"{read} rows, not {rows}, are read where {where}")
-        counted = case.catalog.count(extract, units)
+        counted = case.catalog.count(extract)
         ensure(counted == rows, f"{counted} rows, not {rows}, are counted where {where}")
+
+
+def _check_partitions(case: _Case) -> None:
+    """Read some partitions in every way the planner knows: always the same rows, and as counted."""
+    names = [part.name for part in case.table.partitions]
+    for name in names[:CHOSEN]:
+        _check_chosen(case, matching_partitions(names, (name,)))
+    if len(names) > 1:
+        _check_chosen(case, matching_partitions(names, names[1:]))
+    counts = [case.catalog.count(case.extract(PARQUET, partitions=(name,))) for name in names]
+    overlap = any(len(matching_partitions(names, (name,))) > 1 for name in names)
+    ensure(
+        not names or overlap or sum(counts) == case.rows,
+        f"the partitions have {sum(counts)} rows, not {case.rows}",
+    )
+
+
+def _check_chosen(case: _Case, chosen: frozenset[str]) -> None:
+    extract = case.extract(PARQUET, partitions=tuple(sorted(chosen)))
+    counted = case.catalog.count(extract)
+    for limits in _limits(case.table):
+        units = plan(case.table, limits, chosen).units
+        _check_statements(case, extract, units)
+        read = sum(batch.num_rows for batch in case.batches(extract, units))
+        ensure(
+            read == counted,
+            f"{read} rows, not {counted}, are read of partitions {', '.join(sorted(chosen))} in "
+            f"{len(units)} units of split {limits.split}",
+        )
 
 
 def _check_query(case: _Case) -> None:
@@ -258,7 +299,7 @@ def _check_query(case: _Case) -> None:
     check_batches(batches, extract.projection)
     read = sum(batch.num_rows for batch in batches)
     ensure(read == case.rows, f"{read} rows, not {case.rows}, are read by a query for all")
-    counted = case.catalog.count(extract, units)
+    counted = case.catalog.count(extract)
     ensure(counted == case.rows, f"{counted} rows, not {case.rows}, are counted by a query")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from partition_planner.model import WorkUnit
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Source, TextReader
+from unloader.sources.reading import unit_batches, unit_text
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
@@ -105,9 +106,10 @@ def _serve(pipe: Connection, source: Source, spec: SourceSpec, snapshot: Snapsho
 
 def _handle(reader: TextReader, method: str, extract: Extract, unit: WorkUnit, how: Any) -> object:
     if method == "encoded":
-        pieces = [chunk for piece in reader.encoded(extract, unit, how) for chunk in piece]
-        return pieces, reader.encoded_rows
-    batches = reader.batches(extract, unit, fetch_bytes=how)
+        counted: list[int] = []
+        text = unit_text(reader, extract, unit, how, counted.append)
+        return [chunk for chunks in text for chunk in chunks], sum(counted)
+    batches = unit_batches(reader, extract, unit, fetch_bytes=how)
     if method == "batches":
         return list(batches)
     next(batches, None)

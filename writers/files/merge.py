@@ -52,14 +52,17 @@ def merge_files(
         raise WriteError("there are no files to join. Next: plan at least one work unit.")
     spec = replace(spec, file_size_bytes=0)
     staging = Path(spec.directory)
-    is_text = isinstance(spec.format, TextFormat)
-    result = f"{stem}.{text_extension(spec.compression) if is_text else 'parquet'}{PART_SUFFIX}"
+    extension = "parquet"
+    if isinstance(spec.format, TextFormat):
+        extension = text_extension(spec.format, spec.compression)
+    result = f"{stem}.{extension}{PART_SUFFIX}"
     if any(file.path == result for file in files):
         raise WriteError(
             f"{staging / result} would be joined into itself. Next: choose another file name."
         )
-    if is_text:
-        merged = _merge_text(files, spec, stem, header)
+    if isinstance(spec.format, TextFormat):
+        output = StagedFiles(spec, stem, extension, Compression())
+        merged = _merge_text(files, spec, output, header)
     else:
         merged = _merge_parquet(files, spec, stem)
     for file in files:
@@ -72,9 +75,8 @@ def merge_files(
 
 
 def _merge_text(
-    files: Sequence[WrittenFile], spec: OutputSpec, stem: str, header: bytes
+    files: Sequence[WrittenFile], spec: OutputSpec, output: StagedFiles, header: bytes
 ) -> WrittenFile:
-    output = StagedFiles(spec, stem, text_extension(spec.compression), Compression())
     try:
         if header and spec.compression.codec != "none":
             output.sink().write(open_compressor(spec.compression).frame(header))

@@ -57,7 +57,7 @@ def publish(
         done.append((source, target))
         touched |= {source.parent, target.parent}
     for folder in sorted(touched):
-        _sync_directory(folder)
+        sync_directory(folder)
 
 
 def check_moves(
@@ -115,7 +115,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             staged.unlink()
         raise write_error("write", path, exc) from exc
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def remove_staged(staging: Path, prefix: str) -> None:
@@ -143,7 +143,12 @@ def _staged(staging: Path, prefix: str) -> Iterator[Path]:
             yield staging / name
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory survive a power cut.
+
+    Raises:
+        WriteError: The file system refused.
+    """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -148,7 +148,7 @@ def _count_records(
 
     names = [f"f{position}" for position in range(columns)]
     with (
-        _decompressed(path, compression) as file,
+        _arrow_stream(path, compression) as file,
         csv.open_csv(
             file,
             read_options=csv.ReadOptions(
@@ -188,11 +188,14 @@ def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
 
 def _count_prefixed(path: Path, text: TextFormat, compression: Compression) -> int:
     """Count records by walking their length prefixes, as SQL*Loader's `var` format says."""
-    digits = text.record_length_digits
-    end = text.eol.encode(text.encoding)
-    prefix_bytes = len(("0" * digits).encode(text.encoding))
+    from writers.text.output_encoding import OutputEncoding
+
+    digits, encoding = text.record_length_digits, OutputEncoding(text.encoding)
+    end = encoding.encode(text.eol)
+    prefix_bytes = len(encoding.encode("0" * digits))
     records = 0
     with io.BufferedReader(_Raw(_decompressed(path, compression)), _CHUNK_BYTES) as file:
+        file.read(len(encoding.preamble))
         while prefix := file.read(prefix_bytes):
             length = int(prefix.decode(text.encoding))
             record = file.read(length)
@@ -220,6 +223,20 @@ def _count_fixed(path: Path, text: TextFormat, compression: Compression) -> int:
                     raise ValueError(f"a record from {records + 1} on does not end as it should")
             records += len(chunk) // size
     return records
+
+
+def _arrow_stream(path: Path, compression: Compression) -> Any:
+    """Return a stream that Arrow reads without the interpreter.
+
+    Its CSV reader reads ahead in a thread of its own, which may still be at it when the program
+    ends. A file of Python's would need the interpreter there, and the program would be aborted.
+    """
+    import pyarrow as pa
+
+    file = pa.OSFile(str(path))
+    return (
+        file if compression.codec == "none" else pa.CompressedInputStream(file, compression.codec)
+    )
 
 
 def _decompressed(path: Path, compression: Compression) -> Any:

@@ -85,6 +85,7 @@ class Sink:
         # Codecs and devices want one piece of our own memory; the page cache takes any.
         self._holds = self._compressor is None and not direct_io
         whole = self._file.whole(buffer_bytes) if self._compressor is None else buffer_bytes
+        self._most_held = buffers * whole
         self._accepted = 0
         self._filling: Buffer | None = None
         self._conveyor = Conveyor(
@@ -119,7 +120,8 @@ class Sink:
     def write(self, data: BytesLike) -> None:
         """Append bytes, waiting while all buffers are in flight.
 
-        Objects from 8 KiB on may be held until they are written: do not change them after.
+        Objects from 8 KiB on may be held until they are written: do not change them after. Those
+        larger than all buffers are copied, as a small rest would keep the whole of one.
 
         Raises:
             WriteError: This or an earlier write failed.
@@ -129,9 +131,10 @@ class Sink:
         view = memoryview(data).cast("B")
         rest = view.nbytes
         self._accepted += rest
+        hold = self._holds and rest <= self._most_held
         while rest:
             buffer = self._filling or self._begin()
-            taken = buffer.take(view, hold=self._holds)
+            taken = buffer.take(view, hold=hold)
             if buffer.filled == buffer.capacity:
                 self._hand_over()
             rest -= taken

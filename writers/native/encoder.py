@@ -18,7 +18,9 @@ from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.native.description import Kind, describe_format, is_known
 from writers.native.library import ArrowArray, Progress, library
+from writers.schema import has_infinities
 from writers.text.delimited import PlainEncoder
+from writers.text.infinities import holds_infinity
 from writers.text.text_values import text_of
 
 _DONE, _FULL, _REFUSED, _UNDECIDED = range(4)
@@ -215,7 +217,8 @@ class BatchRows:
         try:
             for index, (column, field) in enumerate(zip(batch.columns, self._schema, strict=True)):
                 kind = self._style.kinds[index]
-                if kind is None or index in self._undecided:
+                infinite = has_infinities(field) and holds_infinity(column)
+                if kind is None or infinite or index in self._undecided:
                     column = text_of(column, field, self._format)
                     large = pa.types.is_large_string(column.type)
                     kind = Kind.TEXT64 if large else Kind.TEXT32

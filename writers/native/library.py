@@ -14,7 +14,7 @@ from pathlib import Path
 
 from writers.errors import FormatError
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 """Of the interface in `encoder.cpp`, which has the same number."""
 
 NAME = "writers.native._encoder"
@@ -110,6 +110,10 @@ def _declare(loaded: ctypes.CDLL) -> None:
             (pointer, pointer, ctypes.c_size_t, ctypes.c_int64, ctypes.POINTER(Progress)),
         ),
         "end": (None, (pointer,)),
+        "count_records": (
+            ctypes.c_int64,
+            (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char, ctypes.POINTER(ctypes.c_uint8)),
+        ),
     }
     for name, (result, arguments) in functions.items():
         function = getattr(loaded, f"unloader_{name}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from writers.codecs.compression import CODECS, check_codec
 from writers.errors import FormatError
 from writers.files.staging import StagedFiles
-from writers.large_rows import LargeRow, check_large_row, collected
+from writers.large_rows import LargeRow, check_collectable, check_large_row, collected
 from writers.model import Compression, ParquetFormat
 from writers.parquet.columns import column_options
 from writers.parquet.options import (
@@ -77,6 +77,7 @@ class ParquetWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take one batch; see `writers.base.Writer`."""
         check_schema(batch, self._schema)
+        check_collectable(batch)
         self._order.check(batch)
         for group in self._groups.add(batch):
             self._write_row_group(group)

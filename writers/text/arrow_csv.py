@@ -44,7 +44,8 @@ def csv_bytes(
         The bytes, or None if they have to be made in another way: the delimiter has several
         bytes, a value holds a structural character, or the version of Arrow cannot do it.
     """
-    if len(delimiter.encode()) != 1 or '"' in null:
+    # Of the characters that are one byte it refuses NUL as a delimiter.
+    if len(delimiter.encode()) != 1 or delimiter == "\0" or '"' in null:
         return None
     options = {"delimiter": delimiter}
     if (end, null) != ("\n", ""):

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow, LargeValue
 from writers.model import TextFormat
+from writers.schema import has_infinities
 from writers.text.datetime_texts import datetime_texts
 from writers.text.dialects import check
 from writers.text.enclosing import Enclosing
@@ -194,7 +195,8 @@ class PlainEncoder:
         if self._substitutes is not None and not _is_ascii(alphabet):
             texts = self._texts(column, field, first_row)
             return self._enclosing.cells(texts, place, always=always, alphabet=None)
-        if always and pa.types.is_timestamp(field.type) and self._enclosing.leaves(alphabet):
+        ready = pa.types.is_timestamp(field.type) and not has_infinities(field)
+        if always and ready and self._enclosing.leaves(alphabet):
             # Marks that are a part of the mask cost next to nothing.
             return datetime_texts(column, format_for(field, format), place, mark=format.enclosure)
         texts = text_of(column, field, format, first_row=first_row)

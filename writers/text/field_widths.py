@@ -12,12 +12,13 @@ from writers.model import BinaryForm, TextFormat
 from writers.schema import text_class
 from writers.text.civil import UNIT_DIGITS
 from writers.text.datetime_texts import mask_of
-from writers.text.masks import ISO_TIMESTAMP, ISO_TIMESTAMP_TZ, Mask, parse
+from writers.text.masks import ISO_DATE, ISO_TIMESTAMP, ISO_TIMESTAMP_TZ, Mask, parse
 from writers.text.text_values import format_for, plain_type
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _UINT64_DIGITS = 20
 _DOUBLE_BITS = 64
+_MICROSECOND_DIGITS = 6
 _FLOAT_DIGITS = (9, 17)
 """Most digits of the shortest text that reads back as a float or double."""
 _EXPONENTS = ("e-45", "e-308")
@@ -46,14 +47,14 @@ def longest_text(field: pa.Field, format: TextFormat) -> str | None:
     """Return a text of the greatest length that a value of a column can have.
 
     Args:
-        field: Numbers and timestamps that are carried as text have no length by their type.
+        field: Numbers, timestamps and dates that are carried as text have no length by their type.
         format: Masks, decimal separator and the forms of booleans and binary are used.
 
     Returns:
         None where the type says nothing of it, as with text.
     """
     kind = plain_type(field.type)
-    if text_class(field) in ("number", "timestamp"):
+    if text_class(field) in ("number", "timestamp", "moment"):
         return None
     if pa.types.is_null(kind):
         return ""
@@ -103,6 +104,12 @@ def timestamp_text(format: TextFormat, *, digits: int, zone: str | None) -> str 
         return None
     # A mask's FF shows nine digits of these, however many the column has.
     return _mask_text(mask, 9 if given is not None else digits, zone and _OFFSET)
+
+
+def moment_text(*, zoned: bool, dated: bool) -> str:
+    """Return the longest text of moments that are carried as final text, of six digits at most."""
+    iso = ISO_DATE if dated else ISO_TIMESTAMP_TZ if zoned else ISO_TIMESTAMP
+    return _mask_text(iso, _MICROSECOND_DIGITS, _OFFSET if zoned else None)
 
 
 def _zone_of(kind: pa.DataType) -> str | None:

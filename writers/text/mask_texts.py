@@ -23,9 +23,6 @@ from writers.text.string_arrays import joined
 
 _UNIX_EPOCH_JULIAN_DAY = 2_440_588
 _PLAIN_YEARS = frozenset({"YYYY", "YYY", "YY", "Y", "RR", "RRRR"})
-_ADVICE = (
-    "write it with SYYYY, with an era (BC), in ISO form, or leave the column out with --exclude"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,4 +196,9 @@ def _check_range(numbers: pa.Array, low: int, high: int, what: str, place: Place
     index = pc.index(bad, pa.scalar(True)).as_py()
     number = numbers[index].as_py()
     said = f"{1 - number} BC" if what == "year" and number < 1 else number
-    raise place.refusal(index, f"the {what} {said} does not fit its date mask", _ADVICE)
+    elements = "use SYYYY or an era (BC) in the mask, " if number < 1 else ""
+    advice = (
+        f"{elements}write the column as exact text with --as-text {place.column}, or leave it out "
+        "with --exclude"
+    )
+    raise place.refusal(index, f"the {what} {said} does not fit its date mask", advice)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
-from writers.schema import text_class
+from writers.schema import has_infinities, text_class
 from writers.text.binary_texts import binary_texts, uuid_texts
 from writers.text.datetime_texts import (
     check_mask,
@@ -25,6 +25,8 @@ from writers.text.datetime_texts import (
     interval_texts,
     mask_of,
 )
+from writers.text.infinities import LETTERS as INFINITY_LETTERS
+from writers.text.infinities import infinite_texts
 from writers.text.json_texts import json_texts
 from writers.text.number_texts import decimal_texts, float_texts
 from writers.text.refusals import Place
@@ -35,6 +37,7 @@ Content = Literal["number", "boolean", "text"]
 
 _ISO_INSIDE_JSON = TextFormat()
 _NUMBER_LETTERS = frozenset(string.digits + "+-einfatyNI")
+_MOMENT_LETTERS = frozenset(string.digits + "+-:. BC") | INFINITY_LETTERS
 
 
 def text_of(
@@ -63,7 +66,11 @@ def text_of(
         FormatError: The type has no text.
     """
     place = Place(column=field.name, first_row=first_row)
-    texts = _text(array, format_for(field, format), place)
+    own = format_for(field, format)
+    if has_infinities(field):
+        masked = _is_masked(field.type, own)
+        return infinite_texts(array, lambda finite: _text(finite, own, place), place, masked=masked)
+    texts = _text(array, own, place)
     if text_class(field) == "timestamp":
         return timestamp_texts(texts, format, place)
     if text_class(field) == "number" and format.decimal_separator != ".":
@@ -129,14 +136,24 @@ def alphabet_of(field: pa.Field, format: TextFormat) -> frozenset[str] | None:
     """Return characters that every text of a column is made of, or None when it can hold any."""
     if text_class(field) == "timestamp":
         return timestamp_alphabet(format)
+    if text_class(field) == "moment":
+        return _MOMENT_LETTERS
     kind = plain_type(field.type)
     if pa.types.is_boolean(kind):
         return frozenset(format.boolean)
     if content_of(kind) == "number":
         return _NUMBER_LETTERS | {format.decimal_separator}
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
-        return mask_of(kind, format_for(field, format)).alphabet()
+        letters = mask_of(kind, format_for(field, format)).alphabet()
+        return letters | INFINITY_LETTERS if letters and has_infinities(field) else letters
     return None
+
+
+def _is_masked(kind: pa.DataType, format: TextFormat) -> bool:
+    if pa.types.is_date(kind):
+        return format.date_format is not None
+    mask = format.timestamp_format if kind.tz is None else format.timestamp_tz_format
+    return mask is not None
 
 
 def _is_uuid(kind: pa.DataType) -> bool:

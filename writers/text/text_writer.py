@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from writers.codecs.compression import CODECS, SUFFIXES, check_codec
 from writers.errors import FormatError
 from writers.files.staging import StagedFiles
+from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat
 from writers.schema import check_schema
 from writers.text.encoders import encode_into, open_encoder
+from writers.text.record_count import RecordCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,15 +28,19 @@ if TYPE_CHECKING:
 _PIECES_PER_FILE = 8
 """A file of limited size is written in at least this many pieces, so it ends near its limit."""
 
+_WIDE_BYTES = 8 * 1024 * 1024
+"""Rows from this size on are encoded piece by piece. Whole, one takes several times its size."""
 
-def text_extension(compression: Compression) -> str:
-    """Return `csv`, or `csv.gz` and the like for a compressed file.
+
+def text_extension(text_format: TextFormat, compression: Compression) -> str:
+    """Return `csv`, or `tsv` where tabs separate fields, with `.gz` and the like if compressed.
 
     Raises:
         FormatError: Text cannot be compressed with this codec or level.
     """
     check_codec("csv", compression, CODECS["csv"])
-    return "csv" + SUFFIXES[compression.codec]
+    separated_by_tabs = text_format.delimiter == "\t" and not text_format.fixed
+    return ("tsv" if separated_by_tabs else "csv") + SUFFIXES[compression.codec]
 
 
 def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
@@ -64,8 +70,8 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
 class _TextFiles:
     """The staged files of a text writer and what is asked about them."""
 
-    def __init__(self, spec: OutputSpec, stem: str) -> None:
-        extension = text_extension(spec.compression)
+    def __init__(self, spec: OutputSpec, text_format: TextFormat, stem: str) -> None:
+        extension = text_extension(text_format, spec.compression)
         self._files = StagedFiles(spec, stem, extension, spec.compression)
         self._encode_seconds = 0.0
 
@@ -128,7 +134,7 @@ class TextWriter(_TextFiles):
         self._least_row_bytes = _least_row_bytes(spec.format)
         self._compressed = spec.compression.codec != "none"
         self._text_bytes = self._text_rows = self._file_rows = self._next_look = 0
-        super().__init__(spec, stem)
+        super().__init__(spec, spec.format, stem)
         self._begin_file()
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -137,8 +143,7 @@ class TextWriter(_TextFiles):
         for piece in self._pieces(batch):
             if not self._files.is_open:
                 self._begin_file()
-            size, seconds = encode_into(self._files.sink(), self._encoder, piece)
-            self._encode_seconds += seconds
+            size = self._encode(piece)
             self._text_bytes += size
             self._text_rows += piece.num_rows
             self._end_rows(piece.num_rows)
@@ -151,19 +156,31 @@ class TextWriter(_TextFiles):
         check_large_row(row, self._schema)
         if not self._files.is_open:
             self._begin_file()
-        pieces = self._encoder.encode_large(row)
-        started = perf_counter()
-        for piece in pieces:
-            self._encode_seconds += perf_counter() - started
-            self._files.sink().write(piece)
-            started = perf_counter()
-        self._encode_seconds += perf_counter() - started
+        self._encode_large(row)
         # It says nothing about the width of the rows to come, so it is not counted in for them.
         self._end_rows(1)
 
     def close(self) -> tuple[WrittenFile, ...]:
         """Finish the files; see `writers.base.Writer`."""
         return self._close(self._file_rows)
+
+    def _encode(self, piece: pa.RecordBatch) -> int:
+        """Encode the rows of a piece; return the bytes they have become."""
+        if piece.num_rows == 1 and piece.nbytes >= _WIDE_BYTES and (wide := held_row(piece)):
+            return self._encode_large(wide)
+        size, seconds = encode_into(self._files.sink(), self._encoder, piece)
+        self._encode_seconds += seconds
+        return size
+
+    def _encode_large(self, row: LargeRow) -> int:
+        size, started = 0, perf_counter()
+        for piece in self._encoder.encode_large(row):
+            self._encode_seconds += perf_counter() - started
+            self._files.sink().write(piece)
+            size += len(piece)
+            started = perf_counter()
+        self._encode_seconds += perf_counter() - started
+        return size
 
     def _end_rows(self, rows: int) -> None:
         self._file_rows += rows
@@ -226,12 +243,19 @@ class EncodedTextWriter(_TextFiles):
     def __init__(self, spec: OutputSpec, stem: str, header: bytes = b"") -> None:
         if not isinstance(spec.format, TextFormat):
             raise FormatError(f"ready text cannot be written as {type(spec.format).__name__}.")
-        super().__init__(replace(spec, file_size_bytes=0), stem)
+        super().__init__(replace(spec, file_size_bytes=0), spec.format, stem)
+        self._counter = RecordCounter(spec.format.enclosure.encode())
         self._files.sink().write(header)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append whole records; see `writers.base.EncodedWriter`."""
+        self._counter.add(data)
         self._files.sink().write(data)
+
+    @property
+    def records(self) -> int:
+        """Records counted in the text; see `writers.base.EncodedWriter`."""
+        return self._counter.records
 
     def close(self, rows: int) -> tuple[WrittenFile, ...]:
         """Finish the file; see `writers.base.EncodedWriter`."""

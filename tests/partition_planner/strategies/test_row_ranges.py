@@ -39,7 +39,7 @@ def test_pieces_are_of_equal_address_count(first: int, length: int, data: st.Dat
     pieces = data.draw(st.integers(1, length))
     closed = OpenEnds(first=False, last=False)
     drafts = list(cut(part("p", first, first + length, rows=12_345), pieces, closed))
-    ranges = [draft.selector for draft in drafts if isinstance(draft.selector, RowRange)]
+    ranges = [draft.selectors[0] for draft in drafts if isinstance(draft.selectors[0], RowRange)]
     bounds = [(piece.first or 0, piece.last or 0) for piece in ranges]
     assert len(bounds) == pieces
     assert (bounds[0][0], bounds[-1][1]) == (first, first + length)
@@ -54,7 +54,7 @@ def test_one_piece_with_open_ends_is_everything() -> None:
     """A part cut into one open piece has no boundary at all."""
     (draft,) = cut(part("p", 3, 9), 1, BOTH_OPEN)
     everything = RowRange(partition="p", relation=None, object_id=7, first=None, last=None)
-    assert draft.selector == everything
+    assert draft.selectors[0] == everything
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_scattered_extents_are_cut_by_their_weight(
 ) -> None:
     """Boundaries divide the known addresses evenly and lie at or inside an extent."""
     drafts = list(cut(scattered(*extents, rows=pieces * 10), pieces, BOTH_OPEN))
-    ranges = [draft.selector for draft in drafts if isinstance(draft.selector, RowRange)]
+    ranges = [draft.selectors[0] for draft in drafts if isinstance(draft.selectors[0], RowRange)]
     assert [each.first for each in ranges] == [None, *boundaries]
     assert [each.last for each in ranges] == [*boundaries, None]
     assert sum(draft.rows or 0 for draft in drafts) == pieces * 10
@@ -95,8 +95,8 @@ def test_pieces_of_scattered_extents_hold_equally_many_addresses(
     drafts = list(cut(scattered(*extents), pieces, OpenEnds(first=False, last=False)))
     held = []
     for draft in drafts:
-        assert isinstance(draft.selector, RowRange)
-        start, stop = draft.selector.first or 0, draft.selector.last or 0
+        assert isinstance(draft.selectors[0], RowRange)
+        start, stop = draft.selectors[0].first or 0, draft.selectors[0].last or 0
         held.append(sum(max(0, min(last, stop) - max(first, start)) for first, last in extents))
     assert sum(held) == whole
     assert max(held) - min(held) <= 1
@@ -115,5 +115,5 @@ def test_when_all_extents_are_empty_the_first_part_reads_everything() -> None:
     parts = [part("a", 5, 5), part("b", 9, 2)]
     assert open_ends(parts, "t") == [(True, True), (False, False)]
     (draft,) = cut(parts[1], 1, OpenEnds(first=False, last=False))
-    assert isinstance(draft.selector, RowRange)
-    assert draft.selector.first == draft.selector.last == 9
+    assert isinstance(draft.selectors[0], RowRange)
+    assert draft.selectors[0].first == draft.selectors[0].last == 9

@@ -139,6 +139,12 @@ class OracleServer:
         with self._lock:
             return len(self._connections)
 
+    @property
+    def connected(self) -> tuple[int, ...]:
+        """Numbers of the sessions that are connected, oldest first."""
+        with self._lock:
+            return tuple(sorted(self._by_sid))
+
     def kill(self, sid: int) -> None:
         """End a session as ALTER SYSTEM KILL SESSION does: its next call fails with ORA-00028.
 
@@ -152,6 +158,14 @@ class OracleServer:
         """Close a session's connection without a word, as a lost network does."""
         with self._lock:
             self._by_sid[sid].channel.interrupt()
+
+    def drop_login(self) -> bool:
+        """Close a connection that has not logged in yet; False if there is none."""
+        with self._lock:
+            found = next((each for each in self._connections if each.session is None), None)
+            if found is not None:
+                found.channel.interrupt()
+            return found is not None
 
     def close(self) -> None:
         """End every connection and thread.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 
 import pytest
@@ -62,7 +63,7 @@ def test_every_worker_keeps_its_line() -> None:
 def test_a_line_is_one_line_on_any_terminal(width: int) -> None:
     """Whatever a partition is called and however narrow the terminal, no line is broken."""
     lines = picture(taken(0, "0001", EVIL), taken(1, "0002", "x" * 300), width=width)
-    assert [line.split()[1] for line in lines[1:]] == ["0", "1", "2"]
+    assert [line.split()[1] for line in lines[-3:]] == ["0", "1", "2"]
     assert all(len(line) <= width for line in lines)
     assert not any("\x1b" in line for line in lines)
 
@@ -72,6 +73,22 @@ def test_workers_beyond_the_screen_are_counted() -> None:
     lines = picture(taken(0, "0001"), taken(39, "0040"), height=10, workers=40)
     assert [line.split()[1] for line in lines[1:-1]] == ["0", "1", "2", "3", "4", "5"]
     assert lines[-1].strip() == "and 34 more workers, 1 of them busy"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_no_figure_of_the_run_is_cut(width: int) -> None:
+    """Where one line has no room for share, time left, units, rows and both rates there are two."""
+    advanced = UnitAdvanced(worker=0, unit="0001", rows=123_456_789, bytes=98_765_432_100)
+    lines = picture(taken(0, "0001"), advanced, width=width)
+    run = " ".join(lines[:-3])
+    assert len(lines[:-3]) == (2 if width < 100 else 1)
+    assert re.search(r"\d+ % .*, 0/9 units,? +123,456,789 rows, [\d,]+ rows/s, [\d,.]+ MB/s$", run)
+
+
+def test_a_rate_that_is_not_known_yet_is_not_zero() -> None:
+    """Rows may be on their way long before the first full buffer is written."""
+    lines = picture(taken(0, "0001"), UnitAdvanced(worker=0, unit="0001", rows=100, bytes=0))
+    assert lines[0].endswith(", - MB/s")
 
 
 def test_phases_without_workers_show_the_run_alone() -> None:

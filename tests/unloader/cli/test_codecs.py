@@ -84,7 +84,10 @@ def test_every_codec_has_its_figures(
 
 def test_the_table_names_disk_and_rule(unloader: Run, ranges: str, tmp_path: Path) -> None:
     """People see the codecs, the presets, the disk and how the seconds came about."""
-    done = unloader("codecs", ranges, "--table", "t", "--sample", "256KiB", "--to", "new/dir")
+    done = unloader(
+        *("codecs", ranges, "--table", "t", "--sample", "256KiB", "--to", "new/dir"),
+        *("--progress", "none"),
+    )
     assert done.returncode == 0, done.stderr
     assert all(each in done.stdout for each in (*PRESETS, "zstd:9", f"MB/s into {tmp_path}"))
     assert "seconds are" in done.stdout

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from unloader.cli import main
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -43,7 +45,7 @@ def test_a_run_writes_every_row_and_tells_what_it_did(
     assert told["verified"].strip() == "ok (count, 3,000 rows in the source)"
     assert (tmp_path / told["manifest"].strip()).is_file()
     assert "MB/s" in told["speed"]
-    assert "unloading orders" in result.stderr
+    assert "unloading main.orders" in result.stderr
     assert " done: " in result.stderr
 
 
@@ -157,19 +159,69 @@ def test_a_variable_for_the_other_format_is_let_pass(unloader: Run, database: st
         ("tabel = 'orders'", "did you mean 'table'"),
         ("header = 'yes'", "true or false"),
         ("parallelism = 'many'", "key 'parallelism' of job.toml"),
-        ("retries = 2.5", "'2.5' is not a valid integer"),
+        ("retries = 2.5", "a whole number"),
         ("[output]\nto = 'x'", "output"),
+        ("where = 2026-01-01", "the key 'where' is a date. Next: give it text"),
+        ("null = nan", "the key 'null' is a number"),
+        ("retries = true", "the key 'retries' is true or false"),
+        ("columns = [1]", "the key 'columns' is a list that holds a whole number"),
+        ("width = {A = 2.5}", "the key 'width' is a table that holds a number"),
+        ("file-size = 1.5", "a whole number, or text"),
+        ("retry-delay = nan", "'nan' is not a duration"),
+        ("[run.where]\na = 1", "the key 'where' is a table"),
+        ("parquet-version = 2.6", "text in quotes"),
+        ('password-file = "a\\u0000b"', "the character NUL"),
+        ('password-file = "~bob/x"', "another user's home"),
     ],
 )
 def test_a_mistake_in_a_job_file_names_key_and_file(
-    unloader: Run, tmp_path: Path, line: str, what: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    what: str,
 ) -> None:
-    """Unknown keys and wrong values are told with the file they stand in."""
+    """Unknown keys and wrong values are told with the file and the line they stand in."""
     (tmp_path / "job.toml").write_text(f"source = 'duckdb:///x.db'\n{line}\n")
-    result = unloader("run", "job.toml", "--to", "out", "--table", "t")
-    assert result.returncode in (2, 3)
-    assert what in result.stderr
-    assert "job.toml" in result.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main(("run", "job.toml", "--to", "out", "--table", "t")) == 2
+    errors = capsys.readouterr().err
+    assert what in errors
+    assert "job.toml, line 2" in errors
+
+
+def test_what_no_shell_has_seen_may_begin_at_home(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """A tilde in a job file or a variable is the home directory; on a command line it is a name."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "sales.db").symlink_to(database.removeprefix("duckdb://"))
+    (tmp_path / "job.toml").write_text(
+        'source = "duckdb:///~/sales.db"\ntable = "orders"\nto = ["~/a", "~/b"]\n'
+    )
+    variables = {"HOME": str(home)}
+    from_file = unloader("run", "job.toml", "--quiet", variables=variables)
+    assert from_file.returncode == 0, from_file.stderr
+    assert (home / "a/_manifest.json").is_file()
+    arguments = ("run", database, "--table", "orders", "--quiet")
+    unloader(*arguments, variables={**variables, "UNLOADER_TO": "~/c"})
+    assert (home / "c/_manifest.json").is_file()
+    unloader(*arguments, "--to", "~/d", variables=variables)
+    assert (tmp_path / "~/d/_manifest.json").is_file()
+
+
+def test_a_file_that_is_neither_job_nor_plan_is_told_how_these_are_named(
+    unloader: Run, tmp_path: Path
+) -> None:
+    """A job file with another suffix is no missing destination; capitals do not matter."""
+    (tmp_path / "job.conf").write_text("")
+    result = unloader("run", "job.conf")
+    assert result.returncode == 2
+    assert "job.conf is a file" in result.stderr
+    assert "*.toml" in result.stderr
+    (tmp_path / "JOB.TOML").write_text("")
+    assert "JOB.TOML names no source" in unloader("run", "JOB.TOML").stderr
 
 
 def test_an_empty_list_of_directories_is_no_destination(unloader: Run, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_the_first_signal_asks_and_a_third_would_kill(number: signal.Signals) ->
         assert stop()
         assert signal.getsignal(number) is not signal.SIG_DFL
         os.kill(os.getpid(), number)
-        assert [signal.getsignal(each) for each in SIGNALS] == [signal.SIG_DFL] * 2
+        assert [signal.getsignal(each) for each in SIGNALS] == [signal.SIG_DFL] * 3
     assert [signal.getsignal(each) for each in SIGNALS] == former
     assert [text.partition(";")[0].partition(":")[0] for text in told] == [
         "stopping",

@@ -49,20 +49,45 @@ def test_closed_streams_do_no_harm(
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_full_stdout_is_an_error_of_the_output(
+def test_a_result_that_stdout_does_not_take_is_told_apart_from_a_failed_run(
     shell: Shell, database: str, tmp_path: Path, form: tuple[str, ...]
 ) -> None:
-    """The run is done, its result cannot be told: status 6, one line, no traceback."""
+    """The run is done, its result cannot be told: a status of its own, one line, no traceback."""
     result = shell(
         ">/dev/full", "run", database, "--table", "orders", "--to", "out", "--progress", "none",
         *form,
     )  # fmt: skip
-    assert result.returncode == 6
+    assert result.returncode == 9
     error = result.stderr.splitlines()[-1]
-    assert error.startswith("unloader: error: the result cannot be written to standard output: ")
+    assert error.startswith(
+        "unloader: error: the run is complete in out, but the result cannot be written to standard "
+        "output: "
+    )
     assert "_manifest.json" in error
     assert "Traceback" not in result.stderr
     assert (tmp_path / "out/_manifest.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("formats",), ("--help",), ("--version",), ("run", "--help")]
+)
+def test_an_answer_to_a_full_stdout_is_lost(shell: Shell, arguments: tuple[str, ...]) -> None:
+    """What only tells something has told nothing then: status 9 and one line."""
+    result = shell(">/dev/full", *arguments)
+    assert result.returncode == 9
+    assert "the result cannot be written to standard output: " in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_answer_without_a_stdout_is_an_error(
+    shell: Shell, database: str, tmp_path: Path
+) -> None:
+    """JSON that nobody can get is refused before anything is opened; so is any mere answer."""
+    run = shell(">&-", "run", database, "--table", "orders", "--to", "out", "--json")
+    assert run.returncode == 2
+    assert "--json has no standard output" in run.stderr
+    assert not (tmp_path / "out").exists()
+    assert shell(">&-", "describe", database).returncode == 9
 
 
 @pytest.mark.parametrize("lost", ["2>/dev/full", "2>&-", ">/dev/full 2>/dev/full"])
@@ -79,7 +104,7 @@ def test_bytes_that_are_no_text_are_refused(
     arguments = [*map(os.fsencode, (*program, "run", database, "--table", "orders", "--to"))]
     variables = {**environment, "LC_ALL": "C.UTF-8"}
     for extra, changed, named in (
-        ([b"caf\xe9"], {}, "the argument caf\\xe9"),
+        ([b"caf\xe9"], {}, "the argument 6"),
         ([b"out"], {b"UNLOADER_PASSWORD": b"s\xe9cret"}, "the variable UNLOADER_PASSWORD"),
     ):
         result = subprocess.run(
@@ -95,6 +120,22 @@ def test_bytes_that_are_no_text_are_refused(
         assert list(tmp_path.iterdir()) == []
 
 
+def test_names_that_differ_look_different(unloader: Run, tmp_path: Path) -> None:
+    """A newline, a blank, a text of backslash and n, and a mark without width are told apart."""
+    import duckdb
+
+    names = {"b\nc": r"b\nc", "b c": "b c", r"b\nc": r"b\\nc", "b\u200bc": r"b\u200bc"}
+    with duckdb.connect(str(tmp_path / "odd.db")) as connection:
+        listed = ", ".join(f'{at} AS "{name}"' for at, name in enumerate(names))
+        connection.execute(f"CREATE TABLE t AS SELECT {listed}")
+    url = f"duckdb://{tmp_path}/odd.db"
+    shown = unloader("describe", url, "--table", "t").stdout
+    for name in names.values():
+        assert f"\n{name}  " in shown
+    planned = unloader("plan", url, "--query", "SELECT \"b\nc\",\n  'x\ty' AS z\n FROM t").stdout
+    assert "(SELECT \"b\\nc\", 'x\\ty' AS z FROM t ) AS query" in planned
+
+
 def test_names_with_escape_sequences_are_shown_harmless(unloader: Run, tmp_path: Path) -> None:
     """A terminal obeys no name of a table: its control characters are written as text."""
     import duckdb
@@ -103,10 +144,10 @@ def test_names_with_escape_sequences_are_shown_harmless(unloader: Run, tmp_path:
         connection.execute('CREATE TABLE "a\x1b[31mb\nc" AS SELECT 1 AS i')
     url = f"duckdb://{tmp_path}/evil.db"
     shown = unloader("describe", url)
-    assert "a\\x1b[31mb c" in shown.stdout
+    assert "a\\x1b[31mb\\nc" in shown.stdout
     run = unloader("run", url, "--table", '"a\x1b[31mb\nc"', "--to", "out")
     assert run.returncode == 0, run.stderr
-    assert "unloading a\\x1b[31mb c: " in run.stderr
+    assert "unloading main.a\\x1b[31mb\\nc: " in run.stderr
     wrong = unloader("run", url, "--table", '"no\x1b[2Jt"', "--to", "out2")
     assert wrong.returncode == 4
     for text in (shown.stdout, run.stdout, run.stderr, wrong.stderr):

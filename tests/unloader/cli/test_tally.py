@@ -9,6 +9,7 @@ from unloader.cli.tally import Tally
 from unloader.events import (
     Event,
     PhaseStarted,
+    RunFinished,
     RunStarted,
     UnitAdvanced,
     UnitFailed,
@@ -101,6 +102,7 @@ def test_the_rate_is_that_of_the_last_half_minute() -> None:
 def test_a_second_run_starts_from_nothing() -> None:
     """A command that unloads twice shows each run for itself."""
     made = tally(started(), unit("1"), finished("1", 10))
+    made.add(PhaseStarted(phase="connecting"), 5.0)
     made.add(started(units=2), 5.0)
     figures = made.figures(5.0)
     assert (figures.rows, figures.units_done, figures.units, figures.seconds) == (0, 0, 2, 0.0)
@@ -110,12 +112,35 @@ def test_lines_tell_units_rows_rates_share_and_time_left() -> None:
     """The line of progress has every figure with its unit, MB being 10^6 bytes."""
     made = tally(started(), unit("1"), finished("1", 1000))
     assert progress_text(made.figures(100.0), "unloading") == (
-        "unloading: 1/4 units, 1,000 rows, 10 rows/s, 0.0 MB/s, 25 %, about 5 min left"
+        "unloading: 1/4 units, 1,000 rows, 10 rows/s, 0.0001 MB/s, 25 %, about 5 min left"
     )
     assert ended_text(made.figures(100.0), False).startswith("stopped: 1/4 units, 1,000 rows, 10.0")
 
 
 def test_before_the_plan_stands_the_phase_is_told() -> None:
     """Planning takes time, too, and has no units yet."""
-    made = tally(PhaseStarted(phase="planning"))
-    assert progress_text(made.figures(61.0), made.phase) == "planning, 1 min 1 s so far"
+    made = tally(PhaseStarted(phase="connecting"), PhaseStarted(phase="columns"))
+    text = "planning: reading the columns, 1 min 1 s so far"
+    assert progress_text(made.figures(61.0), made.phase) == text
+
+
+def test_bytes_per_second_are_unknown_until_the_first_bytes_come() -> None:
+    """Rows are counted as they are fetched, bytes as buffers get full: none yet is not zero."""
+    made = tally(started(), unit("1"))
+    made.add(UnitAdvanced(worker=0, unit="1", rows=1000, bytes=0), 1.0)
+    figures = made.figures(2.0)
+    assert figures.bytes_per_second is None
+    assert "500 rows/s, - MB/s" in progress_text(figures, "unloading")
+
+
+def test_a_finished_run_has_the_figures_of_its_manifest() -> None:
+    """The log's last line and the result are one clock's: that of the run, planning included."""
+    made = tally(PhaseStarted(phase="connecting"))
+    made.add(started(units=1), 3.0)
+    made.add(unit("1"), 3.0)
+    made.add(finished("1", 1000), 4.0)
+    assert made.figures(4.0).seconds == 4.0
+    made.add(RunFinished(rows=1000, bytes=9999, seconds=5.0), 4.5)
+    assert ended_text(made.figures(7.0), True) == (
+        "done: 1/1 units, 1,000 rows, 10.0 kB in 5.0 s, 200 rows/s, 0.0020 MB/s"
+    )

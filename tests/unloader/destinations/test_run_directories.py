@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from staged_runs import content_of, finish, manifest_of, stage
 
-from unloader.destinations.run_directories import Move, RunDirectories
-from unloader.destinations.run_directory import JOURNAL, RUN
+from unloader.destinations.leftovers import JOURNAL, RUN
+from unloader.destinations.run_directories import RunDirectories
 from unloader.errors import OutputFailed
 from unloader.manifest_reading import read_manifest
 from writers.errors import WriteError
 
 ROOT = Path(__file__).parents[3]
-
 OTHER_RUN = """
 import sys
 from pathlib import Path
@@ -31,35 +28,6 @@ try:
 except OutputFailed as error:
     print(error)
 """
-
-
-def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:
-    """Return a manifest of one unit with files of these names."""
-    files = [{"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0"} for name in names]
-    units = [{"id": "1", "files": files}]
-    totals = {"rows": len(files), "bytes": 4 * len(files), "files": len(files)}
-    rest = {"table": None, "query": "q", "snapshot": None, "options": {}, "totals": totals}
-    return {"format_version": 1, "run_id": run, "units": units, **rest}
-
-
-def stage(directory: RunDirectories, *names: str, content: str = "new\n") -> list[Move]:
-    """Stage a file for each final name; return the moves."""
-    for name in names:
-        (directory.first.staged / f"{name}.part").write_text(content)
-    return [Move(0, f"{name}.part", name) for name in names]
-
-
-def finish(path: Path, *names: str, run: str = "first", overwrite: bool = False) -> None:
-    """Do a whole run that leaves these files."""
-    with RunDirectories([path], overwrite=overwrite) as directory:
-        directory.publish(stage(directory, *names, content=f"{run}\n"), manifest_of(names, run))
-
-
-def content_of(path: Path) -> dict[str, str]:
-    """Return every file under a directory with its text."""
-    return {
-        str(file.relative_to(path)): file.read_text() for file in path.rglob("*") if file.is_file()
-    }
 
 
 def test_a_published_run_is_its_files_and_the_manifest(tmp_path: Path) -> None:
@@ -218,6 +186,75 @@ def test_foreign_files_are_told_before_the_work(tmp_path: Path) -> None:
         directory.abandon(None)
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_new_directory_has_the_rights_of_the_old_one(tmp_path: Path, overwrite: bool) -> None:
+    """Mode with its special bits, owner and attributes are those of the directory that was there."""
+    out = tmp_path / "out"
+    out.mkdir()
+    if overwrite:
+        finish(out, "a.csv")
+    out.chmod(0o2751)
+    os.setxattr(out, "user.unloader", b"kept")
+    before = out.stat()
+    finish(out, "b.csv", run="second", overwrite=overwrite)
+    after = out.stat()
+    assert after.st_ino != before.st_ino
+    assert (after.st_mode, after.st_uid, after.st_gid) == (
+        before.st_mode, before.st_uid, before.st_gid,
+    )  # fmt: skip
+    assert os.getxattr(out, "user.unloader") == b"kept"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_link_to_the_directory_stays_one(tmp_path: Path) -> None:
+    """What it leads to is exchanged, where that lies."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to("far")
+    finish(tmp_path / "link", "a.csv")
+    finish(tmp_path / "link", "b.csv", run="second", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(content_of(tmp_path / "far")) == ["_manifest.json", "b.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "link"]
+
+
+@pytest.mark.parametrize("why", ["foreign", "current", "long"])
+def test_a_directory_that_must_stay_is_filled(
+    tmp_path: Path, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's file, our current directory, no room for the twin's name: it stays itself."""
+    out = tmp_path / ("x" * 250 if why == "long" else "out")
+    out.mkdir()
+    if why == "foreign":
+        (out / ".keep").write_text("")
+    if why == "current":
+        monkeypatch.chdir(out)
+    before = out.stat().st_ino
+    finish(out, "a.csv", "b.csv", overwrite=why == "foreign")
+    finish(out, "b.csv", run="second", overwrite=True)
+    assert out.stat().st_ino == before
+    found = content_of(out)
+    found.pop(".keep", None)
+    assert found.keys() == {"_manifest.json", "b.csv"}
+    assert found["b.csv"] == "second\n"
+
+
+def test_a_mount_point_of_the_same_file_system_is_filled(tmp_path: Path) -> None:
+    """A bind mount looks like a directory like any other, until something is moved out of it."""
+    (tmp_path / "far").mkdir()
+    out = tmp_path / "out"
+    out.mkdir()
+    mounted = subprocess.run(["mount", "--bind", str(tmp_path / "far"), str(out)], check=False)
+    if mounted.returncode:
+        pytest.skip("there is no right to mount a directory")
+    try:
+        finish(out, "a.csv", "b.csv")
+        finish(out, "b.csv", run="second", overwrite=True)
+        assert sorted(content_of(out)) == ["_manifest.json", "b.csv"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "out"]
+    finally:
+        subprocess.run(["umount", str(out)], check=True)
+
+
 HARMFUL = ("../outside.txt", "..", ".", "", "folder", "folder/x", "a\0b", RUN)
 
 
@@ -247,15 +284,41 @@ def test_a_damaged_manifest_is_told_before_the_work(tmp_path: Path, text: str) -
     assert {name: text for name, text in content_of(tmp_path).items() if RUN not in name} == before
 
 
-def test_a_broken_run_is_told_and_replaced_on_request(tmp_path: Path) -> None:
-    """Finished units of a broken run are not thrown away unasked; with overwrite they are."""
-    with RunDirectories([tmp_path], overwrite=False) as directory:
-        stage(directory, "a.csv")
-        directory.record({"unit": "1"})
+def break_off(path: Path, *, tidily: bool) -> None:
+    """Do a run that dies after its first unit, with a partial manifest or by SIGKILL."""
+    directory = RunDirectories([path], overwrite=True, run_id="broken")
+    stage(directory, "half.csv")
+    directory.record({"unit": "1"})
+    if tidily:
         directory.abandon(manifest_of([]))
+    directory.close()
+
+
+@pytest.mark.parametrize("tidily", [True, False])
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_a_dead_run_left_is_dropped_with_a_notice(
+    tmp_path: Path, tidily: bool, overwrite: bool
+) -> None:
+    """However it died, it is in nobody's way; the notice tells which run it was and what it had."""
+    break_off(tmp_path, tidily=tidily)
+    with RunDirectories([tmp_path], overwrite=overwrite) as directory:
+        assert directory.notices == (
+            f"removed what run broken left in {tmp_path} unpublished: 1 finished work unit, "
+            "1 staged file, 4 bytes",
+        )
+        directory.publish(stage(directory, "b.csv"), manifest_of(["b.csv"]))
+    assert sorted(content_of(tmp_path)) == ["_manifest.json", "b.csv"]
+
+
+@pytest.mark.parametrize("tidily", [True, False])
+def test_what_a_dead_run_left_beside_a_finished_one_does_not_change_the_rule(
+    tmp_path: Path, tidily: bool
+) -> None:
+    """A finished run still needs --overwrite, and a refusal removes nothing of either."""
+    finish(tmp_path, "a.csv")
+    break_off(tmp_path, tidily=tidily)
     before = content_of(tmp_path)
-    assert json.loads(before[f"{RUN}/_manifest.json"])["run_id"] == "first"
-    with pytest.raises(OutputFailed, match=r"a broken run.*--overwrite"):
+    with pytest.raises(OutputFailed, match=r"a finished run.*--overwrite"):
         RunDirectories([tmp_path], overwrite=False)
     assert content_of(tmp_path) == before
     finish(tmp_path, "b.csv", overwrite=True)
@@ -269,72 +332,6 @@ def test_a_killed_run_without_results_is_in_nobodys_way(tmp_path: Path) -> None:
     directory.close()
     with RunDirectories([tmp_path], overwrite=False) as again:
         assert list(again.first.staged.iterdir()) == []
-
-
-KILLED_PUBLISHING = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_run_directories import manifest_of, stage
-from unloader.destinations.run_directories import RunDirectories
-
-def rename(*arguments, real=os.rename, calls=[]):
-    real(*arguments)
-    calls.append(arguments)
-    if len(calls) == int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-directory = RunDirectories([Path(sys.argv[1])], overwrite=True)
-moves = stage(directory, "a.csv", "c.csv")
-os.rename = rename
-directory.publish(moves, manifest_of(["a.csv", "c.csv"], "killed"))
-"""
-"""Ends itself after so many files have their final names; there is no other way to that moment."""
-
-
-@pytest.mark.parametrize("renamed", [1, 2])
-def test_a_run_killed_while_publishing_is_cleared_away(tmp_path: Path, renamed: int) -> None:
-    """What it left under final names is not finished, is nobody's, and blocks no --overwrite."""
-    out = tmp_path / "out"
-    finish(out, "a.csv", "b.csv", run="first")
-    (out / "mine.csv").write_text("mine")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            KILLED_PUBLISHING,
-            str(out),
-            str(Path(__file__).parent),
-            str(renamed),
-        ],
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
-    assert not (out / "_manifest.json").exists()
-    with pytest.raises(OutputFailed, match="is not empty"):
-        RunDirectories([out], overwrite=False)
-    with RunDirectories([out], overwrite=True) as directory:
-        directory.check_names([(0, "a.csv"), (0, "b.csv"), (0, "c.csv")])
-        directory.publish(stage(directory, "b.csv"), manifest_of(["b.csv"], "last"))
-    assert sorted(content_of(out)) == ["_manifest.json", "b.csv", "mine.csv"]
-
-
-def test_a_file_changed_since_is_not_cleared_away(tmp_path: Path) -> None:
-    """After a run that was killed while publishing, a file of another size is somebody else's."""
-    out = tmp_path / "out"
-    subprocess.run(
-        [sys.executable, "-c", KILLED_PUBLISHING, str(out), str(Path(__file__).parent), "1"],
-        cwd=ROOT,
-        check=False,
-    )
-    (out / "a.csv").write_text("mine, and longer")
-    with (
-        RunDirectories([out], overwrite=True) as directory,
-        pytest.raises(OutputFailed, match=r"a\.csv exists already"),
-    ):
-        directory.check_names([(0, "a.csv")])
-    assert (out / "a.csv").read_text() == "mine, and longer"
 
 
 def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
@@ -387,3 +384,45 @@ def test_a_path_that_can_be_no_directory_is_refused(tmp_path: Path, below: str) 
     with pytest.raises(OutputFailed, match=r"cannot create .*file.*--to"):
         RunDirectories([tmp_path / below], overwrite=True)
     assert content_of(tmp_path) == {"file": "mine"}
+
+
+@pytest.mark.parametrize("fault", ["gone", "replaced", "foreign"])
+def test_a_lost_lock_is_no_publication(tmp_path: Path, fault: str) -> None:
+    """A run whose lock is not its own any more fails, and its files stay staged."""
+    with RunDirectories([tmp_path / "out"], overwrite=False) as directory:
+        moves = stage(directory, "a.csv")
+        lock = tmp_path / "out" / RUN / "lock"
+        text = lock.read_text()
+        if fault == "foreign":
+            lock.write_text("")
+        else:
+            lock.unlink()
+        if fault == "replaced":
+            lock.write_text(text)
+        with pytest.raises(OutputFailed, match=r"lock was removed.*Next: find out"):
+            directory.publish(moves, manifest_of(["a.csv"]))
+        directory.abandon(manifest_of([]))
+    assert (tmp_path / "out" / RUN / "staged" / "a.csv.part").read_text() == "new\n"
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == [RUN]
+
+
+def test_the_old_manifest_goes_before_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one: names that sort before the manifest's are no exception."""
+    out = tmp_path / "out"
+    finish(out, "A.csv", "B.csv")
+    (out / "mine.txt").write_text("mine")
+    renamed = []
+    rename = os.rename
+
+    def seen(source: Path, target: Path) -> None:
+        renamed.append(Path(source).name)
+        rename(source, target)
+
+    with RunDirectories([out], overwrite=True) as directory:
+        moves = stage(directory, "A.csv", "C.csv")
+        monkeypatch.setattr(os, "rename", seen)
+        directory.publish(moves, manifest_of(["A.csv", "C.csv"], "second"))
+    assert renamed[0] == renamed[-1] == "_manifest.json"
+    assert sorted(content_of(out)) == ["A.csv", "C.csv", "_manifest.json", "mine.txt"]

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from unloader.destinations import cleaning, publishing, run_directories
 from unloader.destinations.run_directories import Move, RunDirectories
-from unloader.destinations.run_directory import RUN
 from unloader.errors import OutputFailed
 from unloader.manifest_reading import directories_of, places_of, read_manifest
-from writers.errors import WriteError
-
-ROOT = Path(__file__).parents[3]
 
 Files = dict[str, int]
 """Name of a file to the number of its directory."""
@@ -180,83 +174,6 @@ def test_a_part_of_a_run_is_not_replaced(pair: list[Path], tmp_path: Path, only:
     assert content_of(tmp_path) == before
 
 
-def test_a_failed_move_takes_all_back(pair: list[Path], tmp_path: Path) -> None:
-    """Where the second directory refuses, what has its name in the first is staged again."""
-    with RunDirectories(pair, overwrite=False) as directories:
-        files = {"a.csv": 0, "b.csv": 1}
-        moves = stage(directories, files)
-        (pair[1] / "b.csv").mkdir()
-        # It appears after everything was checked, so the check is passed over here.
-        with pytest.raises(WriteError, match=r"publish .*b\.csv"):
-            directories._move([[moves[0][1:]], [moves[1][1:]]])
-        assert sorted(content_of(tmp_path)) == [
-            f"x/{RUN}/lock",
-            f"x/{RUN}/staged/a.csv.part",
-            f"y/{RUN}/lock",
-            f"y/{RUN}/staged/b.csv.part",
-        ]
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from test_several_directories import manifest_of, stage
-from unloader.destinations.run_directories import RunDirectories
-
-def counted(real):
-    def call(*arguments, **named):
-        real(*arguments, **named)
-        calls.append(arguments)
-        if len(calls) == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-    return call
-
-paths, calls = [Path(each) for each in sys.argv[3:]], []
-files = {"a.csv": 0, "b.csv": 1, "e.csv": 1}
-directories = RunDirectories(paths, overwrite=True)
-moves = stage(directories, files)
-os.rename, os.replace, os.unlink = counted(os.rename), counted(os.replace), counted(os.unlink)
-directories.publish(moves, manifest_of(paths, files, "new\\n"))
-"""
-"""Ends itself after so many renames; there is no other way to those moments."""
-
-
-def test_a_run_killed_at_any_moment_of_publishing(tmp_path: Path) -> None:
-    """At every step: old run whole, new run whole, or neither, and the next run clears it all."""
-    outcomes = set()
-    for step in range(1, 40):
-        pair = [tmp_path / f"{step}" / "x", tmp_path / f"{step}" / "y"]
-        old = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
-        finish(pair, old, "one\n")
-        (pair[1] / "mine.txt").write_text("mine")
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(step), *map(str, pair)],
-            cwd=ROOT,
-            check=False,
-        )
-        if done.returncode == 0:
-            break
-        assert done.returncode == -signal.SIGKILL
-        found = {
-            name: text
-            for name, text in content_of(tmp_path / f"{step}").items()
-            if RUN not in name and not name.endswith("_manifest.json")
-        }
-        standing = (pair[0] / "_manifest.json").exists()
-        if standing:
-            run = str(read_manifest(pair[0])["run_id"])
-            files = old if run == "one\n" else {"a.csv": 0, "b.csv": 1, "e.csv": 1}
-            expected = {f"{'xy'[number]}/{name}": run for name, number in files.items()}
-            assert found == {**expected, "y/mine.txt": "mine"}
-        outcomes.add(str(read_manifest(pair[0])["run_id"]) if standing else "neither")
-        finish(pair, {"z.csv": 1}, "end\n", overwrite=True)
-        left = content_of(tmp_path / f"{step}")
-        assert sorted(left) == ["x/_manifest.json", "y/mine.txt", "y/z.csv"], step
-    assert done.returncode == 0
-    assert outcomes >= {"one\n", "neither"}
-
-
 @pytest.mark.parametrize("number", [2, -1])
 def test_a_manifest_with_an_unknown_directory_is_damaged(pair: list[Path], number: int) -> None:
     """A file in a directory that the manifest does not list cannot be found, nor replaced."""
@@ -265,3 +182,45 @@ def test_a_manifest_with_an_unknown_directory_is_damaged(pair: list[Path], numbe
     (pair[0] / "_manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(OutputFailed, match=f"no directory {number}"):
         RunDirectories(pair, overwrite=True)
+
+
+@pytest.mark.parametrize("moment", ["second exchanged", "all exchanged"])
+@pytest.mark.parametrize("away", [0, 1])
+def test_a_directory_that_is_not_mounted_gives_up_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, away: int
+) -> None:
+    """Cleaning the other one is refused until it is back, and then completes the run."""
+    pair = [tmp_path / "m0" / "x", tmp_path / "m1" / "y"]
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    with RunDirectories(pair, overwrite=True) as directories:
+        moves = stage(directories, {"c.csv": 0, "d.csv": 1})
+        with monkeypatch.context() as patch:
+            patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
+            if moment == "all exchanged":
+                patch.setattr(publishing, "_remove_old", _break_off)
+            else:
+                settle = publishing._settle
+                patch.setattr(
+                    publishing,
+                    "_settle",
+                    lambda publication, number: (
+                        settle(publication, number) if number else _break_off()
+                    ),
+                )
+            with pytest.raises(KeyboardInterrupt):
+                directories.publish(moves, manifest_of(pair, {"c.csv": 0, "d.csv": 1}, "two\n"))
+    mount = tmp_path / f"m{away}"
+    mount.rename(tmp_path / "unmounted")
+    before = content_of(tmp_path)
+    with pytest.raises(OutputFailed, match=rf"{pair[away]} is not there.*is it mounted"):
+        cleaning.clean([pair[1 - away]], dry_run=False)
+    assert content_of(tmp_path) == before
+    (tmp_path / "unmounted").rename(mount)
+    cleaning.clean([pair[1 - away]], dry_run=False)
+    found = content_of(tmp_path)
+    assert json.loads(found.pop("m0/x/_manifest.json"))["run_id"] == "two\n"
+    assert found == {"m0/x/c.csv": "new\n", "m1/y/d.csv": "new\n"}
+
+
+def _break_off(*_: object) -> Any:
+    raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from partition_planner.model import TableInfo, WorkUnit
+from partition_planner.model import Selector, TableInfo
 from unloader.model import Extract, Projection, SourceSpec, TableName, Target
 from unloader.names import parse_table
 from unloader.sources.sqlite.catalog import SQLiteCatalog
@@ -62,19 +62,21 @@ class BrokenCatalog(SQLiteCatalog):
         return replace(info, rows=self.described) if self.breaks == "describe" else info
 
     def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
-        """Give columns other names than the schema has."""
+        """Give a column another name than the schema has."""
         found = super().project(table, query, target)
         if self.breaks != "project":
             return found
-        return replace(found, columns=tuple(replace(column, name="x") for column in found.columns))
+        first, *others = found.columns
+        return replace(found, columns=(replace(first, name="x"), *others))
 
-    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
+    def count(self, extract: Extract) -> int:
         """Count one row too many."""
-        return super().count(extract, units) + (self.breaks == "count")
+        return super().count(extract) + (self.breaks == "count")
 
-    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
-        """Show the same statement for all units."""
-        return "SELECT" if self.breaks == "unit_sql" else super().unit_sql(extract, unit)
+    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+        """Show the same statement for all selectors."""
+        shown = super().selector_sql(extract, selector)
+        return "SELECT" if self.breaks == "selector_sql" else shown
 
 
 class BrokenSource(SQLiteSource):
@@ -101,7 +103,7 @@ class BrokenSource(SQLiteSource):
         ("describe", "described differently the second time"),
         ("project", "the schema has the columns"),
         ("count", "the database counts 4 rows, not 3"),
-        ("unit_sql", "two units are read by the same statement"),
+        ("selector_sql", "two selectors are read by the same statement"),
     ],
 )
 def test_broken_promises_are_named(spec: SourceSpec, breaks: str, sentence: str) -> None:

@@ -220,7 +220,7 @@ def test_ready_bytes_pass_unchanged(tmp_path: Path, codec: Any) -> None:
         writer.write(record)
     (file,) = writer.close(len(data))
     path = tmp_path / file.path
-    assert file.path == f"t.{text_extension(Compression(codec=codec))}.part"
+    assert file.path == f"t.{text_extension(TextFormat(), Compression(codec=codec))}.part"
     assert content(path) == b"head\r\n" + b"".join(data)
     assert (file.rows, file.bytes) == (5000, path.stat().st_size)
     assert file.checksum == f"xxh3:{xxhash.xxh3_64_hexdigest(path.read_bytes())}"

@@ -35,14 +35,14 @@ def extent_of(rows: Rows, schema: str, name: str) -> tuple[int, RowExtent]:
 
 def partition_count(rows: Rows, schema: str, name: str) -> int:
     """Return how many partitions the map names for a table, unchecked."""
-    return len(_map_of(rows, schema, name))
+    return len(mapped_rows(rows, schema, name))
 
 
 def partitions_of(
     rows: Rows, schema: str, name: str, extent: RowExtent
 ) -> tuple[PartitionInfo, ...]:
     """Return the mapped partitions in order, or none if the map does not fit the table."""
-    found = _map_of(rows, schema, name)
+    found = mapped_rows(rows, schema, name)
     if not found:
         return ()
     expected = 0
@@ -76,7 +76,8 @@ def partitions_of(
     )
 
 
-def _map_of(rows: Rows, schema: str, name: str) -> list[tuple[str, int, int]]:
+def mapped_rows(rows: Rows, schema: str, name: str) -> list[tuple[str, int, int]]:
+    """Return name, first and last rowid of each partition that the map names, unchecked."""
     try:
         return [
             (str(partition), int(first), int(last))

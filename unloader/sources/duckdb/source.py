@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from partition_planner.model import ColumnInfo, RowRange, TableInfo, WorkUnit
+from partition_planner.model import ColumnInfo, Piece, RowRange, Selector, TableInfo, WholeTable
 from unloader.errors import ConfigError, OutputFailed, SourceError, UnloaderError
+from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
@@ -25,9 +26,9 @@ from unloader.model import (
     TableSummary,
     Target,
 )
-from unloader.names import resolve
+from unloader.names import matching_partitions, resolve
 from unloader.sources.arrow_width import batch_rows
-from unloader.sources.base import Capabilities
+from unloader.sources.base import SHARES, Capabilities
 from unloader.sources.duckdb import layout as duckdb_layout
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.registry import missing_driver
@@ -44,10 +45,16 @@ from unloader.sources.statement import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READER_MEMORY_BYTES = (32 << 20, 256 << 20, 1 << 30)
+READER_MEMORY_BYTES = (32 << 20, 256 << 20)
 """Caps of DuckDB's own buffers in a worker that scans a table. Without one every block read stays
 cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only. But 2048
-values come at a time: where those of 20 kB need 64 MiB, the next cap is tried, then none."""
+values come at a time: where those of 20 kB need 64 MiB, the next cap is tried."""
+LAST_CAP_SHARES = 512
+"""The last cap is so many times the memory of a batch, but 1 GiB at least."""
+LEAST_LAST_CAP_BYTES = 1 << 30
+WIDE_BATCH_ROWS = (64, 4)
+"""Rows of a batch under the second cap and the last one: the values of a batch are as wide as those
+that did not fit under the cap before."""
 
 
 class DuckDBSource:
@@ -88,7 +95,11 @@ class DuckDBCatalog:
     """The parent's connection; while it is open no other process can write the file."""
 
     capabilities = Capabilities(
-        shared_snapshot=True, snapshot_outlives_run=True, encoded_text=False, queries=True
+        shared_snapshot=True,
+        snapshot_outlives_run=True,
+        encoded_text=False,
+        queries=True,
+        folding="any",
     )
 
     def __init__(self, connection: Any, path: Path) -> None:
@@ -120,15 +131,23 @@ class DuckDBCatalog:
             if name != duckdb_layout.PARTITION_MAP
         )
 
-    def describe(self, table: TableName) -> TableInfo:
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, rowid extent and, where the file maps them, partitions."""
-        found = resolve(table, self.tables(), default_schemas=("main",), where=str(self._path))
+        found = resolve(
+            table,
+            self.tables(),
+            folding=self.capabilities.folding,
+            default_schemas=("main",),
+            where=str(self._path),
+        )
         schema, name = found.schema or "main", found.name
+        observe(PhaseStarted(phase="columns"))
         columns = self._columns(f"SELECT * FROM {qualified(schema, name)}")
         if found.kind == "view":
             return TableInfo(
                 schema=schema, name=name, columns=columns, named_partitions=False, row_ranges=False
             )
+        observe(PhaseStarted(phase="extents"))
         rows, extent = duckdb_layout.extent_of(self._rows, schema, name)
         return TableInfo(
             schema=schema,
@@ -146,6 +165,8 @@ class DuckDBCatalog:
         """Return the columns of the query."""
         # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
         self._explain(query)
+        # Bare again: as a table the query has its second `a` renamed. DuckDB ignores case in names.
+        check_distinct([row[0].casefold() for row in self._rows(f"DESCRIBE {query}")])
         columns = self._columns(f"SELECT * FROM {derived_table(query)}")
         return TableInfo(
             schema=None, name="query", columns=columns, named_partitions=False, row_ranges=False
@@ -174,7 +195,7 @@ class DuckDBCatalog:
         relation = derived_table(query) if query else qualified(table.schema, table.name)
         nothing = select(select_list(columns), relation, ["false"])
         found = _relation(self._connection, nothing).to_arrow_reader(1).schema
-        typed, schema = duckdb_types.with_types(columns, found)
+        typed, schema = duckdb_types.with_types(columns, found, target)
         return Projection(columns=typed, route="arrow", schema=schema.serialize().to_pybytes())
 
     def check_where(self, extract: Extract) -> None:
@@ -182,18 +203,30 @@ class DuckDBCatalog:
         if extract.where is not None:
             check_condition(self._explain, relation_of(extract), extract.where)
 
-    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Do nothing: while the snapshot lasts nobody else can write."""
 
-    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
-        """Return the statement that reads the unit."""
-        return unit_statement(select_list(extract.projection.columns), extract, unit)
+    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+        """Return the statement that reads what a selector stands for."""
+        return selector_statement(select_list(extract.projection.columns), extract, selector)
 
-    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
-        """Return the rows of the units, counted by DuckDB."""
-        return sum(
-            int(self._rows(unit_statement("count(*)", extract, unit))[0][0]) for unit in units
+    def count(self, extract: Extract) -> int:
+        """Return the rows asked for: by partition, where some were, as the file maps them now."""
+        conditions = [condition(extract.where)] if extract.where else []
+        if extract.partitions:
+            conditions.append(f"({' OR '.join(self._rows_asked(extract)) or 'false'})")
+        counted = self._rows(select("count(*)", relation_of(extract), conditions))
+        return int(counted[0][0])
+
+    def _rows_asked(self, extract: Extract) -> Iterator[str]:
+        """Yield a condition for each partition asked for, on the rows that the map says it has."""
+        ranges = duckdb_layout.mapped_rows(
+            self._rows, extract.table.schema or "main", extract.table.name
         )
+        asked = matching_partitions((name for name, _, _ in ranges), extract.partitions)
+        for name, first, last in ranges:
+            if name in asked:
+                yield f"rowid BETWEEN {first} AND {last}"
 
     def end_sessions_sql(self) -> str:
         """Return nothing: a file has no sessions."""
@@ -237,30 +270,36 @@ class DuckDBReader:
     def __init__(self, connection: Any) -> None:
         """Take over an open connection."""
         self._connection = connection
-        self._caps = list(READER_MEMORY_BYTES)
+        self._tried = 0
+        """Caps that were too low."""
 
     def batches(
-        self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, fetch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the unit's rows in batches of about `fetch_bytes`."""
+        """Yield the piece's rows in batches of about `fetch_bytes`."""
         from writers.schema import read_schema
 
         schema = read_schema(extract.projection.schema)
-        sql = unit_statement(select_list(extract.projection.columns), extract, unit)
+        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
         rows = batch_rows(schema, fetch_bytes)
+        caps = _caps(extract, fetch_bytes)
         yielded = 0
         while True:
-            self._limit_memory(extract)
+            self._limit_memory(caps)
+            fewer = (rows, *WIDE_BATCH_ROWS)[self._tried] if caps else rows
             try:
                 # One thread gives the same rows in the same order again.
-                for batch in _without(yielded, self._scan(sql, rows)):
+                for batch in _without(yielded, self._scan(sql, fewer)):
                     yielded += batch.num_rows
                     yield duckdb_types.conform(batch, schema)
+                    del batch
                 return
             except Exception as error:
-                if not (self._caps and _is_out_of_memory(error)):
+                if not (caps and _is_out_of_memory(error)):
                     raise _translated(error) from error
-                del self._caps[0]
+                if self._tried == len(caps) - 1:
+                    raise _too_wide(schema, caps[-1]) from error
+                self._tried += 1
 
     def close(self) -> None:
         """Close the file."""
@@ -271,13 +310,37 @@ class DuckDBReader:
         with _relation(self._connection, sql).to_arrow_reader(rows) as reader:
             yield from reader
 
-    def _limit_memory(self, extract: Extract) -> None:
-        # A query may sort or join, which needs room; a scan of a table does not.
-        if self._caps and extract.query is None and extract.table.row_ranges:
-            self._connection.execute(f"SET memory_limit = '{self._caps[0]}B'")
+    def _limit_memory(self, caps: tuple[int, ...]) -> None:
+        if caps:
+            self._connection.execute(f"SET memory_limit = '{caps[self._tried]}B'")
         else:
-            self._caps.clear()
             self._connection.execute("RESET memory_limit")
+
+
+def _caps(extract: Extract, fetch_bytes: int) -> tuple[int, ...]:
+    """Return the caps to try one after the other, nothing where there is none."""
+    # A query or a condition may sort or join: that needs room, and what is read once more under
+    # another cap may come in another order. A scan of a table does neither.
+    if extract.query is not None or extract.where is not None or not extract.table.row_ranges:
+        return ()
+    return (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * fetch_bytes))
+
+
+def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
+    """Return the error for rows that DuckDB itself cannot hold under the last cap."""
+    import pyarrow as pa
+
+    from writers.large_rows import is_long
+
+    names = [
+        field.name for field in schema if is_long(field.type) or pa.types.is_nested(field.type)
+    ]
+    return OutputFailed(
+        f"DuckDB needs more than {cap >> 20:,} MiB to read the values of {', '.join(names)}: it "
+        "reads up to 2,048 values of a column at once",
+        f"raise --fetch-memory, of which DuckDB may take {LAST_CAP_SHARES // SHARES} times as much "
+        "in each worker, or leave wide columns out with --exclude",
+    )
 
 
 def _without(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -288,14 +351,16 @@ def _without(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
         rows = max(0, rows - batch.num_rows)
 
 
-def unit_statement(columns: str, extract: Extract, unit: WorkUnit) -> str:
-    """Return a SELECT of `columns` over the rows of one unit."""
+def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
+    """Return a SELECT of `columns` over the rows of one selector."""
     conditions: list[str] = []
-    if isinstance(unit.selector, RowRange):
-        if unit.selector.first is not None:
-            conditions.append(f"rowid >= {unit.selector.first}")
-        if unit.selector.last is not None:
-            conditions.append(f"rowid < {unit.selector.last}")
+    if isinstance(selector, RowRange):
+        if selector.first is not None:
+            conditions.append(f"rowid >= {selector.first}")
+        if selector.last is not None:
+            conditions.append(f"rowid < {selector.last}")
+    else:
+        assert isinstance(selector, WholeTable), "no other is described"
     if extract.where:
         conditions.append(condition(extract.where))
     return select(columns, relation_of(extract), conditions)
@@ -340,6 +405,10 @@ def _connect(spec: SourceSpec, config: dict[str, str]) -> Any:
     path = _path_of(spec)
     if not path.is_file():
         raise SourceError(f"there is no file {path}", "check the path in the URL")
+    if _is_sqlite(path):
+        raise ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")
+    # Nothing is to be fetched from the network, an extension for another kind of file included.
+    config = {**config, "autoinstall_known_extensions": "false"}
     try:
         connection = duckdb.connect(str(path), read_only=True, config=config)
     except duckdb.Error as error:
@@ -353,6 +422,14 @@ def _connect(spec: SourceSpec, config: dict[str, str]) -> Any:
     with suppress(duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+def _is_sqlite(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False  # DuckDB has the words for what is wrong.
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,8 +2,9 @@
 
 Source of truth: DuckDB's own Arrow export, tried type by type. What it cannot carry exactly
 (HUGEINT, INTERVAL, TIMETZ, BIT, unions, ...) is cast to DuckDB's own exact text. A date or
-timestamp may be infinite, which Arrow would turn into a wrong finite one; such a value stops the
-unit by name instead.
+timestamp may be infinite: DuckDB exports it as the end of the type's range, a finite value to
+Arrow. Columns that are written as text without a mask are marked for the encoder, which knows the
+ends; for Parquet, and under a mask, such a value stops the unit by name.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from partition_planner.model import ColumnInfo
 from unloader.model import ReadColumn, Target
 from unloader.names import matches_any
 from unloader.sources.statement import literal, quoted
+from writers.schema import INFINITE
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from writers.model import TextFormat
 
 REFUSED = "unloader refuses "
 
@@ -72,9 +76,12 @@ def _expression(column: ColumnInfo, target: Target) -> tuple[str, str]:
     if kind in _PLAIN or _DECIMAL.fullmatch(kind):
         return name, ""
     if kind in _INSTANTS:
+        value = name + _INSTANTS[kind]
+        if _takes_infinity(kind, target.text):
+            return value, ""
         message = literal(REFUSED + column.name)
         return (
-            f"CASE WHEN isfinite({name}) THEN {name}{_INSTANTS[kind]} "
+            f"CASE WHEN isfinite({name}) THEN {value} "
             f"WHEN {name} IS NOT NULL THEN error({message}) END",
             "",
         )
@@ -85,11 +92,25 @@ def _expression(column: ColumnInfo, target: Target) -> tuple[str, str]:
     return f"CAST({name} AS VARCHAR)", note
 
 
+def _takes_infinity(kind: str, text: TextFormat | None) -> bool:
+    """Return whether infinite values of a type are written: as text that follows no mask."""
+    if text is None or kind not in _INSTANTS:
+        return False
+    if kind == "DATE":
+        return text.date_format is None
+    mask = text.timestamp_tz_format if kind.endswith("TIME ZONE") else text.timestamp_format
+    return mask is None
+
+
 def with_types(
-    columns: tuple[ReadColumn, ...], schema: pa.Schema
+    columns: tuple[ReadColumn, ...], schema: pa.Schema, target: Target
 ) -> tuple[tuple[ReadColumn, ...], pa.Schema]:
     """Return the columns with their output types, and the schema every batch will have."""
     import pyarrow as pa
+
+    def metadata(column: ReadColumn, kind: pa.DataType) -> dict[str, str]:
+        infinite = pa.types.is_temporal(kind) and _takes_infinity(column.source_type, target.text)
+        return {"source_type": column.source_type, **(INFINITE if infinite else {})}
 
     fields = [
         pa.field(
@@ -97,7 +118,7 @@ def with_types(
             pa.timestamp(field.type.unit, "UTC")
             if pa.types.is_timestamp(field.type) and field.type.tz
             else field.type,
-            metadata={"source_type": column.source_type},
+            metadata=metadata(column, field.type),
         )
         for column, field in zip(columns, schema, strict=True)
     ]
@@ -123,6 +144,7 @@ def refusal(text: str) -> tuple[str, str]:
     """Return message and hint for an error text that a guard of ours raised in the database."""
     column = text.partition(REFUSED)[2].strip()
     return (
-        f"column {column} holds an infinite date or timestamp, which the output type cannot hold",
+        f"column {column} holds an infinite date or timestamp, which neither Parquet nor a date "
+        "mask can show",
         f"write the column as exact text with --as-text {column}, or leave it out with --exclude",
     )

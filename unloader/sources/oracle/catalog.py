@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from partition_planner.model import RowRange, TableInfo, WorkUnit
+from partition_planner.model import RowRange, Selector, TableInfo
 from unloader.errors import SourceError, TransientSourceError
+from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
@@ -17,13 +18,14 @@ from unloader.model import (
     TableSummary,
     Target,
 )
+from unloader.names import matching_partitions
 from unloader.sources.base import Capabilities
 from unloader.sources.oracle import dictionary
 from unloader.sources.oracle.condition import refuse_row_numbers
 from unloader.sources.oracle.connect import PROGRAM
 from unloader.sources.oracle.dictionary import Relation
 from unloader.sources.oracle.layout import Layout, lay_out
-from unloader.sources.oracle.names import find
+from unloader.sources.oracle.names import FOLDING, find
 from unloader.sources.oracle.native import described_column
 from unloader.sources.oracle.projection import projection, select_columns
 from unloader.sources.oracle.segments import object_ids
@@ -39,9 +41,7 @@ from unloader.sources.oracle.units import (
     count_statement,
     last_level,
     query_relation,
-    relation,
-    unit_statement,
-    whole_count_statement,
+    selector_statement,
 )
 from unloader.sources.statement import check_condition, check_distinct, literal, qualified
 
@@ -72,6 +72,7 @@ class OracleCatalog:
         snapshot_outlives_run=True,
         encoded_text=False,
         queries=True,
+        folding=FOLDING,
         pads_char=True,
     )
 
@@ -90,11 +91,12 @@ class OracleCatalog:
         """Return the tables and views the user may see; a count of rows is of the statistics."""
         return dictionary.tables(self._session)
 
-    def describe(self, table: TableName) -> TableInfo:
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, leaves and where rows lie, as well as the user's rights allow."""
         found = find(self._session, table, self._schema, self._where)
+        observe(PhaseStarted(phase="columns"))
         columns = dictionary.columns(self._session, found)
-        layout = lay_out(self._session, found, columns, self._user)
+        layout = lay_out(self._session, found, columns, self._user, observe)
         self._described[found.owner, found.name] = _Described(relation=found, layout=layout)
         only = None if layout.partitioned else layout.parts[0]
         sizes = [part.bytes for part in layout.parts if part.bytes is not None]
@@ -194,7 +196,7 @@ class OracleCatalog:
             )
             check_condition(self._session.parse, source + as_of(extract.snapshot), extract.where)
 
-    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Check that no part was truncated, exchanged or moved since it was described or planned.
 
         Its ROWIDs and its undo would be those of another segment. Nothing is locked: from here on
@@ -205,16 +207,16 @@ class OracleCatalog:
         if extract.query is not None or described is None or not described.relation.has_rowids:
             return
         now = object_ids(self._session, described.relation)
-        chosen = {unit.partition for unit in units}
+        chosen = {selector.partition for selector in selectors}
         then = {
             part.name: part.object_id
             for part in described.layout.parts
             if None in chosen or part.name in chosen
         }
         then.update(
-            (unit.partition or "", unit.selector.object_id)
-            for unit in units
-            if isinstance(unit.selector, RowRange)
+            (selector.partition or "", selector.object_id)
+            for selector in selectors
+            if isinstance(selector, RowRange)
         )
         for name, number in then.items():
             if now and number is not None and now.get(last_level(name) or None) != number:
@@ -224,18 +226,23 @@ class OracleCatalog:
                     "run again, with a new plan if it was made earlier",
                 )
 
-    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
+    def selector_sql(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT of a worker."""
-        return unit_statement(select_columns(extract), extract, unit)
+        return selector_statement(select_columns(extract), extract, selector)
 
-    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
-        """Return the rows of the units; ranges of one partition are counted as the whole of it."""
+    def count(self, extract: Extract) -> int:
+        """Return the rows of the query, of the table, or of the partitions asked for.
+
+        Partitions are those of the description: one that came later has no rows at the SCN.
+        """
+        if not extract.partitions:
+            return self._counted(count_statement(extract, None))
         described = self._described.get((extract.table.schema or "", extract.table.name))
-        names = {part.name for part in described.layout.parts} if described else {""}
-        if extract.query is None and names <= {unit.partition or "" for unit in units}:
-            return self._counted(whole_count_statement(extract))
-        by_relation = {relation(extract, unit): unit for unit in units}
-        return sum(self._counted(count_statement(extract, unit)) for unit in by_relation.values())
+        leaves = described.layout.parts if described is not None else ()
+        asked = matching_partitions((leaf.name for leaf in leaves), extract.partitions)
+        return sum(
+            self._counted(count_statement(extract, leaf)) for leaf in leaves if leaf.name in asked
+        )
 
     def end_sessions_sql(self) -> str:
         """Return a block that kills the run's sessions on all instances, for a DBA."""

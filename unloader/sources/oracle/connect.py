@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.errors import ConfigError
 from unloader.model import SourceSpec
+from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
 from unloader.sources.oracle.errors import code_of, one_line, translated
 from unloader.sources.oracle.url import OracleAddress, parse_location
 from unloader.sources.password import password_of, secret_in
@@ -25,9 +26,9 @@ from unloader.sources.password import password_of, secret_in
 if TYPE_CHECKING:
     import oracledb
 
-WALLET_PASSWORD = "UNLOADER_WALLET_PASSWORD"
+WALLET_PASSWORD = WALLET_PASSWORD_VARIABLE
 WALLET_PASSWORD_FILE = "UNLOADER_WALLET_PASSWORD_FILE"
-TOKEN = "UNLOADER_ORACLE_TOKEN"
+TOKEN = TOKEN_VARIABLE
 TOKEN_FILE = "UNLOADER_ORACLE_TOKEN_FILE"
 TOKEN_KEY_FILE = "UNLOADER_ORACLE_TOKEN_KEY_FILE"
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from partition_planner.table import coalesced
 from unloader.errors import SourceError
+from unloader.events import Observer, PhaseStarted, silent
 from unloader.sources.oracle import dictionary, segments
 from unloader.sources.oracle.dictionary import BLOCK_BYTES, Relation
 from unloader.sources.oracle.sample import SAMPLED_BLOCKS, can_be_key, sample_blocks, sample_keys
@@ -47,7 +48,13 @@ class Layout:
     """What a higher rung would take, a sentence each."""
 
 
-def lay_out(session: Session, table: Relation, columns: Sequence[ColumnInfo], user: str) -> Layout:
+def lay_out(
+    session: Session,
+    table: Relation,
+    columns: Sequence[ColumnInfo],
+    user: str,
+    observe: Observer = silent,
+) -> Layout:
     """Return the parts of a table, with extents or keys as far as they can be known.
 
     Args:
@@ -55,6 +62,7 @@ def lay_out(session: Session, table: Relation, columns: Sequence[ColumnInfo], us
         table: The table or view.
         columns: Its columns.
         user: Who is connected.
+        observe: Told as each slow step begins.
 
     Raises:
         SourceError: The connection is lost, or partitions cannot be listed.
@@ -62,8 +70,10 @@ def lay_out(session: Session, table: Relation, columns: Sequence[ColumnInfo], us
     whole = PartitionInfo(name="", position=0, rows=table.rows, bytes=table.bytes)
     if not (table.has_rowids or table.is_index):
         return Layout(parts=(whole,), partitioned=False)
+    observe(PhaseStarted(phase="partitions"))
     leaves = segments.leaves(session, table)
     layout = Layout(parts=leaves or (whole,), partitioned=bool(leaves))
+    observe(PhaseStarted(phase="extents"))
     if table.is_index:
         return _by_keys(session, table, layout, columns)
     ids = segments.object_ids(session, table)

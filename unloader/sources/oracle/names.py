@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from unloader.errors import SourceError
-from unloader.model import NamePart, TableName, TableSummary
-from unloader.names import resolve
+from unloader.model import TableName, TableSummary
+from unloader.names import Folding, matching, resolve
 from unloader.sources.oracle import dictionary
 from unloader.sources.oracle.dictionary import Relation
 from unloader.sources.oracle.session import Session
 
 PUBLIC = "PUBLIC"
 """Owner of the synonyms that everybody has."""
+
+FOLDING: Folding = "upper"
 
 MAX_SYNONYMS = 16
 """Synonyms of synonyms that are followed; Oracle refuses circles, too."""
@@ -22,8 +23,9 @@ MAX_SYNONYMS = 16
 def find(session: Session, wanted: TableName, schema: str, where: str) -> Relation:
     """Return the table or view that a typed name means.
 
-    As in Oracle: a plain name means the one in upper case if there is such; without a schema come
-    first the session's own, then public synonyms. After that any schema with just one will do.
+    As in Oracle: a plain name means the one in upper case, and without a schema first the session's
+    own, then public synonyms. Another user's table is never meant without its schema. Where Oracle
+    would find nothing, a plain name means one that only differs in case.
 
     Args:
         session: Of the parent.
@@ -35,22 +37,13 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
         SourceError: No such table, several, or one behind a database link.
     """
     found = dictionary.candidates(session, wanted.name.text)
-    schemas = {table.schema or "" for table in found}
-    owner = None if wanted.schema is None else _folded(wanted.schema, schemas)
-    near = {schema, PUBLIC, *((owner.text, owner.text.upper()) if owner else ())}
+    near = {schema, PUBLIC}
+    if wanted.schema is not None:
+        near.update(matching(wanted.schema, {table.schema or "" for table in found}, FOLDING))
     # Other users' private synonyms are not looked at unless their schema is named.
     found = tuple(table for table in found if table.kind != "synonym" or table.schema in near)
-    name = _folded(wanted.name, {table.name for table in found})
-    table = resolve(
-        TableName(schema=owner, name=name), found, default_schemas=(schema, PUBLIC), where=where
-    )
+    table = resolve(wanted, found, folding=FOLDING, default_schemas=(schema, PUBLIC), where=where)
     return _behind_synonyms(session, table, wanted)
-
-
-def _folded(part: NamePart, known: Iterable[str]) -> NamePart:
-    """Return a plain name in upper case if there is such a one."""
-    upper = part.text.upper()
-    return part if part.quoted or upper not in known else NamePart(text=upper, quoted=True)
 
 
 def _behind_synonyms(session: Session, table: TableSummary, wanted: TableName) -> Relation:

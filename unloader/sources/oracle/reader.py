@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from partition_planner.model import WorkUnit
+from partition_planner.model import Piece
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.arrow_width import batch_rows as usual_rows
@@ -25,7 +25,7 @@ from unloader.sources.oracle.fetch import FetchPlan, batch_rows, fetch_plan
 from unloader.sources.oracle.large import LobFinder
 from unloader.sources.oracle.session import MAX_ACTION_BYTES, Session
 from unloader.sources.oracle.tuples import Fetched, NumberRefused, tuple_batches
-from unloader.sources.oracle.units import relation, unit_statement
+from unloader.sources.oracle.units import relation, selector_statement
 from unloader.sources.statement import quoted
 from writers.schema import read_schema
 
@@ -52,18 +52,18 @@ class OracleReader:
         """The driver broke off amid an answer. Not closed at once: a LOB may be read meanwhile."""
 
     def batches(
-        self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, fetch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
-        """Yield the unit's rows; `ReadAgain` where the driver cannot make a date."""
+        """Yield the piece's rows; `ReadAgain` where the driver cannot make a date."""
         schema = read_schema(extract.projection.schema)
         plan = fetch_plan(extract, moments_as_text=self._moments_as_text)
         session = self._connected()
-        session.act(_action(extract, unit))
+        session.act(_action(extract, piece))
         finder = LobFinder(
-            session=session, plan=plan, relation=relation(extract, unit), schema=schema
+            session=session, plan=plan, relation=relation(extract, piece.selector), schema=schema
         )
         maker = BatchMaker(plan=plan, schema=schema)
-        for fetched in self._fetched(plan, extract, unit, schema, fetch_bytes):
+        for fetched in self._fetched(plan, extract, piece, schema, fetch_bytes):
             batch = maker.batch(fetched)
             if not plan.has_lobs:
                 yield batch
@@ -82,21 +82,23 @@ class OracleReader:
         return self._session
 
     def _fetched(
-        self, plan: FetchPlan, extract: Extract, unit: WorkUnit, schema: pa.Schema, size: int
+        self, plan: FetchPlan, extract: Extract, piece: Piece, schema: pa.Schema, size: int
     ) -> Iterator[Fetched]:
-        sql = unit_statement(", ".join(item.expression for item in plan.items), extract, unit)
+        sql = selector_statement(
+            ", ".join(item.expression for item in plan.items), extract, piece.selector
+        )
         fetch = arrow_batches if plan.route == "arrow" else tuple_batches
         rows = batch_rows(plan, usual_rows(schema, size), size)
         source = fetch(self._session.connection, sql, plan, rows)
         while True:
-            with self._translating(plan, extract, unit):
+            with self._translating(plan, extract, piece):
                 fetched = next(source, None)
             if fetched is None:
                 return
             yield fetched
 
     @contextmanager
-    def _translating(self, plan: FetchPlan, extract: Extract, unit: WorkUnit) -> Iterator[None]:
+    def _translating(self, plan: FetchPlan, extract: Extract, piece: Piece) -> Iterator[None]:
         try:
             with self._session.translating():
                 yield
@@ -104,18 +106,18 @@ class OracleReader:
             self._stale = True
             raise _undecodable(plan, error) from error
         except NumberRefused as error:
-            raise self._misfit(error, plan, extract, unit) from error
+            raise self._misfit(error, plan, extract, piece) from error
         except (ValueError, OverflowError) as error:
             # The driver's own dates end at the year 1, and know no day of the Julian calendar.
             self._stale = True
             if not plan.sees_moments:
                 raise SourceError(f"the driver cannot make a value: {error}") from error
-            logger.info("%s: %s; dates are read as text", unit.id, error)
+            logger.info("%s: %s; dates are read as text", piece.unit, error)
             self._moments_as_text = True
             raise ReadAgain from error
 
     def _misfit(
-        self, error: NumberRefused, plan: FetchPlan, extract: Extract, unit: WorkUnit
+        self, error: NumberRefused, plan: FetchPlan, extract: Extract, piece: Piece
     ) -> OutputFailed:
         """Return the error for a number that does not fit, with its column and row."""
         names = [
@@ -126,7 +128,7 @@ class OracleReader:
         where, column = "", " or ".join(names)
         for name in names:
             with suppress(UnloaderError):
-                rowid = self._row_with(name, error.value, extract, unit)
+                rowid = self._row_with(name, error.value, extract, piece)
                 if rowid is not None:
                     where, column = f" in the row with ROWID {rowid}", name
                     break
@@ -137,20 +139,22 @@ class OracleReader:
             "precision --number-without-precision string does the same",
         )
 
-    def _row_with(self, name: str, value: str, extract: Extract, unit: WorkUnit) -> str | None:
+    def _row_with(self, name: str, value: str, extract: Extract, piece: Piece) -> str | None:
         """Return the ROWID of the first row of the unit with a number."""
         alone = f"{quoted(name)} = {value}"
         where = f"({extract.where}\n) AND {alone}" if extract.where else alone
-        sql = unit_statement("ROWIDTOCHAR(ROWID)", replace(extract, where=where), unit)
+        sql = selector_statement(
+            "ROWIDTOCHAR(ROWID)", replace(extract, where=where), piece.selector
+        )
         self._stale = True
         found = self._connected().value(sql)
         return None if found is None else str(found)
 
 
-def _action(extract: Extract, unit: WorkUnit) -> str:
+def _action(extract: Extract, piece: Piece) -> str:
     """Return `TABLE.UNIT`; a long name of a table is cut, a unit's never."""
-    room = MAX_ACTION_BYTES - len(unit.id) - 1
-    return extract.table.name.encode()[:room].decode(errors="ignore") + "." + unit.id
+    room = MAX_ACTION_BYTES - len(piece.unit) - 1
+    return extract.table.name.encode()[:room].decode(errors="ignore") + "." + piece.unit
 
 
 def _undecodable(plan: FetchPlan, error: UnicodeDecodeError) -> OutputFailed:

@@ -8,7 +8,6 @@ touched any more: the driver has been seen to crash the process where that was d
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.errors import SourceError, TransientSourceError, UnloaderError
 from unloader.model import SourceSpec
+from unloader.redaction import redact
 from unloader.sources.oracle.connect import PROGRAM, open_connection
 from unloader.sources.oracle.errors import is_dead, translated
 
@@ -42,11 +42,6 @@ MAX_IDENTIFIER_BYTES = 64
 
 FETCH_ROWS = 5000
 """Rows of one answer to a question about the dictionary."""
-
-_SECRET = re.compile(
-    r"""(\b(?:IDENTIFIED\s+BY(?:\s+VALUES)?|REPLACE)\s+)("[^"]*"|'[^']*'|[^\s,]+)""", re.IGNORECASE
-)
-"""The password in a SET ROLE, or in what has no place here such as ALTER USER."""
 
 Binds = Sequence[Any] | Mapping[str, Any]
 
@@ -202,9 +197,8 @@ class Session:
             try:
                 self.run(statement)
             except UnloaderError as error:
-                shown = _SECRET.sub(r"\1***", statement)
                 raise type(error)(
-                    f"--session-sql {shown} failed: {error.message}",
+                    f"--session-sql {redact(statement)} failed: {error.message}",
                     "correct the statement, or grant the user what it needs",
                 ) from error
         # Last, so that nothing overrules them: texts and the order of keys depend on them.

@@ -1,6 +1,6 @@
 """The statements that read work units of an Oracle table, word for word as a worker sends them.
 
-A unit is a table, one of its partitions or sub-partitions, a range of ROWIDs or a range of keys.
+A selector is a table, one of its partitions or sub-partitions, a range of ROWIDs or one of keys.
 ROWIDs are ordered by segment, file, block and row in the database only: their texts are made here
 from numbers and never compared. Ranges are half-open and the outermost ends stay open, so that
 together they have every row whatever the extents were said to be.
@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partition_planner.model import KeyRange, NamedPartition, RowRange, WholeTable, WorkUnit
+from partition_planner.model import (
+    KeyRange,
+    NamedPartition,
+    PartitionInfo,
+    RowRange,
+    Selector,
+    WholeTable,
+)
 from unloader.model import Extract, Snapshot
 from unloader.sources.statement import condition, literal, qualified, quoted
 
@@ -21,31 +28,30 @@ _BLOCK_BITS = 22
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
-def unit_statement(columns_sql: str, extract: Extract, unit: WorkUnit) -> str:
-    """Return a SELECT of a select list over the rows of one unit, at the extract's snapshot."""
-    return _select(columns_sql, relation(extract, unit), _conditions(extract, unit))
+def selector_statement(columns_sql: str, extract: Extract, selector: Selector) -> str:
+    """Return a SELECT of a select list over the rows of one selector, at the extract's snapshot."""
+    return _select(columns_sql, relation(extract, selector), _conditions(extract, selector))
 
 
-def count_statement(extract: Extract, unit: WorkUnit) -> str:
-    """Return the COUNT of all rows of the partition or table that the unit is in."""
+def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
+    """Return the COUNT of all rows of the table or query, or of one leaf of the table."""
     conditions = [condition(extract.where)] if extract.where else []
-    return _select("COUNT(*)", relation(extract, unit), conditions)
+    clause = "" if leaf is None else partition_clause(leaf.kind, leaf.name)
+    return _select("COUNT(*)", _relation(extract, clause), conditions)
 
 
-def whole_count_statement(extract: Extract) -> str:
-    """Return the COUNT of all rows of the table."""
-    conditions = [condition(extract.where)] if extract.where else []
-    name = qualified(extract.table.schema, extract.table.name)
-    return _select("COUNT(*)", name + as_of(extract.snapshot), conditions)
+def relation(extract: Extract, selector: Selector) -> str:
+    """Return what a selector reads from: table and partition, or the query, at the snapshot."""
+    if selector.partition is None or isinstance(selector, WholeTable):
+        return _relation(extract, "")
+    return _relation(extract, partition_clause(selector.kind, selector.partition))
 
 
-def relation(extract: Extract, unit: WorkUnit) -> str:
-    """Return what the unit reads from: table and partition, or the query, at the snapshot."""
+def _relation(extract: Extract, clause: str) -> str:
     at = as_of(extract.snapshot)
     if extract.query is not None:
         return query_relation(extract.query) + at
-    name = qualified(extract.table.schema, extract.table.name)
-    return name + _partition(unit) + at
+    return qualified(extract.table.schema, extract.table.name) + clause + at
 
 
 def query_relation(query: str) -> str:
@@ -94,16 +100,8 @@ def rowid_text(object_id: int, address: int) -> str:
     )
 
 
-def _partition(unit: WorkUnit) -> str:
-    selector = unit.selector
-    if isinstance(selector, WholeTable) or selector.partition is None:
-        return ""
-    return partition_clause(selector.kind, selector.partition)
-
-
-def _conditions(extract: Extract, unit: WorkUnit) -> list[str]:
+def _conditions(extract: Extract, selector: Selector) -> list[str]:
     conditions = []
-    selector = unit.selector
     if isinstance(selector, RowRange):
         conditions += _rowid_conditions(selector)
     elif isinstance(selector, KeyRange):

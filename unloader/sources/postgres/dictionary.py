@@ -6,11 +6,15 @@ Row counts are the planner's statistics (`reltuples`), bytes are what the files 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
+from unloader.model import TableName
 from unloader.sources.postgres.session import Session
+from unloader.sources.statement import quoted
 
 RELATIONS = """
 SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relispartition AS is_partition,
@@ -21,6 +25,7 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
   AND has_schema_privilege(n.oid, 'USAGE')
   AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
+  AND ($1::oid IS NULL OR c.oid = $1)
 ORDER BY 2, 3
 """
 
@@ -29,7 +34,7 @@ WITH RECURSIVE tree (root, oid) AS (
   SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY($1::oid[])
   UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
 SELECT root, sum(pg_table_size(c.oid))::bigint AS bytes,
-       sum(CASE WHEN c.reltuples >= 0 THEN c.reltuples END)::bigint AS rows,
+       sum(CASE WHEN c.reltuples >= 0 AND c.relkind <> 'p' THEN c.reltuples END)::bigint AS rows,
        count(*) FILTER (WHERE c.relkind <> 'p') AS leaves
 FROM tree JOIN pg_class c ON c.oid = tree.oid WHERE c.relkind <> 'v' GROUP BY root
 """
@@ -63,21 +68,57 @@ SELECT DISTINCT ON (tree.oid) tree.oid, tree.path, array_to_string(tree.names, '
        CASE WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END AS bytes,
        CASE WHEN c.relkind IN ('r', 'm')
             THEN pg_relation_size(c.oid) / current_setting('block_size')::bigint END AS blocks,
-       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS readable
+       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS granted,
+       row_security_active(c.oid) AS guarded
 FROM tree JOIN pg_class c ON c.oid = tree.oid JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_am am ON am.oid = c.relam
 WHERE c.relkind <> 'p'
 ORDER BY tree.oid, tree.path
 """
 
-CHANGED_FILES = """
-WITH RECURSIVE tree (oid) AS (
-  SELECT given.name::regclass::oid FROM unnest($1::text[]) AS given (name)
-  UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
-SELECT c.oid::regclass::text FROM tree JOIN pg_class c ON c.oid = tree.oid
-WHERE c.relkind IN ('r', 'm') AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode
+CHANGED = """
+SELECT l.relation::regclass::text FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= 16384
+  AND CASE WHEN c.oid IS NULL THEN pg_index_has_property(l.relation, 'clusterable') IS NULL
+           ELSE c.relkind IN ('r', 'm')
+                AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode END
 LIMIT 1
 """
+"""Of the relations that the session has locked, those behind views and queries among them. Numbers
+from 16384 on are users' own. An index that is new has a property; a table that is new has none."""
+
+REPLACED = """
+SELECT given.name FROM unnest($1::text[]) AS given (name)
+LEFT JOIN pg_class c ON c.oid = to_regclass(given.name)
+LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"'
+      IS DISTINCT FROM given.name
+LIMIT 1
+"""
+
+POLICIES = """
+SELECT c.oid::regclass::text AS relation,
+       coalesce((SELECT string_agg(p.polname, ', ' ORDER BY p.polname) FROM pg_policy p
+                 WHERE p.polrelid = c.oid
+                   AND p.polcmd IN ('r', '*')
+                   AND (p.polroles = '{0}' OR EXISTS (
+                     SELECT FROM unnest(p.polroles) AS role (oid)
+                     WHERE pg_has_role(current_user, role.oid, 'USAGE')))), '') AS names
+FROM pg_class c WHERE c.oid = $1 AND row_security_active(c.oid)
+"""
+
+LOCKABLE = """
+SELECT given.name FROM unnest($1::text[]) AS given (name)
+JOIN pg_class c ON c.oid = to_regclass(given.name)
+WHERE c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT')
+"""
+"""LOCK TABLE takes no other kinds, and asks for the right to the whole table."""
+
+LOCK_RELATIONS = 500
+"""Relations that one statement locks."""
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+"""Names that need no quotes, so that the server reads them in lower case."""
 
 TID_RANGE_VERSION = 14
 """First major version whose `ctid` conditions read only the blocks asked for (TID Range Scan)."""
@@ -87,6 +128,7 @@ TID_RANGE_VERSION = 14
 class Leaf:
     """One relation that holds rows of a table: the table itself, a partition or a child."""
 
+    oid: int
     name: str
     """Path of partition names below the table, `/` between levels; empty for the table itself."""
     relation: tuple[str, str]
@@ -95,12 +137,32 @@ class Leaf:
     bytes: int | None
     extents: tuple[RowExtent, ...]
     """Heap blocks; () where ranges of them cannot be read alone."""
-    readable: bool
+    granted: bool
+    """The user may read it by its own name."""
+    is_view: bool
+    guarded: bool
+    """Its own policies would choose its rows, which do not count for who reads the table."""
 
 
-def relations(session: Session) -> list[Any]:
-    """Return the relations the user may read: oid, schema, name, is_partition, kind."""
-    return session.rows(RELATIONS)
+def relations(session: Session, oid: int | None = None) -> list[Any]:
+    """Return the relations the user may read: oid, schema, name, is_partition, kind.
+
+    Args:
+        session: Any.
+        oid: Of the only one to look for.
+    """
+    return session.rows(RELATIONS, oid)
+
+
+def meant(session: Session, table: TableName) -> int | None:
+    """Return the oid of what the server itself takes a name for, by its case and `search_path`."""
+    parts = [part for part in (table.schema, table.name) if part is not None]
+    text = ".".join(
+        part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)
+        for part in parts
+    )
+    found = session.value("SELECT to_regclass($1::text)::oid", text)
+    return None if found is None else int(found)
 
 
 def sizes(session: Session, oids: list[int]) -> dict[int, Any]:
@@ -129,6 +191,7 @@ def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
     rows = sorted(session.rows(LEAVES, oid), key=lambda row: list(row["path"]))
     return tuple(
         Leaf(
+            oid=row["oid"],
             name=row["name"],
             relation=(row["schema"], row["relation"]),
             rows=row["rows"],
@@ -136,31 +199,66 @@ def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
             extents=(RowExtent(first=0, last=row["blocks"]),)
             if ranges and row["access_method"] == "heap" and row["blocks"] is not None
             else (),
-            readable=row["readable"],
+            granted=row["granted"],
+            is_view=row["kind"] == "v",
+            guarded=row["guarded"],
         )
         for row in rows
     )
 
 
-def changed_files(session: Session, names: list[str]) -> str | None:
-    """Return a relation at or below these whose files are other ones than at the snapshot.
+def tells_partitions(session: Session, oid: int) -> bool:
+    """Return whether the user may ask a table for `tableoid`, which takes a right on all of it."""
+    return bool(session.value("SELECT has_column_privilege($1::oid, 'tableoid', 'SELECT')", oid))
 
-    A query of pg_class goes by the snapshot, `pg_relation_filenode` by what is committed now.
+
+def policies(session: Session, oid: int) -> tuple[str, str] | None:
+    """Return a relation's name and the policies that choose its rows for this user, if any do.
+
+    Without a policy for the user no row is let through at all; the second text is empty then.
+    """
+    found = session.rows(POLICIES, oid)
+    return (str(found[0]["relation"]), str(found[0]["names"])) if found else None
+
+
+def lock(session: Session, names: list[str]) -> list[str]:
+    """Lock relations as a SELECT does, without what they have below; return those that could be.
 
     Args:
-        session: Within a snapshot, the relations locked.
+        session: Within a transaction, which holds the locks.
         names: Quoted as in SQL.
     """
-    found = session.rows(CHANGED_FILES, names)
+    if not names:
+        return []
+    locked = [row["name"] for row in session.rows(LOCKABLE, names)]
+    for start in range(0, len(locked), LOCK_RELATIONS):
+        several = ", ".join(f"ONLY {name}" for name in locked[start : start + LOCK_RELATIONS])
+        session.execute(f"LOCK TABLE {several} IN ACCESS SHARE MODE")
+    return locked
+
+
+def changed(session: Session, names: list[str]) -> str | None:
+    """Return a relation that the session has locked and that is not as it was at the snapshot.
+
+    It has other files than then (TRUNCATE, a table written anew), or was not there (dropped and
+    created again), or had another name. A query of pg_class goes by the snapshot; locks,
+    `to_regclass` and `pg_relation_filenode` go by what is committed now.
+
+    Args:
+        session: Within a snapshot, with everything locked that is going to be read.
+        names: What is read by name, schema and name quoted.
+    """
+    found = session.rows(CHANGED) or session.rows(REPLACED, names)
     return str(found[0][0]) if found else None
 
 
 def partitions(found: tuple[Leaf, ...], table: str) -> tuple[PartitionInfo, ...]:
     """Return leaves as partitions; the table itself, where it holds rows, under its own name."""
     names = [leaf.name or table for leaf in found]
+    often = Counter(names)
     return tuple(
         PartitionInfo(
-            name=name if names.count(name) == 1 else ".".join(leaf.relation),
+            name=name if often[name] == 1 else ".".join(leaf.relation),
             relation=leaf.relation,
             position=position,
             rows=leaf.rows,

@@ -13,30 +13,29 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from unloader.errors import SourceError, TransientSourceError, UnloaderError
+from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SourceSpec
+from unloader.sources.base import Text
 from unloader.sources.password import password_of
+from unloader.sources.postgres.errors import Phase, is_loss, translated
 from unloader.sources.registry import missing_driver
 
 T = TypeVar("T")
 
 SETTINGS = """
 SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';
-SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = off;
+SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = {policies};
 SET statement_timeout = 0; SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = 0;
 SET max_parallel_workers_per_gather = {gather}; SET jit = off; SET synchronize_seqscans = off;
 SET application_name = '{name}'
 """
-"""The first lines fix the text of values; row_security off makes a policy that would hide rows an
-error; without synchronized scans the order of rows is that of the heap, the same on each run.
-A worker that comes upon a TRUNCATE waiting for the parent's lock would wait for ever: no server
-sees that the parent waits for the worker."""
+"""The first lines fix the text of values. With row_security off a policy that may hide rows is an
+error: nobody asked for what it lets through. Without synchronized scans the order of rows is that
+of the heap, the same on each run. A worker that comes upon a TRUNCATE waiting for the
+parent's lock would wait for ever: no server sees that the parent waits for the worker."""
 
 PARENT_GATHER = 2
 """PostgreSQL's own default; workers get 0, as our processes are the parallelism."""
-
-TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03", "58030")
-"""SQLSTATEs (appendix A of PostgreSQL's manual) after which another attempt may succeed."""
 
 CONNECT_SECONDS = 60
 CHECKING_VERSION = 14
@@ -45,6 +44,8 @@ NAP_SECONDS = 0.001
 SMALL_PIECE_BYTES = 64 * 1024
 """The server sends 8 KiB at a time. Waking up for each costs more CPU than the data does; a nap
 after a small piece lets the socket fill, and measured halves the client's CPU."""
+WIDE_CHUNK_BYTES = 1024 * 1024
+"""More than the socket gives at a time, so that such a chunk is a wide row and few others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +80,16 @@ class Session:
             raise missing_driver(error, "postgres") from error
         self._asyncpg = asyncpg
         self._loop = asyncio.new_event_loop()
+        self._connection: Any = None
+        self._cancelled = self._lost = False
         self._rows_copied = 0
         try:
-            self._connection: Any = self._connect(spec)
-            self.execute(SETTINGS.format(gather=gather, name=session_name(spec)))
+            self._connection = self._connect(spec)
+            policies = "on" if spec.session.enable_row_security else "off"
+            self.execute(SETTINGS.format(gather=gather, name=session_name(spec), policies=policies))
             self._watch_connection()
         except BaseException:
-            self._loop.close()
+            self.close()
             raise
 
     def _watch_connection(self) -> None:
@@ -113,7 +117,7 @@ class Session:
     @property
     def alive(self) -> bool:
         """Whether the connection stands; a `copy` that was broken off ends it."""
-        return not self._connection.is_closed()
+        return not (self._lost or self._connection.is_closed())
 
     @property
     def version(self) -> tuple[int, int]:
@@ -143,11 +147,14 @@ class Session:
         statement = self._run(self._connection.prepare(sql))
         return [(item.name, item.type.oid) for item in statement.get_attributes()]
 
-    def copy(self, sql: str, dialect: CopyDialect, piece_bytes: int) -> Iterator[tuple[bytes, ...]]:
+    def copy(self, sql: str, dialect: CopyDialect, piece_bytes: int) -> Iterator[tuple[Text, ...]]:
         """Yield the result of a query as CSV text, in pieces of one or more chunks.
 
         PostgreSQL sends one record a message and asyncpg hands out whole messages, so a chunk never
         ends inside a record. The socket is read only while the caller waits for a piece.
+
+        A chunk from `WIDE_CHUNK_BYTES` on is a view. If nobody has one of it any more when the next
+        piece is asked for, its memory is free from then on; asyncpg would keep it for longer.
         """
         gathered = _Gathered(piece_bytes)
         task = self._loop.create_task(self._copy_into(sql, dialect, gathered))
@@ -156,7 +163,8 @@ class Session:
                 self._run(gathered.wait(task))
                 piece = gathered.take()
                 if piece:
-                    yield piece
+                    yield tuple(map(_as_view, piece))
+                    _let_go(piece)
                 elif task.done():
                     break
             status = self._run(task)
@@ -171,9 +179,9 @@ class Session:
         if self._loop.is_closed():
             return
         try:
-            if asyncio.all_tasks(self._loop):
+            if self._connection is not None and asyncio.all_tasks(self._loop):
                 self._connection.terminate()  # goodbye would wait for the end of an open COPY
-            else:
+            elif self._connection is not None:
                 self._loop.run_until_complete(self._connection.close(timeout=5))
         except Exception:
             self._connection.terminate()
@@ -197,13 +205,21 @@ class Session:
     def _run(self, awaitable: Awaitable[T]) -> T:
         try:
             return self._loop.run_until_complete(awaitable)
-        except asyncio.CancelledError as error:
-            raise SourceError("the call was cancelled", "run again") from error
-        except Exception as error:
-            raise self._translated(error) from error
+        except (Exception, asyncio.CancelledError) as error:
+            phase = self._phase
+            cancelled = self._cancelled and isinstance(error, asyncio.CancelledError)
+            self._lost = self._lost or is_loss(error, phase)
+            raise translated(error, phase=phase, cancelled=cancelled) from error
+
+    @property
+    def _phase(self) -> Phase:
+        if self._connection is None:
+            return "connecting"
+        return "open" if self.alive else "closed"
 
     def cancel(self) -> None:
         """Stop the call that another thread waits for; never raises."""
+        self._cancelled = True
         with suppress(RuntimeError):  # The loop is closed.
             self._loop.call_soon_threadsafe(self._cancel_tasks)
 
@@ -224,29 +240,17 @@ class Session:
             self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
-    def _translated(self, error: Exception) -> UnloaderError:
-        if isinstance(error, UnloaderError):
-            return error
-        state = getattr(error, "sqlstate", None)
-        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if state is None and isinstance(
-            error, (OSError, EOFError, asyncio.TimeoutError, self._asyncpg.InterfaceError)
-        ):
-            return TransientSourceError(f"PostgreSQL: the connection failed: {text}")
-        if state is None:
-            return SourceError(f"PostgreSQL: {type(error).__name__}: {text}")
-        kind = TransientSourceError if str(state).startswith(TRANSIENT_STATES) else SourceError
-        return kind(f"PostgreSQL: {text} (SQLSTATE {state})", _HINTS.get(str(state), ""))
+
+def _as_view(chunk: bytes) -> Text:
+    return memoryview(chunk).toreadonly() if len(chunk) >= WIDE_CHUNK_BYTES else chunk
 
 
-_HINTS = {
-    "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
-    "28000": "check the user in the URL and the server's pg_hba.conf",
-    "3D000": "check the name of the database at the end of the URL",
-    "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table",
-    "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
-    "42501": "grant SELECT on the table and its partitions, and BYPASSRLS where a policy applies",
-}
+def _let_go(piece: tuple[bytes, ...]) -> None:
+    """Give the memory of wide rows back, unless there is a view of it."""
+    for chunk in piece:
+        if len(chunk) >= WIDE_CHUNK_BYTES and isinstance(chunk, bytearray):
+            with suppress(BufferError):
+                chunk.clear()
 
 
 class _Gathered:

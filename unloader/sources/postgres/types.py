@@ -1,9 +1,10 @@
 """PostgreSQL types: how each is read so that no value changes.
 
 Every value leaves the server through COPY in CSV form, so what a type's own output function prints
-is the exact text of it. For batches that text is parsed into an Arrow type only where the type
-holds every ordinary value of it; a value that it cannot hold (`infinity`, a year before 1, `NaN`
-in a numeric) fails to parse and is refused by name, never bent.
+is the exact text of it. Where text is written, a batch carries that very text, so that values and
+bytes are those of COPY's own CSV whatever the dialect. Parquet, and a date under a mask, need the
+value itself: the text is parsed into an Arrow type, and a value that the type cannot hold
+(`infinity`, `NaN` in a numeric) is refused by name, never bent.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ _TYPMOD = re.compile(r"\(\d+\)")
 _INTEGERS = {"smallint": "int16", "integer": "int32", "bigint": "int64", "oid": "uint32"}
 _FLOATS = {"real": "float", "double precision": "double"}
 _NUMBERS = {*_INTEGERS, *_FLOATS, "numeric", "money"}
+_DATE, _TIMESTAMP, _ZONED = "date", "timestamp without time zone", "timestamp with time zone"
+_MOMENTS = (_DATE, _TIMESTAMP, _ZONED)
+_TYPED = frozenset({*_INTEGERS, *_FLOATS, "boolean"})
+"""Types whose Arrow values have the server's text and no other."""
 _BOOLEAN_CASTS = {"true/false": "::text", "t/f": "", "1/0": "::integer"}
 """COPY itself prints t and f."""
 _MAX_DECIMAL = 38
@@ -63,10 +68,15 @@ def encodable(text: TextFormat | None) -> bool:
 
 def encoded_column(column: ColumnInfo, text: TextFormat, target: Target) -> ReadColumn:
     """Return how COPY renders a column in exactly the form our own encoder would give it."""
+    return _rendered(column, text, target, "text")
+
+
+def _rendered(column: ColumnInfo, text: TextFormat, target: Target, output_type: str) -> ReadColumn:
+    """Return how the server renders a column as the text that is written."""
     expression, note = _text_expression(column, text.binary, text.boolean)
     if matches_any(column.name, target.as_text):
         note = "exact text, as asked for"
-    return _column(column, expression, "text", note)
+    return _column(column, expression, output_type, note)
 
 
 def _text_expression(
@@ -89,7 +99,10 @@ def _text_expression(
 def arrow_column(column: ColumnInfo, target: Target) -> ReadColumn:
     """Return how a column is read into batches; `output_type` is the name of its Arrow type."""
     name, base = quoted(column.name), base_type(column)
-    if matches_any(column.name, target.as_text):
+    as_text = matches_any(column.name, target.as_text)
+    if target.text is not None and base not in _TYPED and (as_text or not _mask(base, target.text)):
+        return _rendered(column, target.text, target, "string")
+    if target.text is None and as_text:
         expression, _ = _text_expression(column, "prefixed-hex", "true/false")
         return _column(column, expression, "string", "exact text, as asked for")
     if base in _INTEGERS:
@@ -104,8 +117,19 @@ def arrow_column(column: ColumnInfo, target: Target) -> ReadColumn:
         note = "amount without the currency of the locale, exact text"
         return _column(column, f"{name}::numeric", "string", note)
     if base == "bytea":
-        return _bytea(column, name, target)
+        return _column(column, f"encode({name}, 'hex')", "binary", "")
     return _temporal_or_text(column, name, base)
+
+
+def _mask(base: str, text: TextFormat) -> str | None:
+    """Return the mask that values of a type are written under, None where they follow none."""
+    kind = _TYPMOD.sub("", base)
+    masks = {
+        _DATE: text.date_format,
+        _TIMESTAMP: text.timestamp_format,
+        _ZONED: text.timestamp_tz_format,
+    }
+    return masks.get(kind)
 
 
 def _numeric(column: ColumnInfo, name: str, base: str) -> ReadColumn:
@@ -118,19 +142,13 @@ def _numeric(column: ColumnInfo, name: str, base: str) -> ReadColumn:
     return _column(column, name, f"decimal128({precision}, {scale})", "")
 
 
-def _bytea(column: ColumnInfo, name: str, target: Target) -> ReadColumn:
-    if target.text is not None:
-        return _column(column, _binary_text(name, target.text.binary), "string", "")
-    return _column(column, f"encode({name}, 'hex')", "binary", "")
-
-
 def _temporal_or_text(column: ColumnInfo, name: str, base: str) -> ReadColumn:
     plain = _TYPMOD.sub("", base)
-    if plain == "date":
+    if plain == _DATE:
         return _column(column, name, "date32[day]", "")
-    if plain == "timestamp without time zone":
+    if plain == _TIMESTAMP:
         return _column(column, name, "timestamp[us]", "")
-    if plain == "timestamp with time zone":
+    if plain == _ZONED:
         note = "instant in UTC"
         return _column(column, f"replace({name}::text, '+00', 'Z')", "timestamp[us, tz=UTC]", note)
     if plain == "time without time zone":
@@ -141,7 +159,7 @@ def _temporal_or_text(column: ColumnInfo, name: str, base: str) -> ReadColumn:
 
 
 def _is_zoned(base: str) -> bool:
-    return _TYPMOD.sub("", base) == "timestamp with time zone"
+    return _TYPMOD.sub("", base) == _ZONED
 
 
 def _binary_text(name: str, binary: BinaryForm) -> str:
@@ -193,5 +211,7 @@ def arrow_schema(columns: tuple[tuple[ColumnInfo, ReadColumn], ...]) -> pa.Schem
             metadata["base_type"] = base_type(info)
         if column.output_type == "string" and is_number(info):
             metadata["text_class"] = "number"
+        if column.output_type == "string" and _TYPMOD.sub("", base_type(info)) in _MOMENTS:
+            metadata["text_class"] = "moment"
         fields.append(pa.field(column.name, kind, metadata=metadata))
     return pa.schema(fields)

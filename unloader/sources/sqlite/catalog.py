@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from partition_planner.model import ColumnInfo, TableInfo, WorkUnit
+from partition_planner.model import ColumnInfo, Selector, TableInfo
 from unloader.errors import SourceError
+from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
@@ -25,7 +26,7 @@ from unloader.sources.sqlite.statement import (
     conditions,
     relation_name,
     relation_of,
-    unit_statement,
+    selector_statement,
 )
 from unloader.sources.sqlite.types import arrow_schema, read_column
 from unloader.sources.statement import check_condition, derived_table, quoted, select
@@ -38,7 +39,11 @@ class SQLiteCatalog:
     """The parent's session; it holds the snapshot until it is closed."""
 
     capabilities = Capabilities(
-        shared_snapshot=True, snapshot_outlives_run=False, encoded_text=False, queries=True
+        shared_snapshot=True,
+        snapshot_outlives_run=False,
+        encoded_text=False,
+        queries=True,
+        folding="any",
     )
 
     def __init__(self, session: Session) -> None:
@@ -69,10 +74,17 @@ class SQLiteCatalog:
             for name, kind in rows
         )
 
-    def describe(self, table: TableName) -> TableInfo:
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, estimates and, for a rowid table, the range of its rowids."""
-        found = resolve(table, self.tables(), default_schemas=("main",), where=self._session.path)
+        found = resolve(
+            table,
+            self.tables(),
+            folding=self.capabilities.folding,
+            default_schemas=("main",),
+            where=self._session.path,
+        )
         name = found.name
+        observe(PhaseStarted(phase="columns"))
         if found.kind != "table":
             return TableInfo(
                 schema="main",
@@ -82,10 +94,12 @@ class SQLiteCatalog:
                 row_ranges=False,
             )
         rowid = sqlite_layout.rowid_name(self._rows, name)
+        columns = sqlite_layout.table_columns(self._rows, name, rowid)
+        observe(PhaseStarted(phase="extents"))
         return TableInfo(
             schema="main",
             name=name,
-            columns=sqlite_layout.table_columns(self._rows, name, rowid),
+            columns=columns,
             rows=found.rows,
             bytes=sqlite_layout.table_bytes(self._rows, name),
             extents=(sqlite_layout.extent_of(self._rows, name, rowid),) if rowid else (),
@@ -147,20 +161,17 @@ class SQLiteCatalog:
                 lambda sql: self._rows(f"EXPLAIN {sql}"), relation_of(extract), extract.where
             )
 
-    def hold(self, extract: Extract, units: tuple[WorkUnit, ...]) -> None:
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Do nothing: while the snapshot lasts nobody else can write."""
 
-    def unit_sql(self, extract: Extract, unit: WorkUnit) -> str:
-        """Return the statement that reads the unit."""
-        return unit_statement(extract, unit)
+    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+        """Return the statement that reads what a selector stands for."""
+        return selector_statement(extract, selector)
 
-    def count(self, extract: Extract, units: tuple[WorkUnit, ...]) -> int:
-        """Return the rows of the units, counted by SQLite."""
-        relation = relation_of(extract)
-        rows = sum(
-            int(self._rows(select("count(*)", relation, conditions(extract, unit)))[0][0])
-            for unit in units
-        )
+    def count(self, extract: Extract) -> int:
+        """Return the rows asked for; there are no partitions to be asked for."""
+        sql = select("count(*)", relation_of(extract), conditions(extract, None))
+        rows = int(self._rows(sql)[0][0])
         self.check_snapshot()
         return rows
 

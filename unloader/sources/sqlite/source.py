@@ -12,15 +12,23 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from partition_planner.model import WorkUnit
+from partition_planner.model import Piece, Selector
 from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
+from unloader.sources.base import SHARES, ReadAgain
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.file import BUSY_SECONDS, database_path, database_uri, driver_error
 from unloader.sources.sqlite.session import Session
-from unloader.sources.sqlite.statement import sample_statement, searches, unit_statement
+from unloader.sources.sqlite.statement import (
+    TOO_WIDE,
+    Stretch,
+    in_rowid_order,
+    sample_statement,
+    searches,
+    selector_statement,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +39,10 @@ bound the memory where the rows after the sampled ones are wider."""
 SAMPLED_ROWS = 256
 UNKNOWN_ROW_BYTES = 1024
 """Guess, where a sample could cost as much as the whole: views and queries."""
+NARROWER = 32
+"""A batch gets this part of its rows where a row is too wide for the others in memory."""
+FIRST_STRETCH_ROWS = 256
+"""Read with fewer rows a batch before wide rows are taken for over; twice as many each time."""
 _BATCH_ROWS = "adbc.sqlite.query.batch_rows"
 
 
@@ -56,7 +68,7 @@ class SQLiteSource:
         """Open the file in the parent, which does without the workers' driver."""
         for module in ("adbc_driver_manager", "adbc_driver_sqlite"):
             if find_spec(module) is None:
-                raise missing_driver(ImportError(name=module), self.extra)
+                raise missing_driver(ModuleNotFoundError(name=module), self.extra)
         return SQLiteCatalog(Session(database_path(spec)))
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> SQLiteReader:
@@ -80,6 +92,8 @@ class SQLiteReader:
             raise missing_driver(error, "sqlite") from error
         self._path = path
         self._cursor: Any = None
+        self._one_by_one = False
+        """A view or query has a wide row: its rows come one by one."""
         with _driver_errors(path):
             # Autocommit: a transaction would keep a unit's locks until the next one.
             self._connection = dbapi.connect(database_uri(path, "ro"), autocommit=True)
@@ -90,19 +104,22 @@ class SQLiteReader:
             raise
 
     def batches(
-        self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, fetch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the unit's rows in batches of about `fetch_bytes`, as far as a sample tells."""
+        """Yield the piece's rows in batches of about `fetch_bytes`, as far as a sample tells.
+
+        Whatever the sample, the rows of a batch take `SHARES` times that at most, or it is one row.
+        """
         import pyarrow as pa
 
         schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
         try:
-            rows = self._batch_rows(extract, unit, fetch_bytes)
-            for batch in self._stream(unit_statement(extract, unit), rows):
+            for batch in self._bounded(extract, piece.selector, fetch_bytes):
                 if batch.num_rows:
                     yield sqlite_types.conform(batch, extract.projection.columns, schema)
+                del batch
         except SourceError as error:
-            raise self._refusal(extract, unit, error) from error
+            raise self._refusal(extract, piece.selector, error) from error
 
     def close(self) -> None:
         """Close the connection; never raises."""
@@ -110,11 +127,46 @@ class SQLiteReader:
         with suppress(Exception):
             self._connection.close()
 
-    def _batch_rows(self, extract: Extract, unit: WorkUnit, fetch_bytes: int) -> int:
+    def _bounded(
+        self, extract: Extract, selector: Selector, fetch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the selector's rows; each stretch of wide ones with fewer in a batch."""
+        usual = rows = 1 if self._one_by_one else self._batch_rows(extract, selector, fetch_bytes)
+        done, stretch_rows, longest = 0, None, FIRST_STRETCH_ROWS
+        while True:
+            widest = SHARES * fetch_bytes // rows if rows > 1 else None
+            stretch = Stretch(skip=done, rows=stretch_rows, widest_bytes=widest)
+            before = done
+            try:
+                for batch in self._stream(selector_statement(extract, selector, stretch), rows):
+                    done += batch.num_rows
+                    yield batch
+                    del batch
+            except SourceError as error:
+                if rows == 1 or TOO_WIDE not in error.message:
+                    raise
+                self._check_order(extract, error)
+                rows, stretch_rows = max(1, rows // NARROWER), longest
+                continue
+            if stretch_rows is None or done - before < stretch_rows:
+                return
+            rows, stretch_rows, longest = usual, None, 2 * longest
+
+    def _check_order(self, extract: Extract, error: SourceError) -> None:
+        """Return if a second statement gives the rows in the same order: that of the rowid.
+
+        Raises:
+            ReadAgain: It is not certain of this one; all rows of the unit are read one by one.
+        """
+        if not in_rowid_order(extract):
+            self._one_by_one = True
+            raise ReadAgain from error
+
+    def _batch_rows(self, extract: Extract, selector: Selector, fetch_bytes: int) -> int:
         if extract.query is not None or not extract.table.row_ranges:
             width = UNKNOWN_ROW_BYTES
         else:
-            sample = list(self._stream(sample_statement(extract, unit, SAMPLED_ROWS), 32))
+            sample = list(self._stream(sample_statement(extract, selector, SAMPLED_ROWS), 32))
             rows = sum(batch.num_rows for batch in sample)
             width = sum(batch.nbytes for batch in sample) // max(1, rows)
         return max(1, min(MAX_BATCH_ROWS, fetch_bytes // max(1, width)))
@@ -150,11 +202,11 @@ class SQLiteReader:
                 self._cursor.close()
         self._cursor = None
 
-    def _refusal(self, extract: Extract, unit: WorkUnit, error: SourceError) -> UnloaderError:
-        """Return the value that stopped the unit, if it was one; else the error itself."""
+    def _refusal(self, extract: Extract, selector: Selector, error: SourceError) -> UnloaderError:
+        """Return the value that stopped the reading, if it was one; else the error itself."""
         if sqlite_types.OVERFLOW not in error.message:
             return error
-        for names, sql in searches(extract, unit):
+        for names, sql in searches(extract, selector):
             row = self._values(sql)
             for name, storage in zip(names, row[1:] if row else (), strict=False):
                 if row is not None and storage is not None:

@@ -1,17 +1,33 @@
-"""The statements over a work unit's rows, the same in parent and workers."""
+"""The statements over a selector's rows, the same in parent and workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from partition_planner.model import RowRange, TableInfo, WorkUnit
+from partition_planner.model import RowRange, Selector, TableInfo, WholeTable
 from unloader.model import Extract
 from unloader.sources.sqlite.types import ROWID, attribute, first_row, refused_class, value_of
 from unloader.sources.statement import condition, derived_table, qualified, quoted, select
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _COLUMNS_PER_SEARCH = 200
-"""SQLite nests a chain of OR, and its expressions may be 1000 deep."""
+"""SQLite nests a chain of OR, or of sums, and its expressions may be 1000 deep."""
+
+TOO_WIDE = "string or blob too big"
+"""What SQLite says where `_STOP` is evaluated, and of a value beyond its own limit."""
+_STOP = f"zeroblob({2**31 - 1})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A part of a unit's rows, in the order in which SQLite gives them."""
+
+    skip: int = 0
+    rows: int | None = None
+    """How many, None for all that are left."""
+    widest_bytes: int | None = None
+    """A row with more in its texts and blobs stops the statement, before it reaches the driver."""
 
 
 def relation_of(extract: Extract) -> str:
@@ -26,38 +42,78 @@ def relation_name(table: TableInfo, query: str | None) -> str:
     return table.name if query is None else "query"
 
 
-def conditions(extract: Extract, unit: WorkUnit | None) -> list[str]:
-    """Return what holds for the rows of a unit, or for all rows asked for where that is None."""
-    found = [] if unit is None else list(_range(extract.table, unit))
+def conditions(extract: Extract, selector: Selector | None) -> list[str]:
+    """Return what holds for the rows of a selector, or for all rows asked for if that is None."""
+    found = [] if selector is None else list(_range(extract.table, selector))
     if extract.where is not None:
         found.append(condition(extract.where))
     return found
 
 
-def unit_statement(extract: Extract, unit: WorkUnit) -> str:
-    """Return the statement that reads a unit.
+WHOLE = Stretch()
 
-    Its first row is not one of the unit: it fixes the types of the result.
+
+def in_rowid_order(extract: Extract) -> bool:
+    """Return whether `selector_statement` gives rows in the order of their rowid, each time.
+
+    SQLite may read a view, a query or a condition by whatever index it takes for the fastest.
+    Without a reservation others may change the rows between two statements.
+    """
+    reserved = extract.snapshot is not None and extract.snapshot.kind == "write-reservation"
+    return reserved and _is_plain(extract)
+
+
+def _is_plain(extract: Extract) -> bool:
+    """Return whether a table is read from end to end; with no index it comes by its rowid."""
+    return extract.query is None and extract.where is None and extract.table.row_ranges
+
+
+def selector_statement(extract: Extract, selector: Selector, stretch: Stretch = WHOLE) -> str:
+    """Return the statement that reads what a selector stands for, or a part of it.
+
+    Its first row is none of the table: it fixes the types of the result.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
-    rows = select(items, relation_of(extract), conditions(extract, unit))
+    where = conditions(extract, selector)
+    if stretch.widest_bytes is not None:
+        where += _guards(extract, stretch.widest_bytes)
+    # An index that holds all columns would be read in its own order.
+    relation = relation_of(extract) + (" NOT INDEXED" if _is_plain(extract) else "")
+    rows = select(items, relation, where)
+    if stretch.skip or stretch.rows is not None:
+        most = -1 if stretch.rows is None else stretch.rows
+        rows = f"SELECT * FROM ({rows} LIMIT {most} OFFSET {stretch.skip})"
     return f"SELECT {first_row(columns)} UNION ALL {rows}"
 
 
-def sample_statement(extract: Extract, unit: WorkUnit, rows: int) -> str:
-    """Return the statement for the first rows of a unit's range, whatever the user's condition.
+def _guards(extract: Extract, widest_bytes: int) -> Iterator[str]:
+    """Yield conditions that stop the statement at a wide row; no value is read for its length."""
+    relation = relation_name(extract.table, extract.query)
+    values = [
+        value_of(column.name, relation)
+        for column in extract.projection.columns
+        if column.output_type in ("string", "binary")
+    ]
+    for start in range(0, len(values), _COLUMNS_PER_SEARCH):
+        part = values[start : start + _COLUMNS_PER_SEARCH]
+        width = " + ".join(f"ifnull(octet_length({value}), 0)" for value in part)
+        yield f"({width} <= {widest_bytes} OR {_STOP})"
 
-    As in `unit_statement`, a row that fixes the types comes first.
+
+def sample_statement(extract: Extract, selector: Selector, rows: int) -> str:
+    """Return the statement for the first rows of a selector's range, whatever the user's condition.
+
+    As in `selector_statement`, a row that fixes the types comes first.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
-    found = select(items, relation_of(extract), list(_range(extract.table, unit)))
+    found = select(items, relation_of(extract), list(_range(extract.table, selector)))
     return f"SELECT {first_row(columns)} UNION ALL {found} LIMIT {rows + 1}"
 
 
-def searches(extract: Extract, unit: WorkUnit) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield column names, and the statement that finds a row whose values stop the unit.
+def searches(extract: Extract, selector: Selector) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield column names, and the statement that finds a row whose values stop the reading.
 
     Each statement gives one row at most: the rowid as text, or NULL where there is none, and for
     each of the columns the storage class of a refused value, or NULL.
@@ -75,15 +131,18 @@ def searches(extract: Extract, unit: WorkUnit) -> Iterator[tuple[tuple[str, ...]
         items = [f"CAST({rowid} AS TEXT)" if rowid else "NULL"]
         items += [f"CASE WHEN {bad} THEN typeof({value}) END" for _, value, bad in part]
         any_bad = f"({' OR '.join(bad for _, _, bad in part)})"
-        rows = select(", ".join(items), relation_of(extract), [*conditions(extract, unit), any_bad])
+        rows = select(
+            ", ".join(items), relation_of(extract), [*conditions(extract, selector), any_bad]
+        )
         yield tuple(name for name, _, _ in part), f"{rows} LIMIT 1"
 
 
-def _range(table: TableInfo, unit: WorkUnit) -> Iterator[str]:
-    if not isinstance(unit.selector, RowRange):
+def _range(table: TableInfo, selector: Selector) -> Iterator[str]:
+    if not isinstance(selector, RowRange):
+        assert isinstance(selector, WholeTable), "no other is described"
         return
     rowid = _rowid(table)
-    first, last = unit.selector.first, unit.selector.last
+    first, last = selector.first, selector.last
     # An integer literal beyond 64 bits would be a real.
     if first is not None and first > _LOWEST:
         yield f"{rowid} >= {first}" if first <= _HIGHEST else "0"

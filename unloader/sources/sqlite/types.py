@@ -6,7 +6,7 @@ driver would convert any other value without a word, so the statement lets none 
 of another storage class stops the unit, unless the column is read as exact text, which holds all.
 
 Exact text leaves the database in two columns, for SQLite has no exact text for a real: the texts,
-and the reals, which Arrow then prints as the shortest digits that read back equal.
+and the reals, which then become the texts that the encoder gives reals of a typed column.
 """
 
 from __future__ import annotations
@@ -180,15 +180,16 @@ def conform(
 
 
 def _merged(found: Iterator[pa.Array], columns: Sequence[ReadColumn]) -> Iterator[pa.Array]:
-    import pyarrow as pa
     import pyarrow.compute as pc
+
+    from writers.text.number_texts import float_texts
 
     for column in columns:
         array = next(found)
         if _is_pair(column):
             reals = next(found)
             if reals.null_count < len(reals):
-                array = pc.coalesce(array, reals.cast(pa.string()))
+                array = pc.coalesce(array, float_texts(reals))
         yield array
 
 

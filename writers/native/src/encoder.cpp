@@ -16,7 +16,7 @@ namespace {
 
 // Raised with every change of this interface or of a description that is handed over here; the
 // number is also in writers.native.library.
-constexpr uint32_t ABI_VERSION = 2;
+constexpr uint32_t ABI_VERSION = 3;
 
 // Besides those of unloader::Status.
 constexpr int32_t NO_MEMORY = -1;

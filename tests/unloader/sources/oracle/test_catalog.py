@@ -12,7 +12,7 @@ from oracle_server import Fault, OracleServer
 from oracle_server.model import Column, Type
 from oracle_server.tables import PartitionSpec
 
-from partition_planner.model import Plan, PlanLimits, TableInfo
+from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import Extract, SessionOptions, Snapshot, Target
@@ -102,11 +102,11 @@ def test_one_scn_for_all(server: OracleServer, catalog: OracleCatalog) -> None:
     server.database.insert("SCOTT", "PLAIN", rows(10, start=9000))
     table = catalog.describe(parse_table("plain"))
     extract = extract_of(catalog, table, snapshot)
-    units = planned(table).units
-    assert len(units) > 1
-    catalog.hold(extract, units)
-    assert catalog.count(extract, units) == 2000
-    assert catalog.count(replace(extract, snapshot=None), units) == 2010
+    plan = planned(table)
+    assert len(plan.units) > 1
+    catalog.hold(extract, plan.selectors)
+    assert catalog.count(extract) == 2000
+    assert catalog.count(replace(extract, snapshot=None)) == 2010
     catalog.check_snapshot()
 
 
@@ -155,10 +155,10 @@ def test_an_scn_that_was_asked_for(server: OracleServer, tmp_path: Path) -> None
     snapshot = opened.snapshot("snapshot")
     table = opened.describe(parse_table("PLAIN"))
     extract = extract_of(opened, table, snapshot)
-    assert opened.count(extract, planned(table).units) == 2000
+    assert opened.count(extract) == 2000
     server.database.expire_undo(server.database.scn)
     with pytest.raises(TransientSourceError, match="ORA-01555") as caught:
-        opened.count(extract, planned(table).units)
+        opened.count(extract)
     assert "UNDO_RETENTION" in caught.value.hint
     opened.close()
     later = source(server, tmp_path, session=SessionOptions(scn=before + 1_000_000))
@@ -185,7 +185,7 @@ def test_looking_back_takes_a_right(server: OracleServer, catalog: OracleCatalog
     assert any('GRANT FLASHBACK ON "HR"."STAFF"' in each for each in missing)
     server.database.privileges.grant("SCOTT", "FLASHBACK", on=("HR", "STAFF"))
     extract = extract_of(catalog, table, snapshot)
-    assert catalog.count(extract, planned(table, split="none").units) == 50
+    assert catalog.count(extract) == 50
 
 
 def test_reading_takes_a_right(server: OracleServer, catalog: OracleCatalog) -> None:
@@ -203,16 +203,17 @@ def test_a_part_that_was_replaced_is_refused(
     snapshot = catalog.snapshot("snapshot")
     table = catalog.describe(parse_table("PARTED"))
     extract = extract_of(catalog, table, snapshot)
-    by_partition = planned(table, split="partition", unit_bytes=None).units
+    by_partition = planned(table, split="partition", unit_bytes=None).selectors
     catalog.hold(extract, by_partition)
     if change == "truncate":
         server.database.truncate("SCOTT", "PARTED", "P2")
     else:
         server.database.exchange_partition("SCOTT", "PARTED", "P2", rows(5))
-    for units in (by_partition, planned(table).units, planned(table, split="none").units):
+    whole = planned(table, split="none").selectors
+    for selectors in (by_partition, planned(table).selectors, whole):
         with pytest.raises(SourceError, match=r"P2 of SCOTT\.PARTED was truncated"):
-            catalog.hold(extract, units)
-    others = tuple(unit for unit in by_partition if unit.partition != "P2")
+            catalog.hold(extract, selectors)
+    others = tuple(each for each in by_partition if each.partition != "P2")
     catalog.hold(extract, others)
     with pytest.raises(SourceError, match="ORA-01466"):
         catalog.check_snapshot()
@@ -222,12 +223,12 @@ def test_an_older_plan_of_a_moved_table_is_refused(
     server: OracleServer, catalog: OracleCatalog
 ) -> None:
     """A plan names the segment its ROWIDs are of; a table that was moved since needs a new one."""
-    units = planned(catalog.describe(parse_table("PLAIN"))).units
+    selectors = planned(catalog.describe(parse_table("PLAIN"))).selectors
     server.database.truncate("SCOTT", "PLAIN")
     snapshot = catalog.snapshot("snapshot")
     table = catalog.describe(parse_table("PLAIN"))
     with pytest.raises(SourceError, match=r"SCOTT\.PLAIN was truncated") as caught:
-        catalog.hold(extract_of(catalog, table, snapshot), units)
+        catalog.hold(extract_of(catalog, table, snapshot), selectors)
     assert "new plan" in caught.value.hint
 
 
@@ -237,7 +238,7 @@ def test_counting_after_a_long_silence(server: OracleServer, catalog: OracleCata
     table = catalog.describe(parse_table("PLAIN"))
     extract = extract_of(catalog, table, snapshot)
     server.faults.add(Fault(kind="ora-02396", statement=r"COUNT\(\*\)"))
-    assert catalog.count(extract, planned(table).units) == 2000
+    assert catalog.count(extract) == 2000
     catalog.check_snapshot()
 
 
@@ -246,9 +247,9 @@ def test_counting_a_part_of_the_table(catalog: OracleCatalog) -> None:
     snapshot = catalog.snapshot("snapshot")
     table = catalog.describe(parse_table("PARTED"))
     extract = extract_of(catalog, table, snapshot, where="ID < 600")
-    units = planned(table, split="partition", unit_bytes=None).units
-    each = [catalog.count(extract, (unit,)) for unit in units]
-    assert sum(each) == catalog.count(extract, units) == 600
+    names = [part.name for part in table.partitions]
+    each = [catalog.count(replace(extract, partitions=(name,))) for name in names]
+    assert sum(each) == catalog.count(extract) == 600
     assert all(0 < count < 600 for count in each)
 
 
@@ -281,10 +282,11 @@ def test_queries_are_described(server: OracleServer, catalog: OracleCatalog) -> 
         ("NAME", "VARCHAR2(80 BYTE)"),
     ]
     extract = extract_of(catalog, table, snapshot, query=query)
-    units = planned(table, split="none").units
-    assert catalog.unit_sql(extract, units[0]).endswith(f"({query}\n) AS OF SCN {snapshot.value}")
+    assert catalog.selector_sql(extract, WholeTable()).endswith(
+        f"({query}\n) AS OF SCN {snapshot.value}"
+    )
     server.database.delete("SCOTT", "PLAIN", lambda row: row[0] < 50)
-    assert catalog.count(extract, units) == 100
+    assert catalog.count(extract) == 100
 
 
 @pytest.mark.parametrize(

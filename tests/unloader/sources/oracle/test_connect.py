@@ -236,7 +236,7 @@ def test_tls_and_wallet(tmp_path: Path) -> None:
 def test_a_token_needs_tls(
     server: OracleServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A token is not sent in the clear, and a file without one is named."""
+    """A token is not sent in the clear, and a file without one is told."""
     monkeypatch.setenv(
         "UNLOADER_ORACLE_TOKEN", token(datetime.now(timezone.utc) + timedelta(hours=1))
     )
@@ -245,5 +245,5 @@ def test_a_token_needs_tls(
         open_connection(SourceSpec(kind="oracle", location=place))
     assert "protocol=tcps" in caught.value.hint
     monkeypatch.setenv("UNLOADER_ORACLE_TOKEN_FILE", str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match=r"token file .*none cannot be read"):
+    with pytest.raises(ConfigError, match="token file cannot be read"):
         open_connection(SourceSpec(kind="oracle", location=place))

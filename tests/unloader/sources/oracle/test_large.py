@@ -13,7 +13,7 @@ from oracle_server.model import Type
 from oracle_server.server import OracleServer
 from oracle_unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create
 
-from partition_planner.model import WholeTable, WorkUnit
+from partition_planner.model import Piece, WholeTable
 from unloader.errors import OutputFailed, SourceError
 from unloader.model import Fetch, Target
 from unloader.pipeline import Pump
@@ -160,9 +160,9 @@ def test_lobs_are_read_while_rows_are_fetched(server: OracleServer) -> None:
     create(server, LOBS, rows)
     run = Run(server, LOBS)
     reader = OracleReader(run.spec, run.extract.snapshot)
-    unit = WorkUnit(id="u1", partition=None, selector=WholeTable())
+    piece = Piece(unit="u1", selector=WholeTable())
     found: list[tuple[Any, ...]] = []
-    pump = Pump(lambda: reader.batches(run.extract, unit, fetch_bytes=1024))
+    pump = Pump(lambda: reader.batches(run.extract, piece, fetch_bytes=1024))
     pump.run(lambda item: found.extend(whole([item])[0]))
     reader.close()
     assert found == rows

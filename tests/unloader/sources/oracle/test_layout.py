@@ -22,7 +22,7 @@ from unloader.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.sample import key_literal
 from unloader.sources.oracle.source import OracleSource
-from unloader.sources.oracle.units import unit_statement
+from unloader.sources.oracle.units import selector_statement
 
 ROWS = 3000
 PARTS = tuple(PartitionSpec(name=f"P{number}") for number in range(4))
@@ -48,7 +48,7 @@ def selectors(
 ) -> list[Any]:
     """Return the selectors of a plan after checking that its units have every row just once."""
     limits = PlanLimits(parallelism=4, split=split, unit_bytes=unit_bytes)
-    units = plan(table, limits).units
+    selectors = plan(table, limits).selectors
     extract = Extract(
         source=catalog._spec,
         snapshot=catalog.snapshot("snapshot"),
@@ -59,11 +59,13 @@ def selectors(
     )
     column = f'"{table.columns[0].name}"'
     found = [
-        row for unit in units for row in catalog._session.run(unit_statement(column, extract, unit))
+        row
+        for selector in selectors
+        for row in catalog._session.run(selector_statement(column, extract, selector))
     ]
-    assert len(found) == catalog.count(extract, units)
+    assert len(found) == catalog.count(extract)
     assert len(set(found)) == len(found)
-    return [unit.selector for unit in units]
+    return list(selectors)
 
 
 def test_extents_of_a_table(server: OracleServer, catalog: OracleCatalog) -> None:

@@ -10,11 +10,11 @@ from oracle_server.model import Rowid
 from partition_planner.model import (
     KeyRange,
     NamedPartition,
+    PartitionInfo,
     RowRange,
     Selector,
     TableInfo,
     WholeTable,
-    WorkUnit,
 )
 from unloader.model import Extract, Projection, Snapshot, SourceSpec
 from unloader.sources.oracle.units import (
@@ -23,8 +23,7 @@ from unloader.sources.oracle.units import (
     last_level,
     partition_name,
     rowid_text,
-    unit_statement,
-    whole_count_statement,
+    selector_statement,
 )
 
 SCN = Snapshot(kind="scn", value="42", taken_at="")
@@ -45,11 +44,6 @@ def extract(
         where=where,
         projection=Projection(columns=(), route="arrow", schema=b""),
     )
-
-
-def unit(selector: Selector) -> WorkUnit:
-    """Return a unit of that selector."""
-    return WorkUnit(id="1", partition=getattr(selector, "partition", None), selector=selector)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +69,15 @@ def unit(selector: Selector) -> WorkUnit:
         ),
     ],
 )
-def test_statement_of_a_unit(selector: Selector, rest: str) -> None:
-    """Each kind of unit is one SELECT, its clauses in Oracle's order, the condition apart."""
-    sql = unit_statement('"A"', extract(where="x = 1"), unit(selector))
+def test_statement_of_a_selector(selector: Selector, rest: str) -> None:
+    """Each kind of selector is one SELECT, its clauses in Oracle's order, the condition apart."""
+    sql = selector_statement('"A"', extract(where="x = 1"), selector)
     assert sql == f'SELECT "A" FROM "HR"."Odd Name"{rest}'
 
 
 def test_a_query_is_read_at_the_scn() -> None:
     """A query stands in parentheses, whatever comment it ends with, and is read at the SCN too."""
-    sql = unit_statement("1", extract(query="SELECT 1 FROM t -- all;"), unit(WholeTable()))
+    sql = selector_statement("1", extract(query="SELECT 1 FROM t -- all;"), WholeTable())
     assert sql == "SELECT 1 FROM (SELECT 1 FROM t -- all\n) AS OF SCN 42"
 
 
@@ -91,17 +85,17 @@ def test_no_scn_without_a_snapshot() -> None:
     """Without a consistent point the statement names none."""
     none = Snapshot(kind="none", value="", taken_at="")
     for snapshot in (None, none):
-        sql = unit_statement("1", extract(snapshot=snapshot), unit(WholeTable()))
+        sql = selector_statement("1", extract(snapshot=snapshot), WholeTable())
         assert sql == 'SELECT 1 FROM "HR"."Odd Name"'
 
 
 def test_pieces_are_counted_with_their_partition() -> None:
-    """A range counts the whole of its partition, and the table counts as one."""
-    selector = RowRange(partition="P1", object_id=1, first=None, last=5)
-    assert count_statement(extract(where="y"), unit(selector)) == (
+    """A leaf is counted as a whole, and the table as one."""
+    leaf = PartitionInfo(name="P1", position=1)
+    assert count_statement(extract(where="y"), leaf) == (
         'SELECT COUNT(*) FROM "HR"."Odd Name" PARTITION ("P1") AS OF SCN 42 WHERE (y\n)'
     )
-    assert whole_count_statement(extract()) == 'SELECT COUNT(*) FROM "HR"."Odd Name" AS OF SCN 42'
+    assert count_statement(extract(), None) == 'SELECT COUNT(*) FROM "HR"."Odd Name" AS OF SCN 42'
 
 
 @given(

@@ -13,8 +13,9 @@ from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName, Target
 from unloader.preparation import chosen_table
+from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import CopyDialect, Session
-from unloader.sources.postgres.source import PostgresCatalog, PostgresSource
+from unloader.sources.postgres.source import PostgresSource
 from writers.model import TextFormat
 
 WAIT = "SET lock_timeout = '100ms';"
@@ -48,14 +49,22 @@ def catalog(url: str) -> Any:
 
 
 def begin(
-    catalog: PostgresCatalog, name: str | None, url: str, meanwhile: Callable[[], object]
-) -> None:
-    """Do what a run does up to its first unit; `meanwhile` comes right after the snapshot."""
+    catalog: PostgresCatalog,
+    name: str | None,
+    url: str,
+    meanwhile: Callable[[], object],
+    later: Callable[[], object] = lambda: None,
+) -> Extract:
+    """Do what a run does up to its first unit.
+
+    `meanwhile` comes right after the snapshot, `later` when the table has been described.
+    """
     snapshot = catalog.snapshot("snapshot")
     meanwhile()
     query = "SELECT * FROM parts" if name is None else None
     table_name = None if name is None else TableName(schema=None, name=NamePart(text=name))
     table = chosen_table(catalog, Selection(table=table_name, query=query))
+    later()
     projection = catalog.project(table, query, Target(format="csv", text=TextFormat()))
     extract = Extract(
         source=SourceSpec(kind="postgresql", location=url),
@@ -65,7 +74,8 @@ def begin(
         where=None,
         projection=projection,
     )
-    catalog.hold(extract, plan(table, PlanLimits(parallelism=2)).units)
+    catalog.hold(extract, plan(table, PlanLimits(parallelism=2)).selectors)
+    return extract
 
 
 def refused(postgres: Any, url: str, statement: str) -> bool:
@@ -110,14 +120,67 @@ def test_what_a_snapshot_does_not_cover_waits(
         ("other", "ALTER TABLE other ALTER v TYPE bigint", "other"),
         ("parent", "TRUNCATE child", "child"),
         ("kept", "REFRESH MATERIALIZED VIEW kept", "kept"),
+        ("seen", "TRUNCATE plain", "plain"),
+        (None, "TRUNCATE parts_1", "parts_1"),
     ],
 )
 def test_what_happened_since_the_snapshot_is_told(
-    postgres: Any, catalog: PostgresCatalog, url: str, name: str, statement: str, changed: str
+    postgres: Any,
+    catalog: PostgresCatalog,
+    url: str,
+    name: str | None,
+    statement: str,
+    changed: str,
 ) -> None:
     """Rows that went between the snapshot and the lock end the run: a count would miss them, too."""
-    with pytest.raises(SourceError, match=f"{changed} was truncated or written anew"):
+    with pytest.raises(SourceError, match=f"{changed} was truncated, written anew"):
         begin(catalog, name, url, lambda: postgres.run(statement, url=url))
+
+
+@pytest.mark.parametrize(
+    ("name", "statement"),
+    [
+        ("plain", "DROP TABLE plain CASCADE; CREATE TABLE plain AS SELECT 9 AS v"),
+        ("plain", "ALTER TABLE plain RENAME TO old; ALTER TABLE other RENAME TO plain"),
+        ("parts", "DROP TABLE parts_1; CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1)"),
+    ],
+)
+def test_another_table_under_the_name_is_told(
+    postgres: Any, catalog: PostgresCatalog, url: str, name: str, statement: str
+) -> None:
+    """A table that was dropped and made again, or swapped for another, is not the one described."""
+    with pytest.raises(SourceError, match=r"replaced while the run began"):
+        begin(catalog, name, url, lambda: None, lambda: postgres.run(statement, url=url))
+
+
+@pytest.mark.parametrize(
+    ("name", "statement", "rows"),
+    [
+        ("parts", "ALTER TABLE parts ATTACH PARTITION more FOR VALUES IN (3)", 2),
+        ("other", "ALTER TABLE heir INHERIT other", 1),
+        ("parent", "ALTER TABLE heir INHERIT parent", 1),
+        ("seen", "SELECT 1", 1),
+    ],
+)
+def test_the_count_is_of_what_the_table_was(
+    postgres: Any, catalog: PostgresCatalog, url: str, name: str, statement: str, rows: int
+) -> None:
+    """What has been attached since the snapshot is counted nowhere, though its rows are older."""
+    postgres.run(
+        "CREATE TABLE more (k int, v int); INSERT INTO more VALUES (3, 3);"
+        "CREATE TABLE heir (v int); INSERT INTO heir VALUES (1), (2)",
+        url=url,
+    )
+    extract = begin(catalog, name, url, lambda: None)
+    postgres.run(statement, url=url)
+    assert catalog.count(extract) == rows
+
+
+def test_the_count_has_what_was_detached(postgres: Any, catalog: PostgresCatalog, url: str) -> None:
+    """A partition that was detached since the snapshot was a part of the table then."""
+    detach = "ALTER TABLE parts DETACH PARTITION parts_1"
+    extract = begin(catalog, "parts", url, lambda: postgres.run(detach, url=url))
+    assert catalog.count(extract) == 2
 
 
 def test_ordinary_changes_are_the_snapshots_business(

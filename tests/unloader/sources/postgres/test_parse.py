@@ -106,9 +106,8 @@ def test_any_bytes_come_out_as_they_were(values: list[bytes | None]) -> None:
     ("kind", "text"),
     [
         (pa.date32(), "infinity"),
-        (pa.date32(), "0044-03-15 BC"),
-        (pa.date32(), "10000-01-01"),
         (pa.timestamp("us"), "-infinity"),
+        (pa.timestamp("us"), "294247-01-10 04:00:54.775808"),
         (pa.timestamp("us"), "294276-12-31 23:59:59"),
         (pa.timestamp("us", "UTC"), "infinity"),
         (pa.decimal128(5, 2), "NaN"),
@@ -125,6 +124,31 @@ def test_what_a_type_cannot_hold_is_refused(kind: pa.DataType, text: str) -> Non
     assert "good" not in error.message
     assert text in error.message
     assert "--as-text bad" in error.hint
+
+
+def test_years_far_from_ours_are_right() -> None:
+    """Years before 1 and of five digits are the days that PostgreSQL counts, among ordinary ones."""
+    days = {
+        "0044-03-15 BC": -735_160,
+        "4713-01-01 BC": -2_440_550,
+        "1970-01-02": 1,
+        "12000-02-29": 3_663_441,
+        "5874897-12-31": 2_145_042_905,
+    }
+    data = "".join(f"{text}\n\n" for text in days).encode()
+    batch = CopyParser(pa.schema([("d", pa.date32())])).parse(data)
+    found = batch.column(0).view(pa.int32()).to_pylist()
+    assert found == [each for day in days.values() for each in (day, None)]
+    parser = CopyParser(pa.schema([("t", pa.timestamp("us", "UTC"))]))
+    for text in (
+        "294247-01-10 04:00:54.775807Z",
+        "2000-01-01 00:00:00.5Z",
+        "0001-12-31 00:00:00Z BC",
+    ):
+        batch = parser.parse(f"{text}\n".encode())
+        expected = {"2": 2**63 - 1, "20": 946_684_800_500_000, "0": -62_135_683_200_000_000}
+        key = "20" if text.startswith("2000") else text[0]
+        assert batch.column(0).view(pa.int64()).to_pylist() == [expected[key]]
 
 
 def test_all_columns_that_do_not_fit_are_named_at_once() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from partition_planner.model import RowExtent, RowRange, TableInfo, WholeTable, WorkUnit
+from partition_planner.model import RowExtent, RowRange, TableInfo, WholeTable
 from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec, Target
 from unloader.names import parse_table
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.source import SQLiteSource
 
-WHOLE = WorkUnit(id="0001", partition=None, selector=WholeTable())
+WHOLE = WholeTable()
 
 SCRIPT = """
 CREATE TABLE plain (id INTEGER PRIMARY KEY, name TEXT NOT NULL, price DECIMAL(10,2));
@@ -113,10 +113,10 @@ def test_a_column_may_be_called_rowid(catalog: SQLiteCatalog) -> None:
     """Ranges go by the rowid itself, not by a column of that name."""
     table = described(catalog, "shadowed")
     assert table.extents == (RowExtent(first=1, last=3),)
-    unit = WorkUnit(id="0001", partition=None, selector=RowRange(first=2, last=None))
+    selector = RowRange(first=2, last=None)
     extract = extract_of(catalog, table)
-    assert catalog.unit_sql(extract, unit).endswith('WHERE "shadowed"._rowid_ >= 2')
-    assert catalog.count(extract, (unit,)) == 1
+    assert catalog.selector_sql(extract, selector).endswith('WHERE "shadowed"._rowid_ >= 2')
+    assert catalog.count(extract) == 2
 
 
 def test_a_descending_key_is_no_alias(catalog: SQLiteCatalog) -> None:
@@ -126,7 +126,7 @@ def test_a_descending_key_is_no_alias(catalog: SQLiteCatalog) -> None:
     assert "typeof" in extract_of(catalog, table).projection.columns[0].expression
 
 
-@pytest.mark.parametrize("name", ["missing", "other.plain", '"PLAIN"', "sqlite_master"])
+@pytest.mark.parametrize("name", ["missing", "other.plain", '"PLAIN "', "sqlite_master"])
 def test_unknown_tables(catalog: SQLiteCatalog, name: str) -> None:
     """A name that no table has is an error with a hint."""
     with pytest.raises(SourceError, match="there is no table") as caught:
@@ -179,12 +179,8 @@ def test_conditions_go_into_statement_and_count(
     """The user's condition narrows a range, whatever operators or comments it has."""
     table = described(catalog, "plain")
     extract = extract_of(catalog, table, where)
-    units = (
-        WorkUnit(id="0001", partition=None, selector=RowRange(first=None, last=20)),
-        WorkUnit(id="0002", partition=None, selector=RowRange(first=20, last=None)),
-    )
-    assert catalog.count(extract, units) == rows
-    assert catalog.unit_sql(extract, units[0]).endswith(
+    assert catalog.count(extract) == rows
+    assert catalog.selector_sql(extract, RowRange(first=None, last=20)).endswith(
         f'FROM "main"."plain" WHERE "plain".rowid < 20 AND ({where}\n)'
     )
 
@@ -203,6 +199,6 @@ def test_conditions_that_are_not_accepted(catalog: SQLiteCatalog, where: str) ->
 def test_statements_show_types_and_table(catalog: SQLiteCatalog) -> None:
     """The statement is what a worker sends: a row that fixes the types, then those of the unit."""
     extract = extract_of(catalog, described(catalog, "vacant"))
-    statement = catalog.unit_sql(extract, WHOLE)
+    statement = catalog.selector_sql(extract, WHOLE)
     assert statement.startswith("SELECT 0 UNION ALL SELECT ")
-    assert statement.endswith('FROM "main"."vacant"')
+    assert statement.endswith('FROM "main"."vacant" NOT INDEXED')

@@ -1,0 +1,141 @@
+"""Selections of rows and columns, the ways a run may take to carry them out, and pairs of both.
+
+The truth is a list of rows made here. Which of them a selection has is decided here too, so that
+nothing of the program under test takes part in saying what it should have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One row of the table, whose columns are `id`, `name`, `k` and `region`."""
+
+    id: int
+    name: str
+    k: int
+    region: str
+
+
+COLUMNS = Row._fields
+REGIONS = ("north", "east", "south", "west")
+ROWS = tuple(
+    Row(id=n, name=f"row {n}", k=n % 10, region=REGIONS[n * len(REGIONS) // 1200])
+    for n in range(1200)
+)
+"""In the order of their regions, so that a source without partitions may name ranges of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What is asked for, and which rows and columns that means."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of `run` without their dashes; without one of them the table `t` is meant."""
+    wanted: Callable[[Row], bool] = lambda row: True
+    columns: tuple[str, ...] = COLUMNS
+
+    @property
+    def rows(self) -> list[tuple[object, ...]]:
+        """The rows that must come out, by their `id`, with the columns in order."""
+        return [
+            tuple(getattr(row, name) for name in self.columns) for row in ROWS if self.wanted(row)
+        ]
+
+
+def _north(row: Row) -> bool:
+    return row.region == "north"
+
+
+SELECTIONS = {
+    "all": Selection(),
+    "where": Selection(
+        options={"where": "k > 6 OR k = 1"}, wanted=lambda row: row.k in (1, 7, 8, 9)
+    ),
+    "columns": Selection(options={"columns": "region,id"}, columns=("region", "id")),
+    "exclude": Selection(options={"exclude": "name"}, columns=("id", "k", "region")),
+    "query": Selection(
+        options={"query": "SELECT id, k FROM t WHERE k < 3"},
+        wanted=lambda row: row.k < 3,
+        columns=("id", "k"),
+    ),
+    "columns where": Selection(
+        options={"columns": "id,k", "where": "region = 'west'"},
+        wanted=lambda row: row.region == "west",
+        columns=("id", "k"),
+    ),
+}
+"""For every source."""
+
+BY_PARTITION = {
+    "first partition": Selection(options={"partition": "north*"}, wanted=_north),
+    "two partitions": Selection(
+        options={"partition": "east,west"}, wanted=lambda row: row.region in ("east", "west")
+    ),
+    "glob": Selection(options={"partition": "*ST"}, wanted=lambda row: row.region.endswith("st")),
+    "partition where": Selection(
+        options={"partition": "south", "where": "k = 5"},
+        wanted=lambda row: row.region == "south" and row.k == 5,
+    ),
+    "partition columns": Selection(
+        options={"partition": "north", "columns": "id"}, wanted=_north, columns=("id",)
+    ),
+}
+"""For sources whose table has a partition for each region; `north` may be divided further."""
+
+SELECTING = frozenset(("table", "query", "columns", "exclude", "where", "partition"))
+"""The options that say which rows and columns are unloaded."""
+
+NOT_SELECTING = frozenset(("as-text", "number-without-precision", "nanoseconds", "zone-columns"))
+"""Options beside them in the help that say how values are written."""
+
+FACTORS: Mapping[str, tuple[str, ...]] = {
+    "split": ("auto", "partition", "range", "none"),
+    "file_per": ("unit", "table"),
+    "format": ("csv", "parquet"),
+    "to": ("directory", "directories", "stdout", "pipe", "pipes"),
+    "given": ("arguments", "plan", "job file", "variables"),
+}
+
+Way = Mapping[str, str]
+"""A value for each factor, and the `selection` by name."""
+
+
+def is_possible(way: Way, *, partitions: bool) -> bool:
+    """Return whether the program takes these together; what it refuses is tested elsewhere."""
+    one_stream, streams = way["to"] in ("stdout", "pipe"), way["to"] != "directory"
+    if way["selection"] == "query" and way["split"] not in ("auto", "none"):
+        return False
+    if way["split"] == "partition" and not partitions:
+        return False
+    if one_stream and way["format"] == "parquet" and way["split"] not in ("auto", "none"):
+        return False
+    return not (streams and way["file_per"] == "table")
+
+
+def ways(selections: Sequence[str], *, partitions: bool) -> list[Way]:
+    """Return every possible way to take for each selection."""
+    names = ("selection", *FACTORS)
+    found = (dict(zip(names, each, strict=True)) for each in product(selections, *FACTORS.values()))
+    return [way for way in found if is_possible(way, partitions=partitions)]
+
+
+def in_pairs(every: Sequence[Way]) -> Iterator[Way]:
+    """Yield few of these ways that have among them every pair of values which any of them has.
+
+    The same ways at each call: each time the first one that brings the most new pairs.
+    """
+    missing = {pair for way in every for pair in _pairs(way)}
+    left = [(way, _pairs(way)) for way in every]
+    while missing:
+        way, pairs = max(left, key=lambda each: len(each[1] & missing))
+        missing -= pairs
+        yield way
+
+
+def _pairs(way: Way) -> frozenset[tuple[tuple[str, str], ...]]:
+    return frozenset(combinations(sorted(way.items()), 2))

@@ -1,0 +1,38 @@
+"""Runs into directories, driven without a database: staged files, and finished runs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from unloader.destinations.run_directories import Move, RunDirectories
+
+
+def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:
+    """Return a manifest of one unit with files of these names."""
+    files = [{"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0"} for name in names]
+    units = [{"id": "1", "files": files}]
+    totals = {"rows": len(files), "bytes": 4 * len(files), "files": len(files)}
+    rest = {"table": None, "query": "q", "snapshot": None, "options": {}, "totals": totals}
+    return {"format_version": 1, "run_id": run, "units": units, **rest}
+
+
+def stage(directory: RunDirectories, *names: str, content: str = "new\n") -> list[Move]:
+    """Stage a file for each final name; return the moves."""
+    for name in names:
+        (directory.first.staged / f"{name}.part").write_text(content)
+    return [Move(0, f"{name}.part", name) for name in names]
+
+
+def finish(path: Path, *names: str, run: str = "first", overwrite: bool = False) -> None:
+    """Do a whole run that leaves these files."""
+    with RunDirectories([path], overwrite=overwrite) as directory:
+        directory.publish(stage(directory, *names, content=f"{run}\n"), manifest_of(names, run))
+
+
+def content_of(path: Path) -> dict[str, str]:
+    """Return every file under a directory with its text."""
+    return {
+        str(file.relative_to(path)): file.read_text() for file in path.rglob("*") if file.is_file()
+    }

@@ -1,0 +1,210 @@
+"""However a run dies, the same is left: nothing half-published, and nothing in the next one's way."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import command
+import duckdb
+import killing_calls
+import pytest
+
+ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+ROWS = 20000
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A DuckDB file with a table of a few units."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT i FROM range({ROWS}) r(i)")
+    return f"duckdb://{path}"
+
+
+@pytest.fixture(scope="module")
+def parts(postgres: Any) -> str:
+    """A table of PostgreSQL with three quick partitions and one that takes an hour."""
+    url: str = postgres.database("parts")
+    postgres.run(
+        "CREATE TABLE p (k int, v int GENERATED ALWAYS AS (k) STORED) PARTITION BY LIST (k);"
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1);"
+        "CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2);"
+        "INSERT INTO p SELECT 1 + g % 2 FROM generate_series(1, 1000) g; VACUUM ANALYZE p;"
+        "CREATE FUNCTION waits(k int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN "
+        "IF k = 2 THEN PERFORM pg_sleep(3600); END IF; RETURN true; END $$",
+        url=url,
+    )
+    return url
+
+
+@pytest.mark.parametrize("number", ALL, ids=lambda number: number.name)
+def test_a_run_with_a_finished_unit_is_in_nobodys_way(
+    parts: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The next run needs no option; it says what it removes, with the run and its units."""
+    dest = tmp_path / "out"
+    job = ("run", parts, "--table", "p", "--to", str(dest), "--split", "partition")
+    running = command.Running(*job, "--parallelism", "2", "--where", "waits(k)")
+    journal = dest / "_run" / "journal.jsonl"
+    running.wait_until(journal.exists, "a finished unit")
+    running.signal(number)
+    status, out, err = running.finish()
+    assert (status, out) == (-9 if number == signal.SIGKILL else 130, ""), err
+    assert err.count("unloader: error:") == (number != signal.SIGKILL)
+    assert command.final_names(dest) == []
+    assert journal.exists()
+    again = command.Running(*job, "--progress", "log")
+    status, _, err = again.finish()
+    assert status == 0, err
+    assert err.count("unpublished: 1 finished work unit, ") == 1, err
+    assert command.manifest_of(dest)["totals"]["rows"] == 1000
+    assert not (dest / "_run").exists()
+
+
+@pytest.mark.parametrize("number", ALL[:3], ids=lambda number: number.name)
+def test_a_signal_while_a_password_is_asked_for(tmp_path: Path, number: signal.Signals) -> None:
+    """Before the run begins a signal ends the program with one line, and with 130, too."""
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [*command.UNLOADER, "run", "postgresql://me@127.0.0.1:1/x", "--table", "t",
+         "--to", str(tmp_path / "out"), "--password-prompt"],
+        stdin=child, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: _control(child),
+    ) as process:  # fmt: skip
+        os.read(parent, 1)  # The prompt.
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    os.close(child)
+    os.close(parent)
+    assert (process.returncode, out) == (130, b""), err
+    assert err.count(b"unloader: error:") == 1
+    assert b"Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_terminal_that_goes_away_stops_the_run(parts: str, tmp_path: Path) -> None:
+    """The kernel's SIGHUP ends it in good order, although the bar can be drawn no more."""
+    dest = tmp_path / "out"
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [*command.UNLOADER, "run", parts, "--table", "p", "--to", str(dest),
+         "--split", "partition", "--parallelism", "2", "--where", "waits(k)"],
+        stdin=child, stdout=child, stderr=child, start_new_session=True,
+        preexec_fn=lambda: _control(child), env={**os.environ, "TERM": "xterm"},
+    ) as process:  # fmt: skip
+        os.close(child)
+        command.wait_for((dest / "_run" / "journal.jsonl").exists, "a finished unit")
+        os.close(parent)
+        assert process.wait(60) == 130
+    assert command.final_names(dest) == []
+    assert (dest / "_run" / "_manifest.json").exists()
+
+
+def _control(terminal: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+
+STARTING = """
+import os, signal, sys
+
+class Sends:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[2]:
+            os.kill(os.getpid(), int(sys.argv[1]))
+
+sys.meta_path.insert(0, Sends())
+from unloader.cli import main
+sys.exit(main(["formats"]))
+"""
+"""Sends itself a signal when a module is about to be imported; no other way hits that moment."""
+
+
+@pytest.mark.parametrize("number", ALL[:3], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "module", ["unloader.cli.streams", "click", "unloader.cli.formats", "writers.registry"]
+)
+def test_a_signal_while_the_program_starts(number: signal.Signals, module: str) -> None:
+    """One line and no traceback, wherever the imports are."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARTING, str(int(number)), module],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("unloader: error: interrupted before anything was unloaded")
+
+
+def test_an_ignored_hangup_stays_ignored(parts: str, tmp_path: Path) -> None:
+    """What `nohup` starts outlives its terminal."""
+    dest = tmp_path / "out"
+    with subprocess.Popen(
+        ["nohup", *command.UNLOADER, "run", parts, "--table", "p", "--to", str(dest),
+         "--split", "partition", "--parallelism", "2", "--where", "waits(k)"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        command.wait_for((dest / "_run" / "journal.jsonl").exists, "a finished unit")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.count(b"stopping:") == 1
+    assert b"still stopping" not in err
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that ends processes just before a system call."""
+    return killing_calls.build(tmp_path_factory.mktemp("library"))
+
+
+@pytest.mark.parametrize(
+    ("call", "path", "foreign", "seen"),
+    [
+        ("rename", "/t.0002.csv", False, {"old"}),
+        ("renameat2", ".unloader-", False, {"old"}),
+        ("unlink", "/t.0002.csv", False, {"new"}),
+        ("rename", "/t.0002.csv", True, {"new"}),
+    ],
+    ids=["filling", "exchanging", "clearing", "one by one"],
+)
+def test_a_run_killed_while_it_is_published(
+    library: Path, database: str, tmp_path: Path,
+    call: str, path: str, foreign: bool, seen: set[str],
+) -> None:  # fmt: skip
+    """A reader by `*.csv` sees one run; verify completes the new one, and the next run goes on."""
+    dest = tmp_path / "out"
+    job = ("run", database, "--table", "t", "--to", str(dest), "--split", "range", "--quiet")
+    cut = ("--unit-bytes", "512KiB")
+    command.run(*job, *cut)
+    old = {file.name: file.stat().st_ino for file in dest.glob("*.csv")}
+    assert len(old) > 3
+    if foreign:
+        (dest / "mine.txt").write_text("mine")
+        # The second run of renames is that of the new files: the old ones go to another directory.
+        path = "/out" + path
+    env = {"LD_PRELOAD": str(library), "KILL_CALL": call, "KILL_PATH": path}
+    killed = command.Running(*job, *cut, "--overwrite", env=env)
+    status, _, err = killed.finish()
+    assert status == -9, err
+    found = {file.name: file.stat().st_ino for file in dest.glob("*.csv")}
+    assert {"old" if old.get(name) == inode else "new" for name, inode in found.items()} == seen
+    assert foreign or len(found) == len(old)
+    error = command.error_of(*job, status=6) if foreign else ""
+    assert not error or "a finished run" in error
+    command.run("verify", str(dest), "--quiet")
+    completed = {file.name: file.stat().st_ino for file in dest.glob("*.csv")}
+    assert completed.keys() == old.keys()
+    assert not set(completed.values()) & set(old.values())
+    command.run(*job, "--overwrite", "--split", "none")
+    assert command.manifest_of(dest)["totals"]["rows"] == ROWS
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]

@@ -1,0 +1,80 @@
+"""What is wrong with a command line, told without what was typed.
+
+click repeats what it cannot understand. That may be a password: given to an option that there is
+not, put where a number belongs, or left over behind a blank that nobody quoted. So a value that was
+refused is shown only if it is a number or very like a word that belongs there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import click
+
+from unloader.errors import UsageError
+
+_SUBJECT = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?= )""")
+_NUMBER = re.compile(r"[0-9\s.,:+-]{0,24}(?:[A-Za-z%]{1,3}|\s[a-z]{1,9})?")
+_OPTION = re.compile(r"--[a-z]+(?:-[a-z]+)*")
+_SECRETIVE = re.compile(r"(?i)--?(?:p$|w$|pass|pw|secret|token|user)")
+
+_PLACES = "a password comes from UNLOADER_PASSWORD, --password-file or --password-prompt"
+
+
+def usage_error(error: click.ClickException) -> UsageError:
+    """Return click's complaint as an error of ours."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "unloader"
+    hint = f"see {path} --help"
+    if isinstance(error, click.NoSuchOption):
+        return _no_option(error, hint)
+    if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
+        told = _without_subject(error.message)
+        error = click.BadParameter(told, error.ctx, error.param, error.param_hint)
+    message = error.format_message()
+    return UsageError(message[:1].lower() + message[1:], hint)
+
+
+def no_command(given: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a first word that is no command; a source may stand there."""
+    names = tuple(known)
+    near = get_close_matches(given, names, n=1)
+    if near:
+        return UsageError(
+            "there is no command like that", f"did you mean {near[0]}? See unloader --help"
+        )
+    return UsageError(
+        "the first word is no command",
+        f"write unloader COMMAND ..., with one of the commands {', '.join(names)}",
+    )
+
+
+def may_be_shown(text: str, belonging: Iterable[str] = ()) -> bool:
+    """Return whether a refused text is a number, a mark, or like one of the words that belong."""
+    if len(text) < 4 or _NUMBER.fullmatch(text):
+        return True
+    return bool(get_close_matches(text.lower(), list(belonging), n=1, cutoff=0.75))
+
+
+def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
+    name, near = error.option_name, list(error.possibilities or ())
+    if _SECRETIVE.match(name):
+        return UsageError("there is no option like that for a password", _PLACES)
+    short = re.fullmatch("-[A-Za-z]", name) is not None
+    known = f"there is no option {name}" if short or _OPTION.fullmatch(name) else ""
+    meant = f"did you mean {' or '.join(near[:3])}? S{hint[1:]}" if near else hint
+    return UsageError(known or "an option is given that there is not", meant)
+
+
+def _without_subject(message: str) -> str:
+    """Return a message about a value, such as `'x' is not a number`, without the value."""
+    subject = _SUBJECT.match(message)
+    if subject is None:
+        return message
+    rest = message[subject.end() :]
+    belonging = re.findall(r"[a-z0-9][a-z0-9-]{2,}", rest.lower())
+    if may_be_shown(subject[1][1:-1], belonging):
+        return message
+    return f"the value{rest}"

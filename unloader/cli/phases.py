@@ -1,0 +1,28 @@
+"""What the phases of a run are called on the screen and in the log."""
+
+from __future__ import annotations
+
+_PLANNING = {
+    "connecting": "connecting to the database",
+    "snapshot": "fixing the point in time",
+    "table": "looking up the table",
+    "columns": "reading the columns",
+    "partitions": "listing the partitions",
+    "extents": "finding out where rows lie",
+    "planning": "cutting the table into work units",
+    "locking": "locking and checking what is read",
+    "measuring": "measuring codecs on a sample",
+}
+_LATER = {
+    "unloading": "unloading",
+    "counting": "counting the rows in the source",
+    "publishing": "giving the files their final names",
+    "verifying": "reading the files back",
+}
+
+
+def phase_text(phase: str) -> str:
+    """Return what goes on in a phase; those before the first worker are all `planning`."""
+    if phase in _PLANNING:
+        return f"planning: {_PLANNING[phase]}"
+    return _LATER.get(phase, phase)

@@ -1,0 +1,263 @@
+"""Hides passwords in every text that leaves the program.
+
+There are two lines of defence. The first is not here: no message is made of an argument that was
+refused, because nobody knows what it holds. This module is the second. `redact` hides
+
+- the secrets of this process, wherever they stand: those in the variables below, and those that
+  were read from a file or typed at the prompt and handed to `learn`;
+- whatever has the form of a password, known or not: `//user:password@`, `user/password@`,
+  `password=...`, `IDENTIFIED BY ...`.
+
+Standard output and standard error pass it as a whole, in the workers, too (`guard_streams`); so a
+driver's warning and a traceback do. Files are written by those who know their fields: texts pass
+`redact`, names and SQL must stay exact, since a later run or `verify` reads them.
+
+A secret is searched for without regard to case. One of fewer than `SHORTEST` characters is not
+searched for: it would be found in every other word. One of fewer than `LONG` characters, or of
+letters alone, is hidden where it stands as a word of its own. A word that stands in the open is
+not hidden (`known_openly`): whose password is the user's name gains nothing from unreadable output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TextIO, cast
+from urllib.parse import quote, quote_plus
+
+HIDDEN = "***"
+
+PASSWORD_VARIABLE = "UNLOADER_PASSWORD"
+WALLET_PASSWORD_VARIABLE = "UNLOADER_WALLET_PASSWORD"
+TOKEN_VARIABLE = "UNLOADER_ORACLE_TOKEN"
+VARIABLES = (PASSWORD_VARIABLE, WALLET_PASSWORD_VARIABLE, TOKEN_VARIABLE, "PGPASSWORD")
+"""Variables whose value is a secret; the last is PostgreSQL's own."""
+
+SHORTEST = 4
+LONGEST_SECRET = 65_536
+"""Characters that are read of a file with a secret; there may be no end to it."""
+LONG = 8
+
+_OUR_WORDS = frozenset(
+    ("oracle", "postgres", "postgresql", "duckdb", "sqlite", "unloader", "password", "none")
+)
+"""Words of our own messages and URLs."""
+
+_FIELD_NAME = r"(?:(?<!/)(?:password|passwd|pwd|passphrase|secret|token)|(?<![\w/])pass)"
+_FIELD_VALUE = r"""(?:\\"[^"]*"|"(?:[^"\\]|\\.)*"|'[^']*'|\{[^}]*\}|[^\s;&'",)]+)"""
+_SQL_VALUE = r"""(?:\\"[^"]*"|"[^"]*"|'[^']*'|[^\s,;'"]+)"""
+
+_FIELD_WORDS = ("pass", "pwd", "secret", "token")
+"""One of them is in each name of such a field."""
+_FIELD = re.compile(rf"(?i)({_FIELD_NAME}(?:\s{{0,8}}=|[\"']\s{{0,8}}[:=])\s{{0,8}}){_FIELD_VALUE}")
+_IDENTIFIED = re.compile(
+    rf"(?i)(\bIDENTIFIED\s+BY\s+(?:VALUES\s+)?){_SQL_VALUE}(\s+REPLACE\s+)?(?(2){_SQL_VALUE})"
+)
+_SQL_PASSWORD = re.compile(r"(?i)(\bPASSWORD\s+)'[^']*'")
+
+_TOKEN = re.compile(r"\S{1,2000}")
+"""What has no blank in it; cut where it is far longer than any URL, to be done with it in time."""
+_USER_PASSWORD = re.compile(r"(:/|//)([^/?#@\s:]{0,128}):(\S+)@")
+_PORT = re.compile(r"\d*(?:,[^/@?#\s]*)?(?:/[^@?#\s]*)?[?#]")
+"""`//host:5432/db?user=a@b` has a port and a later @, and no password."""
+_SCHEMES = r"(?:[A-Za-z][\w+.-]{0,30}:){0,4}"
+_USER = r"(?:\"[^\"\s]{1,128}\"|[A-Za-z][\w$#.%\[\]-]{0,127})"
+_LOGIN = re.compile(rf"(?<![\w./@%~:+-])({_SCHEMES}{_USER}[/:])(?!/)(\S+)@")
+"""`user/password@`, as SQL*Plus takes it, and `user:password@`, both perhaps behind a scheme.
+Paths that begin with a slash or a dot are none."""
+_ORACLE_LOGIN = re.compile(rf"(?i)(oracle:/{{1,2}}{_USER}/)[^\s?]+@")
+
+_learned: set[str] = set()
+_open_words: set[str] = set()
+
+
+def learn(secret: str | None) -> None:
+    """Hide a secret from now on; each line of it is one."""
+    _learned.update(filter(None, (secret or "").splitlines()))
+
+
+def known_openly(words: Iterable[str | None]) -> None:
+    """Do not hide these words, which the user gave in the open, even if one is the password."""
+    _open_words.update(word.lower() for word in words if word)
+
+
+def redact(text: str) -> str:
+    """Return the text with `***` in the place of everything that is or looks like a password."""
+    folded = text.lower()
+    for form, pattern in _patterns(*_now()):
+        if form in folded:
+            text = pattern.sub(HIDDEN, text)
+    return redact_forms(text)
+
+
+def redact_forms(text: str) -> str:
+    """Return the text without what has the form of a password; no secret need be known."""
+    # A plan of 10,000 units has many lines, and few of them anything to look at.
+    return "".join(map(_hide_in_line, text.splitlines(keepends=True)))
+
+
+def holds_field(text: str) -> bool:
+    """Return whether a text has `password=...` or the like in it."""
+    return _FIELD.search(text) is not None
+
+
+def holds_sql_password(sql: str) -> bool:
+    """Return whether a statement has a password in it, as SET ROLE and ALTER USER may."""
+    return _IDENTIFIED.search(sql) is not None or _SQL_PASSWORD.search(sql) is not None
+
+
+def holds_secret(text: str) -> bool:
+    """Return whether a secret of this process stands in a text, and is no mere coincidence.
+
+    Short ones and plain words may stand in any condition or path.
+    """
+    learned, open_words = _now()
+    telling = frozenset(filter(_is_telling, learned))
+    return any(pattern.search(text) for _, pattern in _patterns(telling, open_words))
+
+
+class GuardedBytes:
+    """Takes encoded text for a guarded stream."""
+
+    def __init__(self, stream: GuardedStream) -> None:
+        """Take the stream to write to."""
+        self._text = stream
+
+    def write(self, data: bytes) -> int:
+        """Write the text without the passwords in it."""
+        self._text.write(bytes(data).decode(self._text.encoding, "backslashreplace"))
+        return len(data)
+
+    def flush(self) -> None:
+        """Pass on what is written."""
+        self._text.flush()
+
+
+class GuardedStream:
+    """A text stream that redacts what is written, and has no way around that."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Take the stream to write to."""
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without the passwords in it."""
+        if not isinstance(text, str):
+            # click asks in this way whether a stream takes bytes.
+            raise TypeError("a text stream takes text")
+        self._stream.write(redact(text))
+        return len(text)
+
+    @property
+    def buffer(self) -> GuardedBytes:
+        """The same filter for who writes encoded text, as click does."""
+        return GuardedBytes(self)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        """Leave everything else to the stream; bytes cannot be written past us."""
+        if name in ("detach", "_stream"):
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+
+def guard_streams() -> None:
+    """Let all text on standard output and standard error pass `redact`; twice does no harm."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, GuardedStream):
+            setattr(sys, name, cast(TextIO, GuardedStream(stream)))
+
+
+def _now() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the secrets and the open words of this moment; variables may be set by a prompt."""
+    secrets = {*_learned, *(os.environ.get(name, "") for name in VARIABLES)}
+    return frozenset(secrets), frozenset(_open_words)
+
+
+@lru_cache(maxsize=8)
+def _patterns(
+    secrets: frozenset[str], open_words: frozenset[str]
+) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return each form of each secret in lower case, and the pattern that finds it."""
+    left_alone = open_words | _OUR_WORDS
+    found = {
+        form.lower(): _pattern_of(form, anywhere=_is_telling(secret))
+        for secret in secrets
+        if len(secret.strip()) >= SHORTEST and secret.lower() not in left_alone
+        for form in _forms(secret)
+    }
+    # The longest first: one secret may be the beginning of another.
+    return tuple(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def _pattern_of(form: str, *, anywhere: bool) -> re.Pattern[str]:
+    escaped = re.escape(form)
+    if not anywhere:
+        # What an escape ends with is not a part of the word: `%3Aword`, `\nword`.
+        before = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt]))"
+        escaped = rf"{before}{escaped}(?![^\W_])"
+    return re.compile(escaped, re.IGNORECASE)
+
+
+def _is_telling(secret: str) -> bool:
+    """Return whether a secret is so long and odd that it stands nowhere by chance."""
+    return len(secret) >= LONG and not secret.isalpha()
+
+
+def _forms(secret: str) -> set[str]:
+    """Return a secret as URLs, JSON, Python and a terminal of another character set write it."""
+    plain = {secret, secret.strip()}
+    return {
+        *plain,
+        *(quote(each, safe="", errors="surrogateescape") for each in plain),
+        *(quote(each, errors="surrogateescape") for each in plain),
+        *(quote_plus(each, errors="surrogateescape") for each in plain),
+        *(json.dumps(each)[1:-1] for each in plain),
+        *(json.dumps(each, ensure_ascii=False)[1:-1] for each in plain),
+        *(repr(each)[1:-1] for each in plain),
+        *(each.encode("ascii", "backslashreplace").decode() for each in plain),
+    }
+
+
+def _hide_in_line(line: str) -> str:
+    if "@" in line:
+        line = _TOKEN.sub(_hide_in_token, line)
+    folded = line.lower()
+    if any(word in folded for word in _FIELD_WORDS):
+        line = _FIELD.sub(rf"\1{HIDDEN}", line)
+        line = _SQL_PASSWORD.sub(rf"\1{HIDDEN}", line)
+    if "identified" in folded:
+        line = _IDENTIFIED.sub(_hide_identified, line)
+    return line
+
+
+def _hide_in_token(match: re.Match[str]) -> str:
+    token = match[0]
+    if "@" not in token:
+        return token
+    token = _USER_PASSWORD.sub(_hide_user_password, token)
+    token = _ORACLE_LOGIN.sub(rf"\1{HIDDEN}@", token)
+    return _LOGIN.sub(_hide_login, token)
+
+
+def _hide_user_password(match: re.Match[str]) -> str:
+    return match[0] if _PORT.match(match[3]) else f"{match[1]}{match[2]}:{HIDDEN}@"
+
+
+def _hide_login(match: re.Match[str]) -> str:
+    # `host1:1,host2:2/db?user=a@b`: what begins behind the comma has a port, too.
+    port = match[1].endswith(":") and _PORT.match(match[2])
+    return match[0] if port else f"{match[1]}{HIDDEN}@"
+
+
+def _hide_identified(match: re.Match[str]) -> str:
+    return f"{match[1]}{HIDDEN}" + (f"{match[2]}{HIDDEN}" if match[2] else "")

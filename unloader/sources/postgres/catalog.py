@@ -1,0 +1,358 @@
+"""The parent's side of a PostgreSQL database: what is there, its snapshot, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import urlsplit
+
+from partition_planner.model import ColumnInfo, Selector, TableInfo
+from unloader.errors import SourceError
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import (
+    Consistency,
+    Extract,
+    Projection,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    TableSummary,
+    Target,
+)
+from unloader.names import matching_partitions, no_such_table, resolve
+from unloader.sources.base import Capabilities
+from unloader.sources.postgres import dictionary
+from unloader.sources.postgres.errors import AGAIN
+from unloader.sources.postgres.selectors import (
+    is_alone,
+    relation_name,
+    relation_of,
+    selector_statement,
+)
+from unloader.sources.postgres.session import Session, session_name
+from unloader.sources.postgres.types import (
+    arrow_column,
+    arrow_schema,
+    encodable,
+    encoded_column,
+)
+from unloader.sources.statement import (
+    check_condition,
+    check_distinct,
+    condition,
+    derived_table,
+    literal,
+    qualified,
+    quoted,
+    select,
+    select_list,
+)
+
+BATCH_RELATIONS = 100
+"""Relations that one statement counts or locks."""
+
+
+class PostgresCatalog:
+    """The parent's session; it holds the snapshot until it is closed."""
+
+    capabilities = Capabilities(
+        shared_snapshot=True,
+        snapshot_outlives_run=False,
+        encoded_text=True,
+        queries=True,
+        folding="lower",
+        pads_char=True,
+    )
+
+    def __init__(self, session: Session, spec: SourceSpec) -> None:
+        """Take over a connected session."""
+        self._session = session
+        self._name = session_name(spec)
+        self._policies_apply = spec.session.enable_row_security
+        parts = urlsplit(spec.location)
+        self._where = parts.path.lstrip("/") or "the database"
+        self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        """Return the relations the user may read, without the partitions of others."""
+        found = [row for row in dictionary.relations(self._session) if not row["is_partition"]]
+        sizes = dictionary.sizes(self._session, [row["oid"] for row in found])
+        return tuple(_summary(row, sizes.get(row["oid"])) for row in found)
+
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
+        """Return columns, leaf partitions and heap blocks; any relation, partitions included."""
+        oid, schema, name = self._resolve(table)
+        observe(PhaseStarted(phase="columns"))
+        columns = dictionary.columns(self._session, oid)
+        observe(PhaseStarted(phase="partitions"))
+        leaves = dictionary.leaves(self._session, oid)
+        known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
+        known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
+        single = len(leaves) == 1 and leaves[0].relation == (schema, name)
+        # Rights on some columns only do not reach to ctid, nor rights on a table to its partitions;
+        # and who reads partitions by name goes by their policies, not by those of the table.
+        readable = all(leaf.granted for leaf in leaves) and (
+            single or not (any(leaf.guarded for leaf in leaves) or self._policies(oid))
+        )
+        row_ranges = readable and any(leaf.extents for leaf in leaves)
+        return TableInfo(
+            schema=schema,
+            name=name,
+            columns=columns,
+            partitions=dictionary.partitions(leaves, name) if readable and not single else (),
+            rows=sum(known_rows) if known_rows else None,
+            bytes=sum(known_bytes) if known_bytes else None,
+            extents=leaves[0].extents if readable and single else (),
+            ranges_from="pg_relation_size" if row_ranges else None,
+            named_partitions=True,
+            row_ranges=row_ranges,
+        )
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of the query, as the server names them."""
+        # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+        self._session.column_names(query)
+        found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
+        check_distinct([name for name, _ in found])
+        return TableInfo(
+            schema=None,
+            name="query",
+            columns=tuple(self._query_column(name, oid) for name, oid in found),
+            named_partitions=False,
+            row_ranges=False,
+        )
+
+    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
+        """Return a sentence a partition that the user may not read by itself."""
+        if table.schema is None:
+            return ()
+        relation = qualified(table.schema, table.name)
+        oid = self._session.value("SELECT $1::text::regclass::oid", relation)
+        leaves = dictionary.leaves(self._session, oid)
+        missing = [
+            f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
+            for leaf in leaves
+            if not leaf.granted
+        ]
+        found = self._policies(oid)
+        return (*missing, f"BYPASSRLS is missing: {found}") if found else tuple(missing)
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Open a read-only transaction and export its snapshot; held until `close`."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        if consistency == "none":
+            return Snapshot(kind="none", value="", taken_at=now)
+        self._session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        value = self._session.value("SELECT pg_export_snapshot()")
+        return Snapshot(kind="exported-snapshot", value=value, taken_at=now)
+
+    def check_snapshot(self) -> None:
+        """Check that the connection which holds the snapshot is alive."""
+        with self._holding():
+            self._session.value("SELECT 1")
+
+    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
+        """Choose COPY's own text where it is the dialect asked for, typed batches elsewhere."""
+        text = target.text
+        if target.encoded_allowed and text is not None and encodable(text):
+            columns = tuple(encoded_column(column, text, target) for column in table.columns)
+            return Projection(columns=columns, route="encoded", schema=b"")
+        columns = tuple(arrow_column(column, target) for column in table.columns)
+        schema = arrow_schema(tuple(zip(table.columns, columns, strict=True)))
+        return Projection(columns=columns, route="arrow", schema=schema.serialize().to_pybytes())
+
+    def check_where(self, extract: Extract) -> None:
+        """Let PostgreSQL plan the user's condition."""
+        if extract.where is not None:
+            relation = (
+                derived_table(extract.query)
+                if extract.query is not None
+                else qualified(extract.table.schema, extract.table.name)
+            )
+            check_condition(
+                lambda sql: self._session.rows(f"EXPLAIN {sql}"), relation, extract.where
+            )
+
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
+        """Lock the relations against all that a snapshot does not cover, as pg_dump does.
+
+        After TRUNCATE, or an ALTER TABLE that writes the table anew, older snapshots see it empty,
+        and so would a count. Many partitions are locked by LOCK TABLE, ten times as fast; the rest
+        by EXPLAIN, which takes the lock that a SELECT takes, with the same rights.
+        """
+        self._check_policies(extract)
+        if extract.snapshot is None or extract.snapshot.kind == "none":
+            return
+        with self._holding():
+            changed = self._locked_and_changed(extract, selectors)
+        if changed is not None:
+            raise SourceError(
+                f"{changed} was truncated, written anew or replaced while the run began",
+                "run again: the snapshot is from before that, and cannot see those rows any more",
+            )
+
+    def _check_policies(self, extract: Extract) -> None:
+        """Refuse a table whose rows policies choose, unless the user asked for those rows."""
+        if extract.query is not None or self._policies_apply:
+            return
+        name = qualified(extract.table.schema, extract.table.name)
+        found = self._policies(self._session.value("SELECT $1::text::regclass::oid", name))
+        if found:
+            raise SourceError(
+                found,
+                "unload the rows that the policies let through with --enable-row-security, or let "
+                "a superuser grant all rows: ALTER ROLE user BYPASSRLS",
+            )
+
+    def _policies(self, oid: int) -> str:
+        """Return which policies choose a table's rows for the user, empty if none do."""
+        found = dictionary.policies(self._session, oid)
+        if found is None:
+            return ""
+        relation, names = found
+        why = f"by policy {names}" if names else "as no policy lets this user see any"
+        return f"row-level security may hide rows of {relation}, {why}"
+
+    def _locked_and_changed(self, extract: Extract, selectors: tuple[Selector, ...]) -> str | None:
+        relations = {each: relation_of(extract, each) for each in selectors}
+        alone = {
+            relation_name(extract, each): relations[each] for each in selectors if is_alone(each)
+        }
+        locked = dictionary.lock(self._session, sorted(alone))
+        by_lock = {alone[name] for name in locked}
+        others = [each for each in dict.fromkeys(relations.values()) if each not in by_lock]
+        for batch in _batches([select("1", relation, ()) for relation in others]):
+            self._session.rows("EXPLAIN " + " UNION ALL ".join(batch))
+        read = [] if extract.query is not None else selectors
+        names = sorted({relation_name(extract, selector) for selector in read})
+        return dictionary.changed(self._session, names)
+
+    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+        """Return the SELECT that workers wrap into `COPY (...) TO STDOUT (FORMAT csv)`."""
+        return selector_statement(select_list(extract.projection.columns), extract, selector)
+
+    def count(self, extract: Extract) -> int:
+        """Return the rows of the query, of the table, or of the partitions asked for.
+
+        A table is what it was at the snapshot, at which pg_inherits is read: a partition that was
+        attached since has no part in it, and one that was detached has. So its leaves are counted,
+        or, where the user may read them through the table only, those of its rows that are theirs.
+        """
+        conditions = [condition(extract.where)] if extract.where else []
+        if extract.query is not None:
+            return self._counted(select("count(*)", derived_table(extract.query), conditions))
+        name = qualified(extract.table.schema, extract.table.name)
+        oid = self._session.value("SELECT $1::text::regclass::oid", name)
+        leaves = dictionary.leaves(self._session, oid)
+        if extract.partitions:
+            parts = dictionary.partitions(leaves, extract.table.name)
+            asked = matching_partitions((part.name for part in parts), extract.partitions)
+            counted = [part.relation for part in parts if part.name in asked and part.relation]
+        elif [leaf.oid for leaf in leaves] != [oid] and self._through_the_parent(oid, leaves):
+            # Who has rights on columns alone may not ask which partition a row is from.
+            if dictionary.tells_partitions(self._session, oid):
+                conditions.insert(0, f"{name}.tableoid = ANY (ARRAY[{_oids(leaves)}]::oid[])")
+            return self._counted(select("count(*)", name, conditions))
+        else:
+            counted = [leaf.relation for leaf in leaves]
+        alias = quoted(extract.table.name)
+        relations = [f"ONLY {qualified(*relation)} AS {alias}" for relation in counted]
+        total = 0
+        for batch in _batches([select("count(*) AS rows", each, conditions) for each in relations]):
+            counts = " UNION ALL ".join(batch)
+            total += self._counted(f"SELECT sum(rows)::bigint FROM ({counts}) AS counts")
+        return total
+
+    def _through_the_parent(self, oid: int, leaves: tuple[dictionary.Leaf, ...]) -> bool:
+        """Return whether rows of partitions can be had through their table alone."""
+        kept = any(not leaf.granted or leaf.guarded for leaf in leaves)
+        return kept or bool(self._policies(oid))
+
+    def end_sessions_sql(self) -> str:
+        """Return the call that ends the backends of this run."""
+        return (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE application_name = {literal(self._name)}"
+        )
+
+    @contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Say of a lost connection that the snapshot is lost with it."""
+        try:
+            yield
+        except SourceError as error:
+            if self._session.alive:
+                raise
+            raise SourceError(
+                f"the connection that holds the snapshot is lost: {error.message}", AGAIN
+            ) from error
+
+    def cancel(self) -> None:
+        """Have the server cancel the query that is running."""
+        self._session.cancel()
+
+    def close(self) -> None:
+        """End the transaction and with it the snapshot."""
+        self._session.close()
+
+    def _counted(self, sql: str) -> int:
+        with self._holding():
+            return int(self._session.value(sql))
+
+    def _resolve(self, table: TableName) -> tuple[int, str, str]:
+        """Return oid, schema and name of what the server takes the name for.
+
+        Only where it would find nothing another spelling in its search path counts.
+        """
+        oid = dictionary.meant(self._session, table)
+        rows = dictionary.relations(self._session, oid)
+        listed = [_summary(row) for row in rows]
+        if oid is not None:
+            if not rows:
+                raise no_such_table(table, (), self.capabilities.folding, self._where)
+            return oid, rows[0]["schema"], rows[0]["name"]
+        path = self._session.value("SELECT current_schemas(false)::text[]")
+        found = resolve(
+            table,
+            listed,
+            folding=self.capabilities.folding,
+            default_schemas=tuple(path or ()),
+            where=self._where,
+        )
+        row = rows[listed.index(found)]
+        return row["oid"], row["schema"], row["name"]
+
+    def _query_column(self, name: str, oid: int) -> ColumnInfo:
+        # A query's description has no precision for numerics: they stay exact text.
+        base = self._session.value(
+            "SELECT format_type(coalesce(nullif(typbasetype, 0), oid), NULL) "
+            "FROM pg_type WHERE oid = $1",
+            oid,
+        )
+        native = self._session.value("SELECT format_type($1::oid, NULL)", oid)
+        attributes = (("base_type", base),) if base != native else ()
+        return ColumnInfo(name=name, native_type=native, nullable=None, attributes=attributes)
+
+
+def _summary(row: Any, size: Any = None) -> TableSummary:
+    """Return a relation as a line of the list of tables."""
+    partitioned = size is not None and row["kind"] == "partitioned table"
+    return TableSummary(
+        schema=row["schema"],
+        name=row["name"],
+        kind=row["kind"],
+        rows=size["rows"] if size is not None else None,
+        bytes=size["bytes"] if size is not None else None,
+        partitions=size["leaves"] if partitioned else 0,
+    )
+
+
+def _oids(leaves: tuple[dictionary.Leaf, ...]) -> str:
+    return ", ".join(str(leaf.oid) for leaf in leaves)
+
+
+def _batches(statements: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(statements), BATCH_RELATIONS):
+        yield statements[start : start + BATCH_RELATIONS]

@@ -1,0 +1,101 @@
+"""PostgreSQL's and asyncpg's errors in the words of this program, translated at one place.
+
+A session can end at any moment: an administrator, a timeout or a crash ends it, or the network
+does. How asyncpg tells of that depends on what it was waiting for, and it may also lose track of
+the protocol and say so (`cannot switch to state 18`). So everything but the server's own word on a
+statement, a wrong setting and our own cancelling counts as a lost connection: another attempt makes
+a new one, and the number of attempts is bounded. Source of the states: appendix A of PostgreSQL's
+manual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from unloader.errors import SourceError, TransientSourceError, UnloaderError
+
+TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03", "58030")
+"""SQLSTATEs, or their first digits, after which another attempt may succeed."""
+
+LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
+"""Those with which a session ends. The last three are limits of time that the server sets."""
+
+AGAIN = "run again when the server takes connections: a snapshot cannot be taken up again"
+"""For a snapshot that ended with the connection that held it."""
+
+SERVER_GONE = "run again when the server takes connections; its log says why the session ended"
+
+HINTS = {
+    "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
+    "28000": "check the user in the URL and the server's pg_hba.conf",
+    "3D000": "check the name of the database at the end of the URL",
+    "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table",
+    "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
+    "42501": "grant SELECT on the table and its partitions; where policies of row level security "
+    "apply, grant BYPASSRLS, or unload what they let through with --enable-row-security",
+}
+"""What to do next, by SQLSTATE."""
+
+
+Phase = Literal["connecting", "open", "closed"]
+"""What is known of the connection at the time of an error."""
+
+
+def translated(error: BaseException, *, phase: Phase, cancelled: bool = False) -> UnloaderError:
+    """Return the user's error for one of asyncpg's; an error of our own stays as it is.
+
+    Args:
+        error: As it was raised.
+        phase: Of the connection.
+        cancelled: It was cancelled, by us.
+    """
+    if isinstance(error, UnloaderError):
+        return error
+    if cancelled:
+        return SourceError("the call was cancelled", "run again")
+    if is_loss(error, phase):
+        what = "failed" if phase == "connecting" else "was lost"
+        text = _with_state(_last_word(error))
+        return TransientSourceError(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
+    text, state = _with_state(error), _state(error)
+    if not state:
+        return SourceError(f"PostgreSQL: {type(error).__name__}: {text}")
+    kind = TransientSourceError if state.startswith(TRANSIENT_STATES) else SourceError
+    return kind(f"PostgreSQL: {text}", HINTS.get(state, ""))
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first line of an error's text; its kind if it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def is_loss(error: BaseException, phase: Phase) -> bool:
+    """Return whether the connection is lost, or of no use any more, after this error."""
+    from asyncpg import InterfaceError, InternalClientError
+    from asyncpg.exceptions import UnsupportedClientFeatureError, UnsupportedServerFeatureError
+
+    if state := _state(error):
+        return state.startswith(LOST_STATES)
+    if isinstance(error, (UnsupportedClientFeatureError, UnsupportedServerFeatureError)):
+        return False
+    if isinstance(error, ValueError) and not isinstance(error, OSError):
+        return False  # A setting or an argument that the driver refuses.
+    kinds = (OSError, EOFError, asyncio.TimeoutError, asyncio.CancelledError)
+    return phase == "closed" or isinstance(error, (*kinds, InterfaceError, InternalClientError))
+
+
+def _last_word(error: BaseException) -> BaseException:
+    """Return what the server said before it ended the connection, if it said anything."""
+    said = error.__cause__
+    return said if said is not None and _state(said) else error
+
+
+def _with_state(error: BaseException) -> str:
+    state = _state(error)
+    return one_line(error) + (f" (SQLSTATE {state})" if state else "")
+
+
+def _state(error: BaseException) -> str:
+    return str(getattr(error, "sqlstate", None) or "")

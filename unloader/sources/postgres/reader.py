@@ -1,0 +1,125 @@
+"""A worker's side of a PostgreSQL database: one piece at a time through COPY."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from partition_planner.model import Piece
+from unloader.errors import SourceError, UnloaderError
+from unloader.model import Extract, Snapshot, SourceSpec
+from unloader.sources.base import Text
+from unloader.sources.postgres.errors import AGAIN
+from unloader.sources.postgres.selectors import selector_statement
+from unloader.sources.postgres.session import CopyDialect, Session
+from unloader.sources.postgres.types import base_type, is_number
+from unloader.sources.statement import literal, select_list
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from unloader.sources.postgres.parse import CopyParser
+    from unloader.sources.postgres.wide import WideRows
+    from writers.large_rows import LargeRow
+    from writers.model import TextFormat
+
+ENCODED_PIECE_BYTES = 1024 * 1024
+
+
+def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
+    session = Session(spec)
+    if snapshot is not None and snapshot.kind == "exported-snapshot":
+        try:
+            session.execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                f"SET TRANSACTION SNAPSHOT {literal(snapshot.value)}"
+            )
+        except UnloaderError as error:
+            session.close()
+            if error.retryable:
+                raise  # Of this session only; whether the snapshot is still held is the parent's.
+            raise SourceError(
+                f"snapshot {snapshot.value} cannot be imported, the connection that holds the "
+                f"snapshot is lost: {error.message}",
+                AGAIN,
+            ) from error
+    return session
+
+
+class PostgresReader:
+    """A worker's session inside the run's snapshot."""
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        """Connect, and again after a COPY that was broken off, which costs its connection."""
+        self._connect = connect
+        self._session = connect()
+
+    def batches(
+        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+    ) -> Iterator[pa.RecordBatch | LargeRow]:
+        """Yield the piece's rows, each batch parsed from about `fetch_bytes` of COPY text.
+
+        A row whose text takes more than that comes by itself.
+        """
+        from unloader.sources.postgres.parse import CopyParser
+        from unloader.sources.postgres.wide import WideRows
+        from writers.schema import read_schema
+
+        schema = read_schema(extract.projection.schema)
+        parser = CopyParser(schema)
+        wide = WideRows(schema, parser, fetch_bytes)
+        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
+        for chunks in self._connected().copy(sql, CopyDialect(), fetch_bytes):
+            yield from _parsed(chunks, parser, wide)
+            del chunks
+
+    def encoded(
+        self, extract: Extract, piece: Piece, text: TextFormat
+    ) -> Iterator[tuple[Text, ...]]:
+        """Yield the piece's rows as COPY writes them in the dialect `text`."""
+        forced: tuple[str, ...] | bool = text.enclose == "all"
+        if text.enclose == "strings":
+            forced = tuple(
+                column.name
+                for column in extract.table.columns
+                if not is_number(column) and base_type(column) != "boolean"
+            )
+        dialect = CopyDialect(
+            delimiter=text.delimiter, quote=text.enclosure, null=text.null, force_quote=forced
+        )
+        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
+        yield from self._connected().copy(sql, dialect, ENCODED_PIECE_BYTES)
+
+    @property
+    def encoded_rows(self) -> int:
+        """Rows of the last `encoded`, from the server's `COPY n`."""
+        return self._session.rows_copied
+
+    def close(self) -> None:
+        """Close the session."""
+        with suppress(UnloaderError):
+            self._session.close()
+
+    def _connected(self) -> Session:
+        if not self._session.alive:
+            self._session.close()
+            self._session = self._connect()
+        return self._session
+
+
+def _parsed(
+    chunks: tuple[Text, ...], parser: CopyParser, wide: WideRows
+) -> Iterator[pa.RecordBatch | LargeRow]:
+    """Yield the rows of some text: chunks of usual rows together, those with a wide one alone."""
+    usual: list[Text] = []
+    for chunk in chunks:
+        if not isinstance(chunk, memoryview) or len(chunk) < wide.least_bytes:
+            usual.append(chunk)
+            continue
+        if usual:
+            yield parser.parse(*usual)
+            usual = []
+        yield from wide.rows(chunk)
+    if usual:
+        yield parser.parse(*usual)

@@ -1,0 +1,45 @@
+"""The statements that read what a selector stands for, word for word as a worker sends them."""
+
+from __future__ import annotations
+
+from partition_planner.model import NamedPartition, RowRange, Selector, WholeTable
+from unloader.model import Extract
+from unloader.sources.statement import condition, derived_table, qualified, quoted, select
+
+
+def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
+    """Return a SELECT of `columns` over the rows of one selector."""
+    conditions: list[str] = []
+    if isinstance(selector, RowRange):
+        if selector.first is not None:
+            conditions.append(f"ctid >= '({selector.first},0)'::tid")
+        if selector.last is not None:
+            conditions.append(f"ctid < '({selector.last},0)'::tid")
+    else:
+        assert isinstance(selector, (NamedPartition, WholeTable)), "no other is described"
+    if extract.where:
+        conditions.append(condition(extract.where))
+    return select(columns, relation_of(extract, selector), conditions)
+
+
+def relation_of(extract: Extract, selector: Selector) -> str:
+    """Return what a selector reads from; a partition answers to the name of its table."""
+    if extract.query is not None:
+        return derived_table(extract.query)
+    name = relation_name(extract, selector)
+    if is_alone(selector):
+        # ONLY, for the table itself may be among its partitions where children inherit from it.
+        return f"ONLY {name} AS {quoted(extract.table.name)}"
+    return f"ONLY {name}" if isinstance(selector, RowRange) else name
+
+
+def is_alone(selector: Selector) -> bool:
+    """Return whether a selector reads from a partition by its own name."""
+    return isinstance(selector, (NamedPartition, RowRange)) and bool(selector.relation)
+
+
+def relation_name(extract: Extract, selector: Selector) -> str:
+    """Return the partition that a selector reads from, or the table."""
+    if isinstance(selector, (NamedPartition, RowRange)) and selector.relation:
+        return qualified(*selector.relation)
+    return qualified(extract.table.schema, extract.table.name)
