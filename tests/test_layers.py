@@ -32,47 +32,26 @@ FLOORS = (
     {"unloader.cli", "unloader.__main__"},
     {"unloader.demo"},
     {"unloader.api"},
-    {"unloader.checking"},
-    {"unloader.unloading", "unloader.crew", "unloader.choosing"},
-    {"unloader.sampling", "unloader.sample_places"},
     {
-        "unloader.preparation",
-        "unloader.engine",
-        "unloader.destinations",
-        "unloader.worker",
-        "unloader.surveying",
-    },
-    {
-        "unloader.schedule",
+        "unloader.run",
+        "unloader.codecs",
         "unloader.manifest",
-        "unloader.manifest_reading",
-        "unloader.pipeline",
-        "unloader.seating",
-        "unloader.cancelling",
-        "unloader.fixed_fields",
-        "unloader.named_columns",
-        "unloader.worker_process",
-        "unloader.evidence",
-        "unloader.watch",
+        "unloader.resolve",
+        "unloader.storage",
+        "unloader.worker",
     },
+    {"unloader.placement"},
     {"unloader.sources"},
-    {
-        "unloader.file_names",
-        "unloader.job_file",
-        "unloader.json_reading",
-        "unloader.locations",
-        "unloader.settings",
-        "unloader.names",
-    },
+    {"unloader.request"},
     {
         "unloader.model",
-        "unloader.sample_model",
         "unloader.errors",
         "unloader.events",
+        "unloader.json_reading",
         "unloader.redaction",
     },
 )
-"""Modules of `unloader` from the top floor down; each imports its own floor and those below."""
+"""Rooms of `unloader` from the top floor down; each imports its own floor and those below."""
 
 
 def name_of(path: Path) -> str:

@@ -17,6 +17,7 @@ from numa.model import Seat, Topology
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan, TableInfo
 from partition_planner.simulate import Simulation, simulate
+from unloader.codecs.model import SampleBudget
 from unloader.errors import PlanFailed, UnloaderError, translate
 from unloader.events import Observer, PhaseStarted, SettingUsed, silent
 from unloader.model import (
@@ -28,15 +29,14 @@ from unloader.model import (
     TableSummary,
     Target,
 )
-from unloader.preparation import Prepared, prepared
-from unloader.sample_model import SampleBudget
+from unloader.resolve.preparation import Prepared, prepared
 from unloader.sources.registry import source_of
 from writers.codecs.choice import Choice
 from writers.model import Compression, TextFormat
 
 if TYPE_CHECKING:
-    from unloader.choosing import CodecReport
-    from unloader.surveying import Survey
+    from unloader.codecs.choice import CodecReport
+    from unloader.placement.topology import Survey
 
 PLAN_VERSION = 1
 
@@ -76,7 +76,7 @@ class PlannedRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan file: `run` needs its plan, the rest is for the reader."""
-        from unloader.surveying import seat_json
+        from unloader.placement.topology import seat_json
 
         return {
             "format_version": PLAN_VERSION,
@@ -145,7 +145,7 @@ def plan(job: JobSpec, *, observe: Observer = silent) -> PlannedRun:
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
-    from unloader.destinations.opening import places
+    from unloader.storage.opening import places
 
     with _translated(), prepared(job, observe=observe) as ready:
         chosen = _with_codec(ready.job, ready, observe).output
@@ -189,7 +189,7 @@ def measure_codecs(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.choosing import report
+    from unloader.codecs.choice import report
 
     with _translated(), prepared(job, stop, observe) as ready:
         observe(PhaseStarted(phase="measuring"))
@@ -225,8 +225,8 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.crew import crew
-    from unloader.unloading import run
+    from unloader.run.processes import crew
+    from unloader.run.unloading import run
 
     job = _named(job)
     with _translated(), crew(job) as pool:
@@ -254,7 +254,7 @@ def verify(
     Raises:
         UnloaderError: VerifyMismatch if something differs.
     """
-    from unloader.checking import verify as check
+    from unloader.manifest.verify import verify as check
 
     with _translated():
         return check(destination, source, observe, strict=strict)
@@ -270,7 +270,7 @@ def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, An
     Raises:
         UnloaderError: OutputFailed if a run is writing there, or the file system refused.
     """
-    from unloader.destinations.cleaning import clean as remove
+    from unloader.storage.directories.cleaning import clean as remove
 
     with _translated():
         return remove(directories, dry_run=dry_run).to_json()
@@ -295,7 +295,7 @@ def topology(
     Raises:
         UnloaderError: ConfigError if the files, the nodes, the CPUs or the device are not there.
     """
-    from unloader.surveying import survey
+    from unloader.placement.topology import survey
 
     with _translated():
         return survey(options, parallelism=parallelism, tree=tree, allowed_cpus=allowed_cpus)
@@ -310,7 +310,7 @@ def recorded_machine(tree: Path | None = None) -> str:
     Raises:
         UnloaderError: ConfigError if there are no such files.
     """
-    from unloader.surveying import recording
+    from unloader.placement.topology import recording
 
     with _translated():
         return recording(tree)
@@ -336,7 +336,7 @@ def _with_codec(
 ) -> JobSpec:
     if job.output.preset is None:
         return job
-    from unloader.choosing import with_codec
+    from unloader.codecs.choice import with_codec
 
     observe(PhaseStarted(phase="measuring"))
     return with_codec(job, ready, observe=observe, stop=stop)

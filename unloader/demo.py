@@ -18,7 +18,7 @@ from partition_planner.model import PlanLimits
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
 from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 

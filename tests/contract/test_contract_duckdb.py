@@ -15,7 +15,7 @@ from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec, Target
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.duckdb.source import DuckDBSource
 from unloader.sources.testing import check_source
 

@@ -26,8 +26,8 @@ from unloader.model import (
     Selection,
     SourceSpec,
 )
-from unloader.names import parse_table
 from unloader.redaction import PASSWORD_VARIABLE
+from unloader.request.names import parse_table
 from unloader.sources.postgres.source import PostgresSource
 from unloader.sources.testing import check_source
 from writers.model import Compression, OutputSpec, TextFormat

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from unloader.model import SourceSpec
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
 

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from unloader.destinations.leftovers import RUN
-from unloader.destinations.recovery import complete
-from unloader.destinations.run_directories import Move, RunDirectories
+from unloader.storage.directories.leftovers import RUN
+from unloader.storage.directories.recovery import complete
+from unloader.storage.directories.run_directories import Move, RunDirectories
 
 OLD = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
 NEW = {"a.csv": 0, "b.csv": 1, "e.csv": 1, "f.csv": 0}

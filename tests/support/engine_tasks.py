@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unloader.model import Failure, Stages, UnitProgress, UnitResult
-from unloader.schedule import Assignment
+from unloader.run.schedule import Assignment
 
 GROWTH_BYTES = 64 << 20
 KEPT: list[bytes] = []

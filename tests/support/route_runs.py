@@ -14,7 +14,7 @@ from partition_planner.planner import plan
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.model import Extract, SourceSpec, Target
 from unloader.sources.registry import source_of
-from unloader.worker import failure_of
+from unloader.worker.worker import failure_of
 from writers.errors import ValueNotRepresentable
 from writers.model import EncoderChoice, TextFormat
 from writers.text.dialects import dialect as named

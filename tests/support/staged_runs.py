@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unloader.destinations.run_directories import Move, RunDirectories
+from unloader.storage.directories.run_directories import Move, RunDirectories
 
 
 def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:

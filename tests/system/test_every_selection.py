@@ -229,7 +229,7 @@ def _read(files: list[Path], form: str) -> tuple[set[str], list[tuple[str, ...]]
 
 def test_every_selecting_option_is_in_the_table_of_selections() -> None:
     """An option that comes to say what is unloaded must be put to this test, too."""
-    run: click.Command = importlib.import_module("unloader.cli.run").command
+    run: click.Command = importlib.import_module("unloader.cli.commands.run").command
     declared = {
         option.opts[0].lstrip("-")
         for option in run.params

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: BaseException, invocation: Invocation) -> int:
-    from unloader.cli import outcome
+    from unloader.cli.display import outcome
     from unloader.cli.signals import pass_over
 
     pass_over()

@@ -12,7 +12,7 @@ import click
 
 from unloader import __version__
 from unloader.cli.mistakes import no_command
-from unloader.cli.option import JobOption
+from unloader.cli.options.option import JobOption
 from unloader.errors import UsageError
 
 COMMANDS = (
@@ -47,7 +47,7 @@ class Group(click.Group):
         """Return a command, importing its module; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"unloader.cli.{cmd_name}").command
+        command = import_module(f"unloader.cli.commands.{cmd_name}").command
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 
 from unloader.cli.group import COMMANDS, group
-from unloader.cli.option import JobOption, sections
+from unloader.cli.options.option import JobOption, sections
 from unloader.errors import EXIT_CODES
 
 _INTRODUCTION = r"""# Command line

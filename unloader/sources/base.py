@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         TableSummary,
         Target,
     )
-    from unloader.names import Folding
+    from unloader.request.names import Folding
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
 

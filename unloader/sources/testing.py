@@ -20,7 +20,7 @@ from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.errors import SourceError
 from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName, Target
-from unloader.names import matching_partitions
+from unloader.request.names import matching_partitions
 from unloader.sources.base import Catalog, Source
 from unloader.sources.statement import qualified
 from unloader.sources.testing_rows import Rows, check_batches, check_rows, ensure

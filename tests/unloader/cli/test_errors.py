@@ -172,7 +172,7 @@ def test_a_fault_of_the_program_is_one_line_too(tmp_path: Path) -> None:
     """An exception that nobody foresaw ends with status 1 and asks for a report."""
     # There is no known way to make the program fail like that: a command is broken on purpose.
     script = (
-        "import sys, unloader.cli.formats as formats\n"
+        "import sys, unloader.cli.commands.formats as formats\n"
         "from unloader.cli import main\n"
         "formats.command.callback = lambda **values: 1 / 0\n"
         "sys.exit(main(['formats']))\n"

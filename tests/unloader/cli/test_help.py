@@ -13,8 +13,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from unloader.cli.format_options import DIALECTS
 from unloader.cli.group import COMMANDS, group
+from unloader.cli.options.format_options import DIALECTS
 from unloader.cli.reference import reference
 
 ROOT = Path(__file__).parents[3]

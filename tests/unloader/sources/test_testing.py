@@ -11,7 +11,7 @@ import pytest
 
 from partition_planner.model import Selector, TableInfo
 from unloader.model import Extract, Projection, SourceSpec, TableName, Target
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.file import database_path
 from unloader.sources.sqlite.session import Session

@@ -26,7 +26,7 @@ from unloader.model import (
     TableSummary,
     Target,
 )
-from unloader.names import matching_partitions, resolve
+from unloader.request.names import matching_partitions, resolve
 from unloader.sources.arrow_width import batch_rows
 from unloader.sources.base import SHARES, Capabilities
 from unloader.sources.duckdb import layout as duckdb_layout

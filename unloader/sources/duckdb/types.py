@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from partition_planner.model import ColumnInfo
 from unloader.model import ReadColumn, Target
-from unloader.names import matches_any
+from unloader.request.names import matches_any
 from unloader.sources.statement import literal, quoted
 from writers.schema import INFINITE
 

@@ -18,7 +18,7 @@ from unloader.model import (
     TableSummary,
     Target,
 )
-from unloader.names import matching_partitions
+from unloader.request.names import matching_partitions
 from unloader.sources.base import Capabilities
 from unloader.sources.oracle import dictionary
 from unloader.sources.oracle.condition import refuse_row_numbers

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from unloader.errors import SourceError
 from unloader.model import TableName, TableSummary
-from unloader.names import Folding, matching, resolve
+from unloader.request.names import Folding, matching, resolve
 from unloader.sources.oracle import dictionary
 from unloader.sources.oracle.dictionary import Relation
 from unloader.sources.oracle.session import Session

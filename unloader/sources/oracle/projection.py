@@ -56,7 +56,7 @@ def arrow_schema(columns: tuple[ReadColumn, ...], target: Target) -> pa.Schema:
     """
     import pyarrow as pa
 
-    from unloader.names import matches_any
+    from unloader.request.names import matches_any
 
     fields = []
     for column in columns:

@@ -14,7 +14,7 @@ from typing import Literal
 from partition_planner.model import ColumnInfo
 from unloader.errors import SourceError
 from unloader.model import ReadColumn, Target
-from unloader.names import matches_any
+from unloader.request.names import matches_any
 from unloader.sources.oracle.native import NativeType, parse_native
 from unloader.sources.statement import quoted
 

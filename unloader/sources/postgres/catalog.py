@@ -21,7 +21,7 @@ from unloader.model import (
     TableSummary,
     Target,
 )
-from unloader.names import matching_partitions, no_such_table, resolve
+from unloader.request.names import matching_partitions, no_such_table, resolve
 from unloader.sources.base import Capabilities
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from partition_planner.model import ColumnInfo
 from unloader.model import ReadColumn, Target
-from unloader.names import matches_any
+from unloader.request.names import matches_any
 from unloader.sources.statement import quoted
 from writers.model import BinaryForm, BooleanForm, TextFormat
 

@@ -18,7 +18,7 @@ from unloader.model import (
     TableSummary,
     Target,
 )
-from unloader.names import resolve
+from unloader.request.names import resolve
 from unloader.sources.base import Capabilities
 from unloader.sources.sqlite import layout as sqlite_layout
 from unloader.sources.sqlite.session import Session

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from partition_planner.model import ColumnInfo
 from unloader.errors import OutputFailed
 from unloader.model import Extract, ReadColumn
-from unloader.names import matches_any
+from unloader.request.names import matches_any
 from unloader.sources.statement import quoted
 
 if TYPE_CHECKING:

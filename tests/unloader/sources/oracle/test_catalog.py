@@ -16,7 +16,7 @@ from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import Extract, SessionOptions, Snapshot, Target
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.source import OracleSource
 

@@ -16,10 +16,10 @@ from oracle_unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create
 from partition_planner.model import Piece, WholeTable
 from unloader.errors import OutputFailed, SourceError
 from unloader.model import Fetch, Target
-from unloader.pipeline import Pump
 from unloader.sources.oracle.fetch import INLINE_UNITS
 from unloader.sources.oracle.large import PIECE_UNITS
 from unloader.sources.oracle.reader import OracleReader
+from unloader.worker.pump import Pump
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 

@@ -18,7 +18,7 @@ from oracle_server.tables import PartitionSpec
 from partition_planner.model import KeyRange, PlanLimits, RowRange, TableInfo
 from partition_planner.planner import plan
 from unloader.model import Extract, Projection
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.sample import key_literal
 from unloader.sources.oracle.source import OracleSource

@@ -9,7 +9,7 @@ from oracle_accounts import ID_AND_NAME, database, source
 from oracle_server import OracleServer
 
 from unloader.errors import SourceError
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.oracle.names import find
 from unloader.sources.oracle.session import Session
 

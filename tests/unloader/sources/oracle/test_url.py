@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from unloader.errors import ConfigError, UsageError
-from unloader.locations import parse_source
+from unloader.request.locations import parse_source
 from unloader.sources.oracle.url import parse_location
 
 DESCRIPTOR = (

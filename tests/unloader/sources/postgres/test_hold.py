@@ -12,7 +12,7 @@ from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName, Target
-from unloader.preparation import chosen_table
+from unloader.resolve.preparation import chosen_table
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import CopyDialect, Session
 from unloader.sources.postgres.source import PostgresSource

@@ -12,7 +12,7 @@ import pytest
 from partition_planner.model import RowExtent, RowRange, TableInfo, WholeTable
 from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec, Target
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.source import SQLiteSource
 

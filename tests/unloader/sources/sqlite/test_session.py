@@ -19,7 +19,7 @@ from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import Extract, SourceSpec, Target
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.sqlite import session as sqlite_session
 from unloader.sources.sqlite.source import SQLiteSource
 
@@ -242,7 +242,7 @@ import os, sys
 import adbc_driver_manager, adbc_driver_sqlite
 from unloader.errors import SourceError
 from unloader.model import SourceSpec
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.sqlite.source import SQLiteSource
 if os.geteuid() == 0:  # the superuser may write any file
     os.seteuid(65534)

@@ -20,7 +20,7 @@ from partition_planner.model import Piece, PlanLimits, RowRange, WholeTable
 from partition_planner.planner import plan
 from unloader.errors import ConfigError, OutputFailed, SourceError
 from unloader.model import Extract, SourceSpec, Target
-from unloader.names import parse_table
+from unloader.request.names import parse_table
 from unloader.sources.sqlite.source import SQLiteSource
 from writers.text.number_texts import float_texts
 

@@ -1,0 +1,96 @@
+"""The picture of a run on a terminal: which lines there are, and that they stay where they are."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import pytest
+from rich.console import Console
+
+from unloader.cli.display.bar import BarDisplay
+from unloader.events import (
+    Event,
+    PhaseStarted,
+    RunStarted,
+    UnitAdvanced,
+    UnitFinished,
+    UnitStarted,
+)
+
+EVIL = "p[red]\n\x1b[31m"
+
+
+def picture(*events: Event, width: int = 100, height: int = 30, workers: int = 3) -> list[str]:
+    """Return the lines of the last picture after events of a run with so many workers."""
+    started = RunStarted(run_id="r", table="t", units=9, workers=workers, rows=900, bytes=None)
+    paper = io.StringIO()
+    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
+    display = BarDisplay(console)
+    for event in (started, PhaseStarted(phase="unloading"), *events):
+        display(event)
+    console.file = paper
+    console.print(display.picture(time.monotonic()))
+    console.file = io.StringIO()
+    display.close(True)
+    return paper.getvalue().splitlines()
+
+
+def taken(worker: int, unit: str, partition: str | None = None) -> UnitStarted:
+    """Return the event of a worker that takes a unit."""
+    return UnitStarted(worker=worker, unit=unit, partition=partition, attempt=1, rows=100)
+
+
+def test_every_worker_keeps_its_line() -> None:
+    """A worker without a unit says so; nobody's line moves when another one finishes."""
+    advanced = UnitAdvanced(worker=2, unit="0003", rows=1234, bytes=9)
+    before = picture(taken(0, "0001"), taken(2, "0003"), advanced)
+    assert [line.split()[:3] for line in before[1:]] == [
+        ["worker", "0", "unit"],
+        ["worker", "1", "idle"],
+        ["worker", "2", "unit"],
+    ]
+    assert "1,234 rows" in before[3]
+    done = UnitFinished(worker=0, unit="0001", rows=100, bytes=9, seconds=1.0)
+    after = picture(taken(0, "0001"), taken(2, "0003"), advanced, done)
+    assert after[1].split() == ["worker", "0", "idle"]
+    assert after[3].split(" rows")[0] == before[3].split(" rows")[0]
+    assert len(after) == len(before)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_line_is_one_line_on_any_terminal(width: int) -> None:
+    """Whatever a partition is called and however narrow the terminal, no line is broken."""
+    lines = picture(taken(0, "0001", EVIL), taken(1, "0002", "x" * 300), width=width)
+    assert [line.split()[1] for line in lines[-3:]] == ["0", "1", "2"]
+    assert all(len(line) <= width for line in lines)
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_workers_beyond_the_screen_are_counted() -> None:
+    """As many workers as fit have their lines, the rest is one figure."""
+    lines = picture(taken(0, "0001"), taken(39, "0040"), height=10, workers=40)
+    assert [line.split()[1] for line in lines[1:-1]] == ["0", "1", "2", "3", "4", "5"]
+    assert lines[-1].strip() == "and 34 more workers, 1 of them busy"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_no_figure_of_the_run_is_cut(width: int) -> None:
+    """Where one line has no room for share, time left, units, rows and both rates there are two."""
+    advanced = UnitAdvanced(worker=0, unit="0001", rows=123_456_789, bytes=98_765_432_100)
+    lines = picture(taken(0, "0001"), advanced, width=width)
+    run = " ".join(lines[:-3])
+    assert len(lines[:-3]) == (2 if width < 100 else 1)
+    assert re.search(r"\d+ % .*, 0/9 units,? +123,456,789 rows, [\d,]+ rows/s, [\d,.]+ MB/s$", run)
+
+
+def test_a_rate_that_is_not_known_yet_is_not_zero() -> None:
+    """Rows may be on their way long before the first full buffer is written."""
+    lines = picture(taken(0, "0001"), UnitAdvanced(worker=0, unit="0001", rows=100, bytes=0))
+    assert lines[0].endswith(", - MB/s")
+
+
+def test_phases_without_workers_show_the_run_alone() -> None:
+    """While rows are counted and files get their names there is nothing to tell of workers."""
+    assert len(picture(taken(0, "0001"), PhaseStarted(phase="counting"))) == 1

@@ -1,0 +1,109 @@
+"""What was set is told with where it was set: no variable narrows a run in silence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+NARROWED = {"UNLOADER_WHERE": "id < 10"}
+SAID = 'where "id < 10" (environment variable UNLOADER_WHERE)'
+
+
+def settings_in(directory: Path) -> dict[str, tuple[str, str]]:
+    """Return value and origin of each setting in a run's manifest."""
+    manifest = json.loads((directory / "_manifest.json").read_text())
+    return {each["name"]: (each["value"], each["from"]) for each in manifest["settings"]}
+
+
+def test_a_variable_that_narrows_is_told_everywhere(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """The log, the result and the manifest say which rows these are and who chose them."""
+    arguments = ("run", database, "--table", "orders", "--to", "out")
+    result = unloader(*arguments, variables=NARROWED)
+    assert result.returncode == 0, result.stderr
+    assert f"selected by: {SAID}" in result.stderr
+    told = dict(line.split("  ", 1) for line in result.stdout.splitlines())
+    assert told["rows"].strip() == "10 (only those that were selected)"
+    assert told["selected by"].strip() == SAID
+    assert told["verified"].strip() == "ok (count, 10 rows of the same selection in the source)"
+    assert settings_in(tmp_path / "out") == {
+        "table": ("orders", "command line"),
+        "where": ("id < 10", "environment variable UNLOADER_WHERE"),
+        "to": ("out", "command line"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (("--progress", "none"), True),
+        (("--log-format", "json"), True),
+        (("--quiet",), False),
+    ],
+)
+def test_only_quiet_runs_say_nothing(
+    unloader: Run, database: str, tmp_path: Path, form: tuple[str, ...], said: bool
+) -> None:
+    """Without progress the line stays, since nobody gave that condition to this very run."""
+    arguments = ("run", database, "--table", "orders", "--to", "out", "--json")
+    result = unloader(*arguments, *form, variables=NARROWED)
+    assert ("UNLOADER_WHERE" in result.stderr) is said
+    assert bool(result.stderr) is said
+    assert json.loads(result.stdout)["settings"][1]["from"].endswith("UNLOADER_WHERE")
+
+
+def test_each_origin_is_told_by_its_name(unloader: Run, database: str, tmp_path: Path) -> None:
+    """Job file, variable and command line are told apart; what only tells is left out."""
+    (tmp_path / "job.toml").write_text(
+        f'source = "{database}"\ntable = "orders"\ncolumns = ["id", "name"]\nretries = 2\n'
+        "log-interval = 5\n"
+    )
+    variables = {"UNLOADER_NULL": "none", "UNLOADER_NO_HEADER": "1", "UNLOADER_SESSION_SQL": "x"}
+    result = unloader("run", "job.toml", "--to", "out", "--eol", "lf", variables=variables)
+    assert result.returncode == 0, result.stderr
+    assert 'selected by: columns "id, name" (job file job.toml)' in result.stderr
+    assert 'set by a variable: null "none" (environment variable UNLOADER_NULL)' in result.stderr
+    assert settings_in(tmp_path / "out") == {
+        "table": ("orders", "job file job.toml"),
+        "columns": ("id, name", "job file job.toml"),
+        "to": ("out", "command line"),
+        "null": ("none", "environment variable UNLOADER_NULL"),
+        "eol": ("lf", "command line"),
+        "header": ("false", "environment variable UNLOADER_NO_HEADER"),
+        "retries": ("2", "job file job.toml"),
+    }
+
+
+def test_a_plan_tells_what_it_selects(unloader: Run, database: str, tmp_path: Path) -> None:
+    """The plan shows the condition, and the run of it names the plan as its origin."""
+    arguments = ("plan", database, "--table", "orders", "--output", "plan.json")
+    planned = unloader(*arguments, variables=NARROWED)
+    assert f"selected by  {SAID}" in planned.stdout
+    result = unloader("run", "plan.json", "--to", "out")
+    assert result.returncode == 0, result.stderr
+    assert settings_in(tmp_path / "out")["where"] == ("id < 10", "plan file plan.json")
+
+
+@pytest.mark.parametrize("kind", ["oracle", "duckdb"])
+def test_statements_of_a_session_are_counted_and_not_shown(kind: str) -> None:
+    """They may hold a password; where the source does not know the option nothing is told."""
+    import click
+
+    from unloader.cli.commands.run import command
+    from unloader.cli.options.origins import settings_of
+
+    arguments = ["oracle://u@h/s", "--table", "T", "--to", "o"]
+    arguments += ["--session-sql", "SET ROLE r IDENTIFIED BY secret"]
+    context: Any = command.make_context("run", arguments)
+    assert isinstance(context, click.Context)
+    told = {each.name: each.value for each in settings_of(context, kind)}
+    assert told.get("session-sql") == ("1 statement" if kind == "oracle" else None)
+    assert "secret" not in str(told)

@@ -1,0 +1,255 @@
+"""The manifest: what a run tells about itself, and what is read back from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numa.model import BindReport, Seat
+from partition_planner.model import ColumnInfo, PlanLimits, TableInfo
+from partition_planner.planner import plan
+from unloader import __version__
+from unloader.errors import OutputFailed
+from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest, journal_entry
+from unloader.manifest.read import files_of, read_manifest
+from unloader.model import (
+    Extract,
+    JobSpec,
+    OutputOptions,
+    Projection,
+    ReadColumn,
+    SecretReference,
+    Selection,
+    Snapshot,
+    SourceSpec,
+    Stages,
+    UnitResult,
+)
+from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat, WrittenFile
+
+TABLE = TableInfo(
+    schema="s",
+    name="t",
+    columns=(ColumnInfo(name="k", native_type="bigint"),),
+    named_partitions=False,
+    row_ranges=False,
+)
+COLUMN = ReadColumn(
+    name="k",
+    source_type="bigint",
+    expression='"k"',
+    output_type="int64",
+    nullable=False,
+    lossless=True,
+    note="",
+)
+SOURCE = SourceSpec(
+    kind="postgresql",
+    location="postgresql://me@host/db",
+    secret=SecretReference(kind="file", name="/etc/secret-file"),
+)
+JOB = JobSpec(
+    source=SOURCE,
+    selection=Selection(where="k > 0", partitions=("p*",)),
+    output=OutputOptions(
+        destination="/out",
+        output=OutputSpec(
+            directory="x", format=TextFormat(delimiter=";"), compression=Compression(codec="gzip")
+        ),
+    ),
+    limits=PlanLimits(parallelism=2),
+)
+FACTS = RunFacts(
+    run_id="r1",
+    job=JOB,
+    extract=Extract(
+        source=SOURCE,
+        snapshot=Snapshot(
+            kind="exported-snapshot", value="7", taken_at="2024-01-31T00:00:00+00:00"
+        ),
+        table=TABLE,
+        query=None,
+        where="k > 0",
+        projection=Projection(columns=(COLUMN,), route="arrow", schema=b""),
+    ),
+    plan=plan(TABLE, PlanLimits(parallelism=1)),
+    server_version="PostgreSQL 18",
+    seconds=2.0,
+    cpu_seconds=3.0,
+    source_rows=30,
+    verify_result="ok",
+)
+
+
+def finished(unit: str, *names: str, rows: int = 10) -> FinishedUnit:
+    """Return a unit whose files have so many rows and ten bytes a row."""
+    files = tuple(
+        WrittenFile(path=name, rows=rows, bytes=rows * 10, checksum=f"xxh3:{name}")
+        for name in names
+    )
+    result = UnitResult(
+        unit=unit,
+        attempt=2,
+        rows=rows * len(names),
+        files=tuple(replace(file, path=f"{file.path}.part") for file in files),
+        stages=Stages(fetch_s=1.0, encode_s=0.5, write_s=0.25),
+        seconds=1.5,
+        cpu_seconds=1.0,
+        peak_rss_bytes=int(unit) * 1000,
+    )
+    return FinishedUnit(
+        result=result,
+        partitions=(f"p{unit}",),
+        seat=Seat(worker=0, node=1, cpus=(2, 3), memory_node=1),
+        bound=BindReport(cpus=(2, 3), memory_policy="preferred", note=None),
+        finals=files,
+    )
+
+
+UNITS = (finished("2", "b.csv"), finished("1", "a.001.csv", "a.002.csv"))
+
+
+def written(path: Path, document: dict[str, Any]) -> Path:
+    """Write a manifest into a directory; return the directory."""
+    (path / "_manifest.json").write_text(json.dumps(document))
+    return path
+
+
+def test_a_manifest_is_plain_json_and_reads_back(tmp_path: Path) -> None:
+    """What is built survives JSON and is read back the same."""
+    built = build_manifest(FACTS, UNITS, complete=True)
+    assert read_manifest(written(tmp_path, built)) == json.loads(json.dumps(built))
+
+
+def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
+    """Units and files are listed by id, each with its seat and attempts."""
+    built = build_manifest(FACTS, UNITS, complete=True)
+    assert [unit["id"] for unit in built["units"]] == ["1", "2"]
+    assert list(files_of(built)) == ["a.001.csv", "a.002.csv", "b.csv"]
+    unit = built["units"][0]
+    assert (unit["attempts"], unit["partition"], unit["rows"]) == (2, "p1", 20)
+    assert unit["seat"] == {
+        "node": 1,
+        "cpus": [2, 3],
+        "memory_node": 1,
+        "memory_policy": "preferred",
+    }
+
+
+def test_totals_are_sums_of_the_units() -> None:
+    """Rows, bytes, files and speed are those of all units; memory is that of the largest worker."""
+    totals = build_manifest(FACTS, UNITS, complete=True)["totals"]
+    assert (totals["rows"], totals["bytes"], totals["files"]) == (30, 300, 3)
+    assert (totals["rows_per_second"], totals["bytes_per_second"]) == (15, 150)
+    assert totals["peak_worker_rss_bytes"] == 2000
+
+
+def test_a_run_of_no_time_and_no_units_has_totals() -> None:
+    """Nothing is divided by zero, nothing is the largest of none."""
+    totals = build_manifest(replace(FACTS, seconds=0.0), (), complete=False)["totals"]
+    assert (totals["rows"], totals["rows_per_second"], totals["peak_worker_rss_bytes"]) == (
+        0,
+        None,
+        0,
+    )
+
+
+def test_status_and_facts_are_told() -> None:
+    """Which program read what, at which state, checked how."""
+    built = build_manifest(FACTS, UNITS, complete=True)
+    assert built["status"] == "complete"
+    assert build_manifest(FACTS, (), complete=False)["status"] == "partial"
+    assert built["unloader_version"] == __version__
+    assert built["table"] == {"schema": "s", "name": "t"}
+    assert built["snapshot"]["value"] == "7"
+    assert built["plan"] == {"digest": FACTS.plan.digest, "units": 1}
+    assert built["verified"] == {"level": "count", "source_rows": 30, "result": "ok"}
+    assert built["columns"][0]["source_type"] == "bigint"
+
+
+def test_a_query_has_no_table() -> None:
+    """The text of the query stands in for the table's name."""
+    facts = replace(FACTS, extract=replace(FACTS.extract, query="SELECT 1", snapshot=None))
+    built = build_manifest(facts, (), complete=True)
+    assert (built["table"], built["query"], built["snapshot"]) == (None, "SELECT 1", None)
+
+
+def test_options_suffice_to_read_the_files_again() -> None:
+    """The whole dialect and the codec are there, defaults included, as the types take them."""
+    options = build_manifest(FACTS, UNITS, complete=True)["options"]
+    assert options["format"] == "csv"
+    assert TextFormat(**options["dialect"]) == JOB.output.output.format
+    assert Compression(**options["compression"]) == JOB.output.output.compression
+    assert (options["where"], options["partition"]) == ("k > 0", ["p*"])
+    output = replace(JOB.output.output, format=ParquetFormat(row_group_rows=7))
+    job = replace(JOB, output=replace(JOB.output, output=output))
+    options = build_manifest(replace(FACTS, job=job), (), complete=True)["options"]
+    assert options["format"] == "parquet"
+    assert ParquetFormat(**options["dialect"]).row_group_rows == 7
+
+
+def test_no_secret_and_no_reference_to_one() -> None:
+    """Neither a password nor the place of one is in manifest or journal."""
+    text = json.dumps(build_manifest(FACTS, UNITS, complete=True))
+    text += json.dumps(journal_entry(UNITS[0]))
+    assert "secret" not in text
+
+
+def test_a_shared_file_comes_once() -> None:
+    """A file that two units name is one file to check."""
+    shared = (finished("1", "t.csv"), finished("2", "t.csv"))
+    assert list(files_of(build_manifest(FACTS, shared, complete=True))) == ["t.csv"]
+
+
+def test_a_journal_line_names_the_staged_files() -> None:
+    """It tells of a finished unit what a later run would need: names as staged, not as final."""
+    entry = json.loads(json.dumps(journal_entry(UNITS[1])))
+    assert [file["path"] for file in entry["staged"]] == ["a.001.csv.part", "a.002.csv.part"]
+    assert (entry["unit"], entry["partitions"], entry["rows"], entry["attempt"]) == (
+        "1",
+        ["p1"],
+        20,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "cannot be read"),
+        ("{]", "cannot be read"),
+        ("\udcff", "cannot be read"),
+        ("[1]", "format version None"),
+        ('{"format_version": "1"}', "format version '1'"),
+        ('{"format_version": 2}', "format version 2"),
+        ('{"format_version": 1, "units": []}', "damaged"),
+        ('{"format_version": 1, "units": [{}]}', "damaged"),
+        ('{"format_version": 1, "units": [{"files": [{"path": "x"}]}]}', "damaged"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str, what: str) -> None:
+    """The error names the file, what is wrong with it and what to do."""
+    (tmp_path / "_manifest.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(OutputFailed, match=what) as caught:
+        read_manifest(tmp_path)
+    assert "_manifest.json" in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("key", ["run_id", "table", "query", "snapshot", "options", "totals"])
+def test_a_manifest_must_be_whole(tmp_path: Path, key: str) -> None:
+    """A manifest without one of its parts is damaged, and the part is named."""
+    built = build_manifest(FACTS, UNITS, complete=True)
+    del built[key]
+    with pytest.raises(OutputFailed, match=f"damaged.*{key}"):
+        read_manifest(written(tmp_path, built))
+
+
+def test_a_directory_without_one_holds_no_run(tmp_path: Path) -> None:
+    """The hint names the option that had the directory."""
+    with pytest.raises(OutputFailed, match=r"holds no finished run.*--to"):
+        read_manifest(tmp_path)

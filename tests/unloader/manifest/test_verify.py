@@ -1,0 +1,327 @@
+"""`verify`: every kind of damage to a finished run is found, and nothing else is reported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from partition_planner.model import PlanLimits
+from unloader import api
+from unloader.errors import OutputFailed, VerifyMismatch
+from unloader.events import Event, Notice
+from unloader.model import JobSpec, OutputOptions, SeatOptions, Selection, SourceSpec
+from unloader.request.names import parse_table
+from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.text.dialects import dialect
+
+ROWS = 3000
+
+OUTPUTS: dict[str, tuple[TextFormat | ParquetFormat, Compression]] = {
+    "csv": (TextFormat(), Compression()),
+    "csv.gz": (TextFormat(), Compression(codec="gzip")),
+    "csv.zst": (TextFormat(), Compression(codec="zstd")),
+    "csv.lz4": (TextFormat(), Compression(codec="lz4")),
+    "tsv": (dialect("tsv"), Compression()),
+    "excel": (dialect("excel"), Compression()),
+    "sqlldr-var": (dialect("sqlldr-var"), Compression(codec="zstd")),
+    "utf-16": (TextFormat(encoding="utf-16-le"), Compression()),
+    "parquet": (ParquetFormat(row_group_rows=500), Compression(codec="zstd")),
+}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DuckDB file with a table of three mapped partitions."""
+    path = tmp_path_factory.mktemp("checking") / "t.db"
+    with closing(duckdb.connect(str(path))) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT range AS id, hash(range)::VARCHAR || chr(10) || '\"' AS s, "
+            f"DATE '2024-01-01' + (range % 99)::INTEGER AS d FROM range({ROWS})"
+        )
+        connection.execute(
+            "CREATE TABLE unloader_partitions AS SELECT 'main' AS table_schema, 't' AS table_name,"
+            " 'p' || range AS partition_name, range AS position, range * 1000 AS first_rowid,"
+            " range * 1000 + 999 AS last_rowid FROM range(3)"
+        )
+    return path
+
+
+def source_of(database: Path) -> SourceSpec:
+    """Return the spec of a DuckDB file."""
+    return SourceSpec(kind="duckdb", location=f"duckdb://{database}")
+
+
+def job_of(database: Path, to: Path, kind: str, **selection: Any) -> JobSpec:
+    """Return a job of one worker and a file a partition."""
+    shape, compression = OUTPUTS[kind]
+    selection = {"table": parse_table("t"), **selection}
+    return JobSpec(
+        source=source_of(database),
+        selection=Selection(**selection),
+        output=OutputOptions(
+            destination=str(to),
+            output=OutputSpec(directory="", format=shape, compression=compression),
+        ),
+        limits=PlanLimits(parallelism=1, split="auto" if selection.get("query") else "partition"),
+        seats=SeatOptions(numa="off"),
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Finished runs by kind of output, each made once; nobody may change them."""
+    place = tmp_path_factory.mktemp("finished")
+
+    def run(kind: str) -> Path:
+        if not (place / kind).exists():
+            api.unload(job_of(database, place / kind, kind))
+        return place / kind
+
+    return run
+
+
+@pytest.fixture
+def copy(finished: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A finished run of a kind, to be damaged."""
+
+    def make(kind: str) -> Path:
+        return Path(shutil.copytree(finished(kind), tmp_path / kind))
+
+    return make
+
+
+def files_in(destination: Path) -> list[Path]:
+    """Return the data files, in order."""
+    return sorted(path for path in destination.iterdir() if path.name != "_manifest.json")
+
+
+def difference(destination: Path, source: SourceSpec | None = None) -> str:
+    """Return what verify finds wrong; fail if it finds nothing."""
+    with pytest.raises(VerifyMismatch) as caught:
+        api.verify(destination, source)
+    assert caught.value.exit_code == 8
+    return caught.value.message
+
+
+def flip(path: Path, at: int) -> None:
+    """Flip one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_whole_run_is_found_whole(
+    finished: Callable[[str], Path], database: Path, kind: str
+) -> None:
+    """In every format and codec the files and the source's count agree with the manifest."""
+    found = api.verify(finished(kind), source_of(database))
+    assert (found["result"], found["differences"]) == ("ok", [])
+    assert (found["rows"], found["source_rows"], found["files"]) == (ROWS, ROWS, 3)
+    assert found["snapshot"] == "at the run's snapshot"
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("part", ["start", "middle", "end"])
+def test_a_flipped_bit_is_found(copy: Callable[[str], Path], kind: str, part: str) -> None:
+    """One bit anywhere is a difference of the file it is in, not a failure of the program."""
+    destination = copy(kind)
+    path = files_in(destination)[1]
+    flip(path, {"start": 0, "middle": path.stat().st_size // 2, "end": -1}[part])
+    found = difference(destination)
+    assert path.name in found
+    assert files_in(destination)[0].name not in found
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("keep", [0, 1, 100, -1])
+def test_a_truncated_file_is_found(copy: Callable[[str], Path], kind: str, keep: int) -> None:
+    """A file that was cut short, to nothing or by one byte, is named."""
+    destination = copy(kind)
+    path = files_in(destination)[0]
+    path.write_bytes(path.read_bytes()[:keep])
+    assert path.name in difference(destination)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_missing_files_are_found(copy: Callable[[str], Path], kind: str) -> None:
+    """Every file that is gone is named, up to three of them."""
+    destination = copy(kind)
+    gone = files_in(destination)
+    for path in gone:
+        path.unlink()
+    found = difference(destination)
+    assert all(path.name in found for path in gone)
+
+
+def test_of_many_differences_the_number_is_told(copy: Callable[[str], Path]) -> None:
+    """Three are spelt out, the rest is counted."""
+    destination = copy("csv")
+    for path in files_in(destination):
+        path.write_bytes(b"")
+    change(destination, lambda manifest: manifest["totals"].update(rows=1))
+    assert "and 1 more" in difference(destination)
+
+
+def test_files_of_nobody_are_told_and_fail_a_strict_check(database: Path, tmp_path: Path) -> None:
+    """Files that a loader's glob would take are named, from every directory of the run."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    job = job_of(database, first, "csv")
+    api.unload(replace(job, output=replace(job.output, others=(str(second),))))
+    assert api.verify(first, strict=True)["extra_files"] == []
+    (first / "notes.csv").write_text("mine")
+    (second / "older.csv").write_text("mine")
+    for passed_over in ("_SUCCESS", ".hidden", "_run.csv"):
+        (first / passed_over).write_text("")
+    (first / "more").mkdir()
+    heard: list[Event] = []
+    found = api.verify(first, observe=heard.append)
+    assert (found["result"], found["extra_files"]) == (
+        "ok",
+        ["notes.csv", str(second / "older.csv")],
+    )
+    (notice,) = (event.text for event in heard if isinstance(event, Notice))
+    assert notice.endswith(f"notes.csv, {second / 'older.csv'}")
+    with pytest.raises(VerifyMismatch, match=r"notes\.csv") as caught:
+        api.verify(first, strict=True)
+    assert caught.value.exit_code == 8
+    assert "move them away" in caught.value.hint
+
+
+def test_of_many_extra_files_a_few_are_named(copy: Callable[[str], Path]) -> None:
+    """Five names and a number are enough; a damaged file is told beside them."""
+    destination = copy("csv")
+    for number in range(7):
+        (destination / f"x{number}.csv").write_text("")
+    files_in(destination)[0].write_bytes(b"")
+    with pytest.raises(VerifyMismatch) as caught:
+        api.verify(destination, strict=True)
+    assert "x4.csv and 2 more" in caught.value.message
+    assert "unload the table again" in caught.value.hint
+
+
+def change(destination: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Edit the manifest of a run."""
+    path = destination / "_manifest.json"
+    manifest = json.loads(path.read_text())
+    edit(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def first_file(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest's entry of the first file."""
+    entry: dict[str, Any] = manifest["units"][0]["files"][0]
+    return entry
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "sqlldr-var", "parquet", "tsv"])
+def test_a_changed_row_count_of_a_file_is_found(copy: Callable[[str], Path], kind: str) -> None:
+    """The records are counted anew, or at least held against the totals."""
+    destination = copy(kind)
+    change(destination, lambda manifest: first_file(manifest).update(rows=999))
+    assert "rows" in difference(destination)
+
+
+@pytest.mark.parametrize(("key", "value"), [("bytes", 1), ("checksum", "xxh3:0000000000000000")])
+def test_a_changed_entry_of_a_file_is_found(
+    copy: Callable[[str], Path], key: str, value: object
+) -> None:
+    """Size and checksum are computed anew."""
+    destination = copy("csv")
+    change(destination, lambda manifest: first_file(manifest).update({key: value}))
+    assert "instead of" in difference(destination)
+
+
+def test_changed_totals_are_found(copy: Callable[[str], Path]) -> None:
+    """The totals must be those of the files."""
+    destination = copy("parquet")
+    change(destination, lambda manifest: manifest["totals"].update(rows=ROWS + 1))
+    assert f"{ROWS} rows, the totals {ROWS + 1}" in difference(destination)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda manifest: manifest["options"].pop("dialect"),
+        lambda manifest: manifest["options"]["dialect"].update(colour="red"),
+        lambda manifest: manifest["options"]["compression"].update(codec="brotli"),
+        lambda manifest: manifest.pop("options"),
+        lambda manifest: manifest.pop("totals"),
+        lambda manifest: manifest["totals"].pop("rows"),
+        lambda manifest: first_file(manifest).pop("checksum"),
+        lambda manifest: manifest.update(units=None),
+        lambda manifest: manifest.update(format_version=2),
+    ],
+)
+def test_a_damaged_manifest_is_told(
+    copy: Callable[[str], Path], edit: Callable[[dict[str, Any]], object]
+) -> None:
+    """A manifest that was edited by hand is named as what is wrong, not the program."""
+    destination = copy("csv")
+    change(destination, edit)
+    with pytest.raises(OutputFailed, match=r"_manifest\.json"):
+        api.verify(destination)
+
+
+def test_no_run_at_all(tmp_path: Path) -> None:
+    """A directory without a manifest, or none at all, holds no finished run."""
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(OutputFailed, match="holds no finished run"):
+            api.verify(path)
+
+
+def test_a_source_that_changed_is_compared_as_it_is(
+    copy: Callable[[str], Path], database: Path, tmp_path: Path
+) -> None:
+    """More rows now are a difference, and whoever watches hears that the snapshot is gone."""
+    later = tmp_path / "later.db"
+    shutil.copy(database, later)
+    with closing(duckdb.connect(str(later))) as connection:
+        connection.execute("INSERT INTO t SELECT * FROM t LIMIT 5")
+    destination, heard = copy("csv"), list[Event]()
+    with pytest.raises(VerifyMismatch, match=f"{ROWS} rows, the source counts {ROWS + 5} .as the"):
+        api.verify(destination, source_of(later), observe=heard.append)
+    assert any(isinstance(event, Notice) and "snapshot is gone" in event.text for event in heard)
+
+
+@pytest.mark.parametrize(
+    ("selection", "rows"),
+    [
+        ({"where": "id < 10 -- few"}, 10),
+        ({"partitions": ("p[02]",)}, 2000),
+        ({"columns": ("s",), "where": "d > DATE '2024-03-01'"}, None),
+        ({"table": None, "query": "SELECT id % 7 AS k FROM t GROUP BY 1;"}, 7),
+    ],
+)
+def test_the_source_is_counted_as_it_was_asked(
+    database: Path, tmp_path: Path, selection: dict[str, Any], rows: int | None
+) -> None:
+    """Condition, chosen partitions and query of the run are those of the count."""
+    manifest = api.unload(job_of(database, tmp_path / "out", "csv", **selection))
+    found = api.verify(tmp_path / "out", source_of(database))
+    assert found["source_rows"] == manifest["totals"]["rows"] > 0
+    assert rows is None or found["rows"] == rows
+
+
+def test_values_of_any_size_are_counted(tmp_path: Path) -> None:
+    """A first record of a megabyte and one of twenty are records like others."""
+    path = tmp_path / "big.db"
+    with closing(duckdb.connect(str(path))) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT repeat('x,', n::BIGINT) AS s "
+            "FROM (VALUES (500000), (1), (9000000)) v(n)"
+        )
+    job = job_of(path, tmp_path / "out", "csv")
+    spec = replace(job.output.output, format=TextFormat(header=False))
+    output = replace(job.output, output=spec)
+    job = replace(job, output=output, limits=PlanLimits(parallelism=1), fetch_bytes=1 << 29)
+    api.unload(replace(job, verify="full"))
+    assert api.verify(tmp_path / "out")["rows"] == 3

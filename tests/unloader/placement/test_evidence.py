@@ -1,0 +1,178 @@
+"""What a run's placement came to, and where it left the plan; pure, so any machine will do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from numa.model import BindReport, Residence, Seat
+from unloader.model import Stages, UnitResult
+from unloader.placement.evidence import Evidence, WorkerEvidence, nodes_json, workers_json
+from writers.model import WrittenFile
+
+MIB = 1 << 20
+PAGES = {0: {"numa_hit": 10, "other_node": 0}, 1: {"numa_hit": 20, "other_node": 1}}
+
+
+def worker(number: int, node: int = 1) -> WorkerEvidence:
+    """Return a worker that is all on its seat: CPUs 4 to 7 of node 1, and so on."""
+    cpus = tuple(range(node * 4, node * 4 + 4))
+    return WorkerEvidence(
+        seat=Seat(worker=number, node=node, cpus=cpus, memory_node=node),
+        bound=BindReport(cpus=cpus, memory_policy="preferred", note=None),
+        residence=Residence(
+            cpus=cpus[:2],
+            looks=3,
+            memory=((0, MIB), (1, 99 * MIB)) if node else ((0, 100 * MIB),),
+            file_memory=((0, 5 * MIB),),
+            allowed_cpus=cpus,
+        ),
+    )
+
+
+def seen(good: WorkerEvidence, **changes: object) -> WorkerEvidence:
+    """Return the worker seen otherwise."""
+    assert good.residence is not None
+    return replace(good, residence=replace(good.residence, **changes))  # type: ignore[arg-type]
+
+
+def bound(good: WorkerEvidence, **changes: object) -> WorkerEvidence:
+    """Return the worker bound otherwise."""
+    assert good.bound is not None
+    return replace(good, bound=replace(good.bound, **changes))  # type: ignore[arg-type]
+
+
+def result(unit: str, rows: int) -> UnitResult:
+    """Return a unit of so many rows of ten bytes."""
+    return UnitResult(
+        unit=unit,
+        attempt=1,
+        rows=rows,
+        files=(WrittenFile(path=unit, rows=rows, bytes=rows * 10, checksum=""),),
+        stages=Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0),
+        seconds=0.5,
+        cpu_seconds=0.4,
+        peak_rss_bytes=1,
+    )
+
+
+RESULTS = [(0, result("1", 100)), (1, result("2", 50)), (0, result("3", 10))]
+
+
+def warnings(*workers: WorkerEvidence) -> list[str]:
+    """Return what is said of them."""
+    return list(Evidence(workers=workers).warnings.values())
+
+
+def test_each_worker_is_told_of() -> None:
+    """Seat, CPUs, memory and work of each, by number, as plain JSON."""
+    evidence = Evidence(workers=(replace(worker(0), restarts=2, remote_access_share=0.01234),))
+    (told,) = workers_json(evidence, RESULTS)
+    assert json.loads(json.dumps(told)) == told
+    assert told == {
+        "worker": 0,
+        "seat": {
+            "node": 1,
+            "cpus": [4, 5, 6, 7],
+            "memory_node": 1,
+            "memory_policy": "preferred",
+        },
+        "ran_on": [4, 5],
+        "local_share": 0.99,
+        "memory_bytes_by_node": {"0": MIB, "1": 99 * MIB},
+        "file_bytes_by_node": {"0": 5 * MIB},
+        "remote_access_share": 0.0123,
+        "units": 2,
+        "rows": 110,
+        "bytes": 1100,
+        "seconds": 1.0,
+        "restarts": 2,
+        "note": None,
+    }
+
+
+def test_a_worker_that_never_came_up_is_told_of() -> None:
+    """What is not known of it is null, and its work nothing."""
+    lost = replace(worker(7), bound=None, residence=None)
+    (told,) = workers_json(Evidence(workers=(lost,)), RESULTS)
+    assert (told["ran_on"], told["local_share"], told["memory_bytes_by_node"]) == ([], None, None)
+    assert (told["units"], told["seconds"], told["seat"]["memory_policy"]) == (0, 0.0, None)
+    assert warnings(lost) == []
+
+
+def test_nodes_add_up_to_the_run() -> None:
+    """Each node has the work of its workers; one without any is there if the kernel counts it."""
+    evidence = Evidence(workers=(worker(0, 0), worker(1, 1)), machine_pages={**PAGES, 2: {}})
+    first, second, idle = nodes_json(evidence, RESULTS, 2.0)
+    assert [first["node"], second["node"], idle["node"]] == [0, 1, 2]
+    assert (first["workers"], first["rows"], first["rows_per_second"]) == (1, 110, 55)
+    assert (second["rows"], second["bytes"], second["bytes_per_second"]) == (50, 500, 250)
+    assert (idle["workers"], idle["rows"]) == (0, 0)
+    assert second["numastat"] == PAGES[1]
+    assert nodes_json(evidence, RESULTS, 0.0)[0]["rows_per_second"] is None
+    assert nodes_json(replace(evidence, machine_pages={}), [], 1.0)[1]["numastat"] is None
+
+
+def test_workers_without_a_binding_have_no_node() -> None:
+    """What a node did is not known where nothing holds a worker there, and no share is local."""
+    loose = replace(worker(0), seat=Seat(worker=0, node=1, cpus=(), memory_node=None))
+    loose = bound(loose, cpus=None, memory_policy=None)
+    evidence = Evidence(workers=(loose,), machine_pages=PAGES)
+    assert nodes_json(evidence, RESULTS, 1.0) == []
+    assert workers_json(evidence, RESULTS)[0]["local_share"] is None
+    assert warnings(seen(loose, cpus=(0, 9), allowed_cpus=(0, 1))) == []
+
+
+def test_a_run_as_planned_warns_of_nothing() -> None:
+    """Every worker on its seat and on its memory is no cause for a line."""
+    assert warnings(worker(0, 0), worker(1, 1)) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (seen(worker(3), cpus=(4, 9)), "worker 3 ran on CPU 9, outside its seat of CPUs 4-7"),
+        (seen(worker(3), allowed_cpus=(4, 5)), "worker 3 may use CPUs 4-5 by now"),
+        (
+            seen(worker(3), memory=((0, 20 * MIB), (1, 80 * MIB))),
+            "worker 3 has 80% of its memory on node 1",
+        ),
+        (
+            bound(
+                worker(3), memory_policy=None, note="memory policy preferred cannot be set (EPERM)"
+            ),
+            "worker 3 is not placed as planned: memory policy preferred cannot be set (EPERM)",
+        ),
+        (
+            bound(worker(3), cpus=(4,), note="of CPUs 4,5,6,7 only 4 could be had"),
+            "only 4 could be had",
+        ),
+    ],
+)
+def test_what_is_not_as_planned(case: WorkerEvidence, said: str) -> None:
+    """Each way has its line, with numbers and what to do; further workers only raise its count."""
+    lines = warnings(case)
+    assert any(said in line for line in lines), lines
+    assert all("Next: " in line and "\n" not in line for line in lines)
+    same = replace(case, seat=replace(case.seat, worker=4))
+    grouped = warnings(worker(2), case, same, replace(same, seat=replace(case.seat, worker=5)))
+    assert len(grouped) == len(lines)
+    assert all("the same goes for 2 more workers" in line for line in grouped)
+
+
+def test_refused_cpus_are_one_line_for_all_workers() -> None:
+    """With a core each, what was refused differs by its numbers alone: it is told of the first."""
+    notes = (f"CPUs {cpu},{cpu + 8} refused (EPERM): not bound" for cpu in range(4))
+    refused = (bound(worker(at), cpus=None, note=note) for at, note in enumerate(notes))
+    (line,) = warnings(*refused)
+    assert line.startswith("worker 0 is not placed as planned: CPUs 0,8 refused (EPERM): not bound")
+    assert "the same goes for 3 more workers" in line
+
+
+def test_interleaved_memory_is_not_misplaced() -> None:
+    """Pages of all nodes are what that policy means."""
+    halves = seen(worker(0), memory=((0, 50 * MIB), (1, 50 * MIB)))
+    assert warnings(bound(halves, memory_policy="interleave")) == []
+    assert len(warnings(bound(halves, memory_policy="local"))) == 1

@@ -1,0 +1,228 @@
+"""Real workers under watch: what is seen of them, and what is told of those that are moved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from numa.model import Event as PoolEvent
+from numa.model import Ready, Seat
+from numa.placement import place
+from numa.pool import Pool
+from numa.topology import detect
+from partition_planner.model import WholeTable, WorkUnit
+from unloader.events import Event, Notice
+from unloader.model import RetryOptions
+from unloader.placement.evidence import WorkerEvidence
+from unloader.placement.observation import Watch
+from unloader.run.engine import Engine, Orders
+from unloader.run.schedule import Assignment, Schedule
+
+ENTRY = "engine_tasks:work"
+
+needs_linux = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or not Path("/proc/self/numa_maps").exists(),
+    reason="this system has no CPU binding or no numa_maps",
+)
+
+
+def seats(count: int, bind: str = "node") -> tuple[Seat, ...]:
+    """Seats on the real machine."""
+    return place(detect(), count, bind=bind)
+
+
+@dataclass
+class Watched:
+    """An engine over units of `engine_tasks` with a watch on its workers."""
+
+    places: tuple[Seat, ...]
+    looks: bool = True
+    stop: Callable[[], bool] = lambda: False
+    events: list[Event] = field(default_factory=list)
+
+    def run(self, *ids: str) -> tuple[WorkerEvidence, ...]:
+        """Run the units; return what is known of each worker."""
+        watch = Watch(self.places, self.events.append, looks=self.looks)
+        units = tuple(WorkUnit(id=name, selectors=(WholeTable(),)) for name in ids)
+        engine = Engine(
+            schedule=Schedule(units=units, retry=RetryOptions(retries=3, delay_seconds=0.01)),
+            orders=Orders(
+                seats=self.places,
+                stall_seconds=0.0,
+                task=lambda assignment: assignment,  # type: ignore[arg-type,return-value]
+                done=lambda worker, result: None,
+                discard=_nothing,
+                fatal=lambda assignment, failure: None,
+            ),
+            observe=self.events.append,
+            stop=self.stop,
+            watch=watch,
+        )
+        with Pool(self.places, ENTRY) as pool:
+            engine.run(pool)
+        self.evidence = watch.evidence(engine.restarts)
+        watch.close()
+        return self.evidence.workers
+
+    def told(self) -> list[str]:
+        """Return the notices that are not about the binding itself."""
+        notices = [event.text for event in self.events if isinstance(event, Notice)]
+        return [text for text in notices if "worker" in text and "Next:" in text]
+
+
+def _nothing(assignment: Assignment) -> None:
+    """Discard nothing: the tasks leave nothing behind."""
+
+
+def ready_in(pool: Pool) -> Ready:
+    """Wait until a worker is up."""
+    while True:
+        events: tuple[PoolEvent, ...] = pool.wait(60.0)
+        assert events, "the worker never came up"
+        for event in events:
+            if isinstance(event, Ready):
+                return event
+
+
+@needs_linux
+def test_every_worker_of_a_short_run_is_looked_at() -> None:
+    """However short the run, each worker that did a unit has its CPUs and memory on record."""
+    case = Watched(seats(2))
+    workers = case.run(*(f"ok-{number}" for number in range(40)))
+    for each in workers:
+        assert each.bound is not None
+        if each.residence is None:
+            continue  # the other one was faster and did all
+        assert set(each.residence.cpus) <= set(each.seat.cpus)
+        if each.residence.memory:
+            assert each.local_share is not None
+            assert each.local_share > 0.9
+    assert any(each.residence and each.residence.memory for each in workers)
+    assert [each.restarts for each in workers] == [0, 0]
+    assert case.told() == []
+    assert set(case.evidence.machine_pages) >= {each.seat.node for each in workers}
+
+
+@needs_linux
+def test_a_worker_that_died_counts_its_restarts() -> None:
+    """The figures are those of its last process."""
+    (worker,) = Watched(seats(1)).run("mortal-1", "mortal-2", "ok-1")
+    assert worker.restarts == 2
+    assert worker.residence is not None
+    assert worker.residence.memory
+
+
+def test_without_looks_only_bindings_are_known() -> None:
+    """Nobody reads anything of the processes, and the record says that nobody did."""
+    case = Watched(seats(1, "none"), looks=False)
+    (worker,) = case.run("ok-1")
+    assert worker.residence is None
+    assert worker.bound is not None
+    assert case.evidence.machine_pages == {}
+    assert any("--numa off" in line for line in case.evidence.not_measured)
+
+
+@needs_linux
+def test_a_worker_that_is_moved_is_told_once() -> None:
+    """Its CPUs changed from outside in mid-run: one line, however often it is looked at."""
+    if len(seats(1)[0].cpus) < 2:
+        pytest.skip("to be moved, a worker needs a seat of two CPUs")
+    told: list[Event] = []
+    with Pool(seats(1), ENTRY) as pool:
+        pool.start(0)
+        watch = Watch(seats(1), told.append)
+        ready = ready_in(pool)
+        watch.ready(ready, pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
+        assert told == []
+        cpu = seats(1)[0].cpus[-1]
+        os.sched_setaffinity(ready.pid, [cpu])
+        watch.tick(pool.pids())
+        assert len(told) == 1
+        watch.finish(pool.pids(), pool.bindings())
+    watch.close()
+    (notice,) = told
+    assert isinstance(notice, Notice)
+    assert f"worker 0 may use CPU {cpu} by now" in notice.text
+    assert list(watch.evidence().warnings.values()) == [notice.text]
+
+
+@needs_linux
+def test_a_worker_off_its_seat_is_told() -> None:
+    """A process on other CPUs than its seat has is told with both."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("to leave its seat, a worker needs a second CPU")
+    seat = Seat(worker=0, node=0, cpus=(cpus[0],), memory_node=None)
+    told: list[Event] = []
+    with Pool((seat,), ENTRY) as pool:
+        pool.start(0)
+        watch = Watch((seat,), told.append)
+        ready = ready_in(pool)
+        watch.ready(ready, pool.pids())
+        for thread in os.listdir(f"/proc/{ready.pid}/task"):
+            os.sched_setaffinity(int(thread), [cpus[1]])
+        # A thread that sleeps stays where it last ran.
+        pool.assign(0, None)
+        assert pool.wait(60.0)
+        watch.finish(pool.pids(), pool.bindings())
+    watch.close()
+    texts = [event.text for event in told if isinstance(event, Notice)]
+    assert any(f"ran on CPU {cpus[1]}, outside its seat of CPU {cpus[0]}" in text for text in texts)
+
+
+@needs_linux
+def test_a_process_that_is_gone_when_its_ready_is_read_is_left_alone() -> None:
+    """Its number may be another's by then: nothing is attached to it, and nothing read of it."""
+    with Pool(seats(1), ENTRY) as pool:
+        pool.start(0)
+        ready = ready_in(pool)
+        pool.kill(0)
+        watch = Watch(seats(1))
+        # Whoever has the number now: this process stands for it.
+        watch.ready(replace(ready, pid=os.getpid()), pool.pids())
+        watch.unit_done(0, pool.pids())
+        watch.tick(pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
+    watch.close()
+    (worker,) = watch.evidence().workers
+    assert worker.bound == ready.bound
+    assert (worker.residence, worker.remote_access_share) == (None, None)
+
+
+@needs_linux
+def test_a_worker_that_is_not_up_at_the_end_is_told_of() -> None:
+    """A run that ends before a process is up still tells its binding and where its memory is."""
+    with Pool(seats(1), ENTRY) as pool:
+        watch = Watch(seats(1))
+        pool.start(0)
+        watch.finish(pool.pids(), pool.bindings())
+    watch.close()
+    (worker,) = watch.evidence().workers
+    assert worker.bound is not None
+    assert worker.bound.cpus == seats(1)[0].cpus
+    assert worker.residence is not None
+    assert worker.residence.looks
+
+
+@needs_linux
+def test_a_process_that_ends_meanwhile_is_no_fault() -> None:
+    """A process killed and not reaped yet is looked at in vain."""
+    with Pool(seats(1), ENTRY) as pool:
+        pool.start(0)
+        watch = Watch(seats(1))
+        ready = ready_in(pool)
+        watch.ready(ready, pool.pids())
+        os.kill(ready.pid, 9)
+        os.waitid(os.P_PID, ready.pid, os.WEXITED | os.WNOWAIT)
+        watch.unit_done(0, pool.pids())
+        watch.tick(pool.pids())
+        watch.finish(pool.pids(), pool.bindings())
+    watch.close()
+    (worker,) = watch.evidence().workers
+    assert worker.note is None
+    assert watch.evidence().warnings == {}

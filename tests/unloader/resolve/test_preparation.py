@@ -1,0 +1,397 @@
+"""From a job to plan, columns and seats, on real DuckDB files."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from numa.model import Node, Topology
+from partition_planner.errors import PlanError
+from partition_planner.model import (
+    NamedPartition,
+    PartitionInfo,
+    Plan,
+    PlanLimits,
+    RowRange,
+    TableInfo,
+)
+from unloader.errors import PlanFailed, SourceError, UsageError
+from unloader.model import (
+    JobSpec,
+    OutputOptions,
+    SeatOptions,
+    SecretReference,
+    Selection,
+    SourceSpec,
+)
+from unloader.request.names import parse_table
+from unloader.resolve.preparation import plan_partitions, prepared, target_of
+from unloader.sources.password import password_of
+from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+
+ROWS = 40_000
+MAP = (
+    "CREATE TABLE unloader_partitions AS SELECT 'main' AS table_schema, 't' AS table_name, "
+    "'p' || range AS partition_name, range AS position, range * 10000 AS first_rowid, "
+    "range * 10000 + 9999 AS last_rowid FROM range(4)"
+)
+
+
+def write(path: Path, *statements: str) -> None:
+    """Run statements on a DuckDB file."""
+    with closing(duckdb.connect(str(path))) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with a table of four mapped partitions, and one without any."""
+    file = tmp_path / "t.db"
+    table = f"SELECT range AS id, range * 2 AS \"Twice\", 'x' AS word FROM range({ROWS})"
+    write(file, f"CREATE TABLE t AS {table}", f"CREATE TABLE plain AS {table}", MAP)
+    return file
+
+
+def job_of(path: Path, table: str | None = "t", **changes: Any) -> JobSpec:
+    """Return a job on a DuckDB file; `changes` are fields of its selection."""
+    return JobSpec(
+        source=SourceSpec(kind="duckdb", location=f"duckdb://{path}"),
+        selection=Selection(table=parse_table(table) if table else None, **changes),
+        output=OutputOptions(
+            destination="/nowhere",
+            output=OutputSpec(directory="", format=TextFormat(), compression=Compression()),
+        ),
+        limits=PlanLimits(parallelism=2),
+    )
+
+
+def names_of(job: JobSpec) -> tuple[list[str], list[str]]:
+    """Return the columns and the partitions, in unit order, of what a job comes to."""
+    with prepared(job) as ready:
+        columns = [column.name for column in ready.extract.projection.columns]
+        units = sorted(ready.plan.units, key=lambda unit: unit.id)
+        return columns, [unit.partition or "" for unit in units]
+
+
+def test_everything_by_default(path: Path) -> None:
+    """All columns in table order, all partitions, and no more seats than units or workers."""
+    assert names_of(job_of(path)) == (["id", "Twice", "word"], ["p0", "p1", "p2", "p3"])
+    with prepared(job_of(path)) as ready:
+        assert len(ready.seating.seats) == 2
+        assert ready.extract.table.partitions == ()
+        assert len(ready.plan.table.partitions) == 4
+        assert ready.extract.snapshot is not None
+    many = replace(job_of(path), limits=PlanLimits(parallelism=64, split="partition"))
+    with prepared(many) as ready:
+        assert len(ready.seating.seats) == 4
+
+
+def test_auto_parallelism_is_what_the_machine_has(path: Path) -> None:
+    """A parallelism of 0 becomes the usable CPUs, so that the plan says what is run."""
+    with prepared(replace(job_of(path), limits=PlanLimits(parallelism=0))) as ready:
+        assert ready.plan.limits.parallelism >= 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "nodes", "workers"), [(None, (), 6), (None, (1,), 4), (3.9, (1,), 3), (0.2, (), 1)]
+)
+def test_automatic_parallelism_keeps_to_quota_and_nodes(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    quota: float | None,
+    nodes: tuple[int, ...],
+    workers: int,
+) -> None:
+    """Plan and seats are for the CPUs of the nodes asked for, and at most for the quota.
+
+    The machine's description is handed in: neither its nodes nor its quota are ours to set.
+    """
+    shape = Topology(
+        nodes=(
+            Node(id=0, cpus=(0, 1), memory_bytes=1 << 30),
+            Node(id=1, cpus=(2, 3, 4, 5), memory_bytes=1 << 30),
+        ),
+        cpu_quota=quota,
+        note=None,
+    )
+    monkeypatch.setattr("unloader.resolve.preparation.machine", lambda: shape)
+    limits = PlanLimits(parallelism=0, split="range", unit_bytes=1)
+    job = replace(job_of(path), limits=limits, seats=SeatOptions(nodes=nodes))
+    with prepared(job) as ready:
+        assert ready.plan.limits.parallelism == workers
+        assert len(ready.seating.seats) == workers
+        assert {seat.node for seat in ready.seating.seats} <= set(nodes or (0, 1))
+
+
+def test_columns_come_in_the_order_asked_for(path: Path) -> None:
+    """--columns decides the order, --exclude keeps that of the table; case matters to nobody."""
+    assert names_of(job_of(path, columns=("WORD", "id")))[0] == ["word", "id"]
+    assert names_of(job_of(path, exclude=("twice",)))[0] == ["id", "word"]
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [{"columns": ("nope",)}, {"exclude": ("id", "Twice", "word")}, {"columns": ("id", "ID")}],
+)
+def test_columns_that_cannot_be(path: Path, selection: dict[str, Any]) -> None:
+    """Unknown columns, none at all, or one twice are usage errors."""
+    with pytest.raises(UsageError), prepared(job_of(path, **selection)):
+        pass
+
+
+def test_table_and_query_exclude_each_other(path: Path) -> None:
+    """Exactly one of the two must be given."""
+    for job in (job_of(path, None), job_of(path, query="SELECT 1")):
+        with pytest.raises(UsageError, match="--table or --query"), prepared(job):
+            pass
+
+
+def test_a_query_is_one_unit_with_its_own_columns(path: Path) -> None:
+    """Columns can be chosen from a query as from a table."""
+    job = job_of(path, None, query="SELECT id + 1 AS next, word FROM t;", columns=("next",))
+    assert names_of(job) == (["next"], [""])
+
+
+@pytest.mark.parametrize(
+    ("patterns", "kept"),
+    [(("p1",), ["p1"]), (("P[0-2]", "p3"), ["p0", "p1", "p2", "p3"]), (("*2", "p0"), ["p0", "p2"])],
+)
+def test_partitions_by_glob(path: Path, patterns: tuple[str, ...], kept: list[str]) -> None:
+    """Patterns choose partitions that are ranges of the table, whatever their case."""
+    job = job_of(path, partitions=patterns)
+    assert names_of(replace(job, limits=PlanLimits(parallelism=2, split="partition")))[1] == kept
+
+
+def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
+    """A partition in the middle is counted by its own bounds, not to the end of the table."""
+    job = replace(
+        job_of(path, partitions=("p1", "p2")), limits=PlanLimits(parallelism=2, split="partition")
+    )
+    with prepared(job) as ready:
+        assert ready.catalog.count(ready.extract) == 20_000
+
+
+def test_no_partition_of_that_name(path: Path) -> None:
+    """Patterns that match nothing are a plan error, also where there are no partitions."""
+    for table in ("t", "plain"):
+        with (
+            pytest.raises(PlanFailed, match="matches q"),
+            prepared(job_of(path, table, partitions=("q*",))),
+        ):
+            pass
+
+
+def test_one_unit_of_chosen_partitions(path: Path) -> None:
+    """Read as one unit, chosen partitions are read one after the other, and no other."""
+    limits = PlanLimits(parallelism=2, split="none")
+    with prepared(replace(job_of(path, partitions=("p1", "p3")), limits=limits)) as ready:
+        (unit,) = ready.plan.units
+        assert (unit.partition, unit.partitions) == (None, ("p1", "p3"))
+        assert ready.catalog.count(ready.extract) == 20_000
+
+
+@pytest.fixture
+def partitioned(postgres: Any) -> str:
+    """A PostgreSQL table of three partitions that the server selects by name."""
+    url: str = postgres.database("preparation")
+    postgres.run(
+        "CREATE TABLE t (k integer) PARTITION BY LIST (k);"
+        "CREATE TABLE t_one PARTITION OF t FOR VALUES IN (1);"
+        "CREATE TABLE t_two PARTITION OF t FOR VALUES IN (2);"
+        'CREATE TABLE "T_Three" PARTITION OF t FOR VALUES IN (3);'
+        "INSERT INTO t SELECT 1 + g % 3 FROM generate_series(1, 90) g; ANALYZE t",
+        url=url,
+    )
+    return url
+
+
+def on(job: JobSpec, url: str) -> JobSpec:
+    """Return the job on a PostgreSQL database."""
+    return replace(job, source=SourceSpec(kind="postgresql", location=url))
+
+
+def test_named_partitions_by_glob(partitioned: str) -> None:
+    """Where the database selects by name, each chosen partition is read by its name."""
+    job = on(job_of(Path(), partitions=("t_t*",)), partitioned)
+    with prepared(job) as ready:
+        assert {unit.partition for unit in ready.plan.units} == {"t_two", "T_Three"}
+        assert all(isinstance(each, NamedPartition) for each in ready.plan.selectors)
+        assert ready.catalog.count(ready.extract) == 60
+
+
+def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
+    """Its units and limits are those of the run, although rows have come since."""
+    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=3, split="range"))
+    with prepared(job) as ready:
+        plan = ready.plan
+    write(path, "INSERT INTO plain VALUES (-1, -1, 'new')")
+    with prepared(replace(job, plan=plan, limits=PlanLimits(parallelism=9))) as ready:
+        assert ready.plan == plan
+        assert ready.catalog.count(ready.extract) == ROWS + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE t DROP COLUMN word",
+        "ALTER TABLE t ADD COLUMN more INTEGER",
+        "ALTER TABLE t ALTER word TYPE BLOB",
+        "UPDATE unloader_partitions SET partition_name = 'renamed' WHERE position = 2",
+    ],
+)
+def test_a_plan_that_no_longer_fits_is_refused(path: Path, change: str) -> None:
+    """Columns or partitions that have changed since make the plan a plan error."""
+    with prepared(job_of(path)) as ready:
+        plan = ready.plan
+    write(path, change)
+    with (
+        pytest.raises(PlanFailed, match=r"no longer fits.*make a new plan"),
+        prepared(replace(job_of(path), plan=plan)),
+    ):
+        pass
+
+
+def test_a_plan_of_another_table_is_refused(path: Path) -> None:
+    """A plan names its table; it serves for no other."""
+    with prepared(job_of(path, "plain")) as ready:
+        plan = ready.plan
+    with (
+        pytest.raises(PlanFailed, match=r"it is for main\.plain, not for main\.t"),
+        prepared(replace(job_of(path), plan=plan)),
+    ):
+        pass
+
+
+def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
+    """Addresses within a segment that the table no longer has would mean other rows.
+
+    No database here has such segments, so a plan is given ranges of one.
+    """
+    limits = PlanLimits(parallelism=3, split="range", unit_bytes=1 << 20)
+    job = replace(job_of(path, "plain"), limits=limits)
+    with prepared(job) as ready:
+        plan = ready.plan
+    assert all(isinstance(selector, RowRange) for selector in plan.selectors)
+    units = tuple(
+        replace(unit, selectors=(replace(selector, object_id=73_196),))
+        for unit, selector in zip(plan.units, plan.selectors, strict=True)
+        if isinstance(selector, RowRange)
+    )
+    table = replace(plan.table, object_id=73_196)
+    stale = Plan.of(table=table, partitions=None, units=units, limits=plan.limits)
+    with pytest.raises(PlanFailed, match=r"other segments"), prepared(replace(job, plan=stale)):
+        pass
+
+
+def test_workers_are_not_sent_what_only_planning_needs(path: Path) -> None:
+    """What travels with each task is as small for a table of many extents as for one of none."""
+    for table in ("t", "plain"):
+        with prepared(job_of(path, table)) as ready:
+            assert ready.plan.table.partitions or ready.plan.table.extents
+            sent = ready.extract.table
+            assert (sent.partitions, sent.extents, sent.keys) == ((), (), None)
+
+
+def test_a_partition_added_since_is_not_passed_over(postgres: Any, partitioned: str) -> None:
+    """Rows of a partition that the plan does not know would be missing without a word."""
+    job = on(job_of(Path()), partitioned)
+    with prepared(job) as ready:
+        plan = ready.plan
+    chosen = replace(job, selection=replace(job.selection, partitions=("t_one",)))
+    with prepared(chosen) as ready:
+        some = ready.plan
+    postgres.run(
+        "CREATE TABLE t_four PARTITION OF t FOR VALUES IN (4); INSERT INTO t VALUES (4)",
+        url=partitioned,
+    )
+    with (
+        pytest.raises(PlanFailed, match="partitions have come"),
+        prepared(replace(job, plan=plan)),
+    ):
+        pass
+    with prepared(replace(chosen, plan=some)) as ready:
+        assert ready.catalog.count(ready.extract) == 30
+
+
+def test_a_partition_gone_since_is_told(postgres: Any, partitioned: str) -> None:
+    """A plan with a partition that is no more is refused before a worker looks for it."""
+    with prepared(on(job_of(Path()), partitioned)) as ready:
+        plan = ready.plan
+    postgres.run("ALTER TABLE t DETACH PARTITION t_two", url=partitioned)
+    with (
+        pytest.raises(PlanFailed, match="partitions have gone"),
+        prepared(replace(on(job_of(Path()), partitioned), plan=plan)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("where", ["nope = 1", "id = 1) OR (id = 2"])
+def test_a_condition_is_checked_before_any_worker(path: Path, where: str) -> None:
+    """What the database does not take as one condition is refused here."""
+    with pytest.raises(SourceError, match="--where"), prepared(job_of(path, where=where)):
+        pass
+
+
+def test_a_split_that_cannot_be_is_a_plan_error(path: Path) -> None:
+    """The planner's own refusal comes through."""
+    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=2, split="partition"))
+    with pytest.raises(PlanError), prepared(job):
+        pass
+
+
+def test_the_file_is_let_go_at_the_end(path: Path) -> None:
+    """After the context, in error or not, the file can be written again."""
+
+    def fail() -> None:
+        with prepared(job_of(path)):
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    write(path, "DROP TABLE t")
+
+
+def test_the_source_hears_what_the_output_needs(path: Path) -> None:
+    """Files cut by size need batches; text has its dialect, Parquet none."""
+    job = job_of(path, as_text=("w*",))
+    target = target_of(job)
+    assert (target.format, target.as_text, target.encoded_allowed) == ("csv", ("w*",), True)
+    assert target.text == TextFormat()
+    spec = OutputSpec(
+        directory="", format=ParquetFormat(), compression=Compression(), file_size_bytes=1
+    )
+    target = target_of(replace(job, output=replace(job.output, output=spec)))
+    assert (target.format, target.text, target.encoded_allowed) == ("parquet", None, False)
+
+
+def test_a_partition_stands_for_its_sub_partitions() -> None:
+    """A pattern that matches a partition chooses all of its parts, and one with a slash some."""
+    names = ("P1/A", "P1/B", "P2/A")
+    table = TableInfo(
+        schema="S",
+        name="T",
+        columns=(),
+        partitions=tuple(
+            PartitionInfo(name=name, position=at, kind="subpartition")
+            for at, name in enumerate(names, 1)
+        ),
+        named_partitions=True,
+        row_ranges=False,
+    )
+    for patterns, chosen in ((("p1",), names[:2]), (("P*/A",), names[::2]), (("P1/B",), ("P1/B",))):
+        plan = plan_partitions(table, patterns, PlanLimits(parallelism=1))
+        assert sorted(str(unit.partition) for unit in plan.units) == list(chosen)
+
+
+def test_a_password_ends_with_its_line(tmp_path: Path) -> None:
+    """Of a password file the first line counts, whatever an editor put behind it."""
+    file = tmp_path / "password"
+    file.write_bytes(b"tiger\r\n# of SCOTT\n")
+    secret = SecretReference(kind="file", name=str(file))
+    assert password_of(SourceSpec(kind="oracle", location="", secret=secret)) == "tiger"

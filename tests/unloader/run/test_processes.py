@@ -1,0 +1,128 @@
+"""The processes of a run: started early, seated, and gone at the end whatever happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psutil
+import pytest
+
+from numa.errors import PlacementError
+from numa.model import Finished, Node, Ready, Topology
+from partition_planner.model import PlanLimits
+from unloader import api
+from unloader.events import Event, RunStarted, UnitFinished
+from unloader.model import JobSpec, OutputOptions, SeatOptions, Selection, SourceSpec
+from unloader.request.names import parse_table
+from unloader.run.processes import EARLY_WORKERS, crew
+from writers.model import Compression, OutputSpec, TextFormat
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """The URL of a DuckDB file with a table of three rows."""
+    with closing(duckdb.connect(str(tmp_path / "t.db"))) as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS k FROM range(3)")
+    return f"duckdb://{tmp_path}/t.db"
+
+
+def job_of(database: str, parallelism: int, to: str = "/nowhere", **seats: Any) -> JobSpec:
+    """Return a job for so many workers."""
+    spec = OutputSpec(directory="", format=TextFormat(), compression=Compression())
+    return JobSpec(
+        source=SourceSpec(kind=database.partition(":")[0], location=database),
+        selection=Selection(table=parse_table("t")),
+        output=OutputOptions(destination=to, output=spec),
+        limits=PlanLimits(parallelism=parallelism),
+        seats=SeatOptions(**{"numa": "off", **seats}),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_child_left() -> Iterator[None]:
+    """Fail a test that leaves a child process or a descriptor."""
+    children = {child.pid for child in psutil.Process().children(recursive=True)}
+    descriptors = len(os.listdir("/proc/self/fd"))
+    yield
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= children
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 7])
+def test_a_few_workers_start_before_the_plan(database: str, parallelism: int) -> None:
+    """As many as most tables have units for, never more than asked for; gone after the context."""
+    with crew(job_of(database, parallelism)) as pool:
+        pids = pool.pids()
+        assert list(pids) == list(range(min(parallelism, EARLY_WORKERS)))
+        assert all(psutil.pid_exists(pid) for pid in pids.values())
+    assert not any(psutil.pid_exists(pid) for pid in pids.values())
+
+
+@pytest.mark.parametrize(("quota", "started"), [(1.9, 1), (2.0, 2)])
+def test_a_quota_lowers_the_automatic_number(
+    database: str, monkeypatch: pytest.MonkeyPatch, quota: float, started: int
+) -> None:
+    """Where the control group grants one CPU's worth of time no second worker starts early.
+
+    The machine is one of two CPUs whose description is handed in: its quota is not ours to set.
+    """
+    node = Node(id=0, cpus=(0, 1), memory_bytes=1 << 30)
+    shape = Topology(nodes=(node,), cpu_quota=quota, note=None)
+    monkeypatch.setattr("unloader.run.processes.machine", lambda: shape)
+    with crew(job_of(database, 0)) as pool:
+        assert len(pool.pids()) == started
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "nosuchdatabase"])
+def test_an_early_worker_gets_ready_whatever_it_can_load(database: str, kind: str) -> None:
+    """Each says that it is up and that it is idle; a source that is not there is not its affair."""
+    job = job_of(database.replace("duckdb", kind, 1), 1)
+    events: list[object] = []
+    with crew(job) as pool:
+        while not any(isinstance(event, Finished) for event in events):
+            events += pool.wait(60.0)
+    assert [type(event) for event in events] == [Ready, Finished]
+    assert events[-1] == Finished(worker=0, result=None)
+
+
+def test_an_error_in_the_context_ends_the_processes(database: str) -> None:
+    """Whoever leaves by an exception leaves no worker, busy or not."""
+    pids: dict[int, int] = {}
+
+    def fail() -> None:
+        with crew(job_of(database, 2)) as pool:
+            pids.update(pool.pids())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert pids
+    assert not any(psutil.pid_exists(pid) for pid in pids.values())
+
+
+def test_seats_that_cannot_be_had_start_nothing(database: str) -> None:
+    """A node that is not there is refused before any process is started."""
+    with (
+        pytest.raises(PlacementError, match="node 99"),
+        crew(job_of(database, 2, numa="auto", nodes=(99,))),
+    ):
+        pass
+
+
+def test_a_worker_too_many_is_ended(database: str, tmp_path: Path) -> None:
+    """A table of one unit is unloaded by one worker, although two were started for it."""
+    processes: list[int] = []
+    before = len(psutil.Process().children())
+
+    def watch(event: Event) -> None:
+        if isinstance(event, (RunStarted, UnitFinished)):
+            processes.append(len(psutil.Process().children()) - before)
+
+    manifest = api.unload(job_of(database, 5, str(tmp_path / "out")), observe=watch)
+    assert processes == [EARLY_WORKERS, 1]
+    assert manifest["totals"]["rows"] == 3

@@ -1,0 +1,194 @@
+"""Cleaning: what runs that died left goes, what is published stays, what goes on is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import killing_calls
+import pytest
+
+from unloader import api
+from unloader.errors import OutputFailed
+from unloader.storage.directories.leftovers import RUN
+from unloader.storage.directories.run_directories import Move, RunDirectories
+
+ROOT = Path(__file__).parents[4]
+CHILD = """
+import sys
+from pathlib import Path
+from broken_publications import do_run, OLD, NEW
+do_run([Path(sys.argv[1])], OLD, "old", lambda: None)
+do_run([Path(sys.argv[1])], NEW, "new", lambda: None)
+"""
+
+
+def left_behind(*paths: Path, run: str = "dead") -> None:
+    """Do a run that dies with one unit finished and another one staged."""
+    directories = RunDirectories(list(paths), overwrite=True, run_id=run)
+    directories.record({"unit": "1"})
+    for directory in directories.all:
+        (directory.staged / "1-a1.csv.part").write_text("1234")
+        (directory.staged / "2-a1.csv.part").write_text("12")
+    directories.close()
+
+
+def finish(path: Path) -> None:
+    """Do a whole run that leaves a file `a.csv`."""
+    totals = {"rows": 1, "bytes": 4, "files": 1}
+    files = [{"path": "a.csv", "rows": 1, "bytes": 4, "checksum": "xxh3:0"}]
+    manifest: dict[str, Any] = {"format_version": 1, "run_id": "done", "totals": totals}
+    manifest |= {"table": None, "query": "q", "snapshot": None, "options": {}}
+    with RunDirectories([path], overwrite=False) as directories:
+        (directories.first.staged / "a.part").write_text("new\n")
+        moves = [Move(0, "a.part", "a.csv")]
+        directories.publish(moves, {**manifest, "units": [{"id": "1", "files": files}]})
+
+
+def names(path: Path) -> list[str]:
+    """Return the paths of all files and directories below one."""
+    return sorted(str(each.relative_to(path)) for each in path.rglob("*"))
+
+
+def test_what_a_dead_run_left_goes_and_is_told(tmp_path: Path) -> None:
+    """The answer has run, units, files and bytes; published files and foreign ones stay."""
+    finish(tmp_path / "out")
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    before = names(tmp_path)
+    left_behind(tmp_path / "out")
+    expected = {
+        "completed": [],
+        "removed": [
+            {
+                "directory": str(tmp_path / "out"),
+                "run_id": "dead",
+                "units": 1,
+                "files": 2,
+                "bytes": 6,
+            }
+        ],
+        "files": 2,
+        "bytes": 6,
+    }
+    dirty = names(tmp_path)
+    assert api.clean([tmp_path / "out"], dry_run=True) == {"dry_run": True, **expected}
+    assert names(tmp_path) == dirty
+    assert api.clean([tmp_path / "out"]) == {"dry_run": False, **expected}
+    assert names(tmp_path) == before
+    assert api.clean([tmp_path / "out"])["removed"] == []
+
+
+@pytest.mark.parametrize("named", [0, 1])
+def test_all_directories_of_a_run_are_cleaned(tmp_path: Path, named: int) -> None:
+    """Whichever is named, the others go by what is written in it."""
+    pair = [tmp_path / "x", tmp_path / "y"]
+    left_behind(*pair)
+    found = api.clean([pair[named]])
+    assert {each["directory"] for each in found["removed"]} == {str(path) for path in pair}
+    assert names(tmp_path) == ["x", "y"]
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    """What a run that goes on has staged is not removed under its hands."""
+    with RunDirectories([tmp_path], overwrite=False):
+        before = names(tmp_path)
+        for dry_run in (True, False):
+            with pytest.raises(OutputFailed, match="a run is writing to"):
+                api.clean([tmp_path], dry_run=dry_run)
+        assert names(tmp_path) == before
+
+
+def test_what_no_run_has_put_there_stays(tmp_path: Path) -> None:
+    """A folder of that name may be somebody's own."""
+    (tmp_path / RUN).mkdir()
+    (tmp_path / RUN / "mine.sh").write_text("mine")
+    api.clean([tmp_path])
+    assert names(tmp_path) == [RUN, f"{RUN}/mine.sh"]
+    finish(tmp_path / "out")
+    (tmp_path / "out" / RUN).mkdir()
+    (tmp_path / "out" / RUN / "mine.sh").write_text("mine")
+    left_behind(tmp_path / "out")
+    assert (tmp_path / "out" / RUN / "mine.sh").exists()
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A slip of the pen is told; nothing is made."""
+    with pytest.raises(OutputFailed, match="out is no directory"):
+        api.clean([tmp_path / "out"])
+    assert names(tmp_path) == []
+
+
+def killed(tmp_path: Path, call: str, path: str, *, foreign: bool = False) -> Path:
+    """Replace a run and be killed on the way; return the directory."""
+    out = tmp_path / "data" / "out"
+    out.mkdir(parents=True)
+    if foreign:
+        (out / "mine.txt").write_text("mine")
+    where = {"KILL_CALL": call, "KILL_PATH": path}
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support")))
+    loaded = {"LD_PRELOAD": str(killing_calls.build(tmp_path)), "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(out)], env={**os.environ, **where, **loaded}, check=False
+    )
+    assert done.returncode == -9
+    return out
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_run_that_is_published_by_half_is_completed(tmp_path: Path, foreign: bool) -> None:
+    """It is complete and counted: cleaning gives it its final names, a dry run says so."""
+    out = killed(tmp_path, "rename", "/e.csv", foreign=foreign)
+    before = names(out.parent)
+    told = api.clean([out], dry_run=True)
+    assert "run new was cut short while it was published" in told["completed"][0]
+    assert names(out.parent) == before
+    told = api.clean([out])
+    assert "run new was cut short while it was published" in told["completed"][0]
+    assert told["removed"] == []
+    assert json.loads((out / "_manifest.json").read_text())["run_id"] == "new"
+    rest = ["out/mine.txt"] if foreign else []
+    assert names(out.parent) == sorted(
+        ["out", "out/_manifest.json", *(f"out/{name}.csv" for name in "abef"), *rest]
+    )
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_one_that_cannot_be_completed_is_taken_back_and_removed(
+    tmp_path: Path, foreign: bool
+) -> None:
+    """Where a staged file has gone, the next run is refused and cleaning restores the old run."""
+    out = killed(tmp_path, "rename", "/e.csv", foreign=foreign)
+    (out / RUN / "staged" / "f.csv.part").unlink()
+    with pytest.raises(OutputFailed, match=r"f\.csv is missing"):
+        RunDirectories([out], overwrite=True)
+    told = api.clean([out])
+    assert "it is given up" in told["completed"][0]
+    assert [each["run_id"] for each in told["removed"]] == ["new"]
+    assert json.loads((out / "_manifest.json").read_text())["run_id"] == "old"
+    rest = ["out/mine.txt"] if foreign else []
+    assert names(out.parent) == sorted(
+        ["out", "out/_manifest.json", *(f"out/{name}.csv" for name in "abcd"), *rest]
+    )
+    RunDirectories([out], overwrite=True).close()
+
+
+def test_what_others_put_into_the_old_directory_moves_over(tmp_path: Path) -> None:
+    """A file that comes just before the exchange is found in the new directory."""
+    out = killed(tmp_path, "unlink", "/a.csv")
+    (old,) = out.parent.glob(".out.unloader-*")
+    (old / "late.txt").write_text("mine")
+    api.clean([out])
+    assert (out / "late.txt").read_text() == "mine"
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+def test_a_moved_directory_is_completed_where_it_is(tmp_path: Path) -> None:
+    """The record holds where it was; one directory is found by what lies in it."""
+    out = killed(tmp_path, "rename", "/e.csv", foreign=True)
+    moved = out.rename(tmp_path / "moved")
+    api.clean([moved])
+    assert json.loads((moved / "_manifest.json").read_text())["run_id"] == "new"

@@ -1,0 +1,226 @@
+"""A run over several directories: all are taken or none, all published or none."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unloader.errors import OutputFailed
+from unloader.manifest.read import directories_of, places_of, read_manifest
+from unloader.storage.directories import cleaning, publishing, run_directories
+from unloader.storage.directories.run_directories import Move, RunDirectories
+
+Files = dict[str, int]
+"""Name of a file to the number of its directory."""
+
+
+def manifest_of(paths: list[Path], files: Files, run: str) -> dict[str, Any]:
+    """Return a manifest of one unit with these files."""
+    listed = [
+        {"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0", "directory": number}
+        for name, number in files.items()
+    ]
+    totals = {"rows": len(listed), "bytes": 4 * len(listed), "files": len(listed)}
+    return {
+        "format_version": 1,
+        "run_id": run,
+        "table": None,
+        "query": "q",
+        "snapshot": None,
+        "options": {},
+        "directories": [{"path": str(path), "files": 0, "bytes": 0} for path in paths],
+        "units": [{"id": "1", "files": listed}],
+        "totals": totals,
+    }
+
+
+def stage(directories: RunDirectories, files: Files, content: str = "new\n") -> list[Move]:
+    """Stage a file for each final name; return the moves."""
+    for name, number in files.items():
+        (directories.all[number].staged / f"{name}.part").write_text(content)
+    return [Move(number, f"{name}.part", name) for name, number in files.items()]
+
+
+def finish(paths: list[Path], files: Files, run: str = "one\n", *, overwrite: bool = False) -> None:
+    """Do a whole run that leaves these files, each with the text `run`."""
+    with RunDirectories(paths, overwrite=overwrite) as directories:
+        directories.publish(stage(directories, files, run), manifest_of(paths, files, run))
+
+
+def content_of(path: Path) -> dict[str, str]:
+    """Return every file under a directory with its text."""
+    return {
+        str(file.relative_to(path)): file.read_text() for file in path.rglob("*") if file.is_file()
+    }
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> list[Path]:
+    """Two directories that are not there yet."""
+    return [tmp_path / "x", tmp_path / "y"]
+
+
+def test_a_published_run_has_one_manifest(pair: list[Path], tmp_path: Path) -> None:
+    """Files lie where the manifest says; it is in the first directory, and nothing else is left."""
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    assert sorted(content_of(tmp_path)) == ["x/_manifest.json", "x/a.csv", "y/b.csv"]
+    manifest = read_manifest(pair[0])
+    assert directories_of(manifest, pair[0]) == tuple(pair)
+    assert places_of(manifest) == {"a.csv": 0, "b.csv": 1}
+
+
+def test_the_first_directory_may_have_moved(pair: list[Path], tmp_path: Path) -> None:
+    """Where the manifest is found is the first directory; the others are where they were."""
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    moved = pair[0].rename(tmp_path / "moved")
+    assert directories_of(read_manifest(moved), moved) == (moved, pair[1])
+
+
+@pytest.mark.parametrize("form", ["same", "slash", "link", "relative"])
+def test_one_directory_named_twice_is_refused(tmp_path: Path, form: str) -> None:
+    """However it is written; nothing is made or left."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to("x")
+    again = {
+        "same": str(tmp_path / "x"),
+        "slash": f"{tmp_path}/x/",
+        "link": str(tmp_path / "link"),
+        "relative": os.path.relpath(tmp_path / "x"),
+    }[form]
+    with pytest.raises(OutputFailed, match="names one directory twice"):
+        RunDirectories([tmp_path / "x", Path(again)], overwrite=False)
+    assert list((tmp_path / "x").iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["_run", "_run/deeper"])
+@pytest.mark.parametrize("inner_first", [True, False])
+def test_a_directory_in_the_room_of_staged_files_is_refused(
+    tmp_path: Path, below: str, inner_first: bool
+) -> None:
+    """The end of the run clears that room, and would take finished files with it."""
+    pair = [tmp_path / "x" / below, tmp_path / "x"]
+    with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
+        RunDirectories(pair if inner_first else pair[::-1], overwrite=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_directory_that_cannot_be_had_leaves_the_first_alone(tmp_path: Path) -> None:
+    """It is named in the refusal; the first is as if nobody had asked for it."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputFailed, match=r"cannot create .*file/y"):
+        RunDirectories([tmp_path / "new" / "x", tmp_path / "file" / "y"], overwrite=False)
+    assert content_of(tmp_path) == {"file": "mine"}
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_of_another_run_is_no_destination(tmp_path: Path) -> None:
+    """A run alone cannot go into another one's `_run` either, whose end would remove its files."""
+    with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
+        RunDirectories([tmp_path / "_run" / "mine"], overwrite=False)
+    assert not (tmp_path / "_run").exists()
+
+
+def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: Path) -> None:
+    """What a broken run left in the first is cleared only once all directories are ours."""
+    first, used = tmp_path / "x", tmp_path / "y"
+    with RunDirectories([first], overwrite=False) as broken:
+        stage(broken, {"a.csv": 0})
+        broken.record({"unit": "1"})
+        broken.abandon(manifest_of([first], {}, "broken"))
+    before = content_of(first)
+    with (
+        RunDirectories([used], overwrite=False),
+        pytest.raises(OutputFailed, match=f"another run is writing to {used}"),
+    ):
+        RunDirectories([first, used], overwrite=True)
+    assert content_of(first) == before
+
+
+def test_a_shared_directory_belongs_to_one_run(pair: list[Path], tmp_path: Path) -> None:
+    """Two runs that share their second directory: the later one is refused and holds nothing."""
+    with RunDirectories(pair, overwrite=False):
+        with pytest.raises(OutputFailed, match=f"another run is writing to {pair[1]}"):
+            RunDirectories([tmp_path / "z", pair[1]], overwrite=True)
+        assert not (tmp_path / "z").exists()
+
+
+def test_overwrite_replaces_the_run_in_all_directories(pair: list[Path], tmp_path: Path) -> None:
+    """Files of the old run go wherever they lie, also where the directories come in new order."""
+    finish(pair, {"a.csv": 0, "b.csv": 1, "c.csv": 1})
+    (pair[1] / "mine.txt").write_text("mine")
+    finish(pair[::-1], {"b.csv": 0, "d.csv": 1}, "two\n", overwrite=True)
+    found = content_of(tmp_path)
+    assert json.loads(found.pop("y/_manifest.json"))["run_id"] == "two\n"
+    assert found == {"y/b.csv": "two\n", "x/d.csv": "two\n", "y/mine.txt": "mine"}
+
+
+@pytest.mark.parametrize("only", [0, 1])
+def test_a_part_of_a_run_is_not_replaced(pair: list[Path], tmp_path: Path, only: int) -> None:
+    """Over one directory of two, the run is refused or its files are somebody else's."""
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    before = content_of(tmp_path)
+    if only == 0:
+        with pytest.raises(OutputFailed, match=f"has files in {pair[1]}, too"):
+            RunDirectories([pair[0]], overwrite=True)
+    else:
+        with RunDirectories([pair[1]], overwrite=True) as directories:
+            with pytest.raises(OutputFailed, match=r"b\.csv exists already"):
+                directories.check_names([(0, "b.csv")])
+            directories.abandon(None)
+    assert content_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("number", [2, -1])
+def test_a_manifest_with_an_unknown_directory_is_damaged(pair: list[Path], number: int) -> None:
+    """A file in a directory that the manifest does not list cannot be found, nor replaced."""
+    finish(pair, {"a.csv": 0})
+    manifest = manifest_of(pair, {"a.csv": number}, "one")
+    (pair[0] / "_manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(OutputFailed, match=f"no directory {number}"):
+        RunDirectories(pair, overwrite=True)
+
+
+@pytest.mark.parametrize("moment", ["second exchanged", "all exchanged"])
+@pytest.mark.parametrize("away", [0, 1])
+def test_a_directory_that_is_not_mounted_gives_up_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, away: int
+) -> None:
+    """Cleaning the other one is refused until it is back, and then completes the run."""
+    pair = [tmp_path / "m0" / "x", tmp_path / "m1" / "y"]
+    finish(pair, {"a.csv": 0, "b.csv": 1})
+    with RunDirectories(pair, overwrite=True) as directories:
+        moves = stage(directories, {"c.csv": 0, "d.csv": 1})
+        with monkeypatch.context() as patch:
+            patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
+            if moment == "all exchanged":
+                patch.setattr(publishing, "_remove_old", _break_off)
+            else:
+                settle = publishing._settle
+                patch.setattr(
+                    publishing,
+                    "_settle",
+                    lambda publication, number: (
+                        settle(publication, number) if number else _break_off()
+                    ),
+                )
+            with pytest.raises(KeyboardInterrupt):
+                directories.publish(moves, manifest_of(pair, {"c.csv": 0, "d.csv": 1}, "two\n"))
+    mount = tmp_path / f"m{away}"
+    mount.rename(tmp_path / "unmounted")
+    before = content_of(tmp_path)
+    with pytest.raises(OutputFailed, match=rf"{pair[away]} is not there.*is it mounted"):
+        cleaning.clean([pair[1 - away]], dry_run=False)
+    assert content_of(tmp_path) == before
+    (tmp_path / "unmounted").rename(mount)
+    cleaning.clean([pair[1 - away]], dry_run=False)
+    found = content_of(tmp_path)
+    assert json.loads(found.pop("m0/x/_manifest.json"))["run_id"] == "two\n"
+    assert found == {"m0/x/c.csv": "new\n", "m1/y/d.csv": "new\n"}
+
+
+def _break_off(*_: object) -> Any:
+    raise KeyboardInterrupt

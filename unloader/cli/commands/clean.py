@@ -1,0 +1,68 @@
+"""`unloader clean`: remove what runs that died have left unpublished."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options import shared
+from unloader.cli.options.option import JobCommand, option_section
+from unloader.cli.options.targets import finished_directories
+
+_cleaning = option_section("Cleaning")
+
+
+@click.command(
+    "clean",
+    cls=JobCommand,
+    short_help="Remove what broken runs left unpublished.",
+    epilog="""\b
+    Examples:
+      unloader clean /extract/orders --dry-run
+      unloader clean /disk1/x /disk2/x
+    """,
+)
+@click.argument(
+    "directories", metavar="DEST...", nargs=-1, required=True, callback=finished_directories
+)
+@_cleaning("--dry-run", is_flag=True, help="Only show what would be removed.")
+@shared.answer
+@click.pass_context
+def command(context: click.Context, /, directories: tuple[Path, ...], **values: Any) -> None:
+    """Remove what runs that were stopped, failed or killed have left in DEST.
+
+    That is the folder _run with its staged files. Files under final names and the manifest are
+    never touched, and a directory that a run is writing to is refused. No run needs this command:
+    the next one into DEST removes the same. It frees space without one.
+
+    A run that was cut short while it was published is complete; it gets its final names first.
+    """
+    from unloader import api
+
+    found = api.clean(directories, dry_run=values["dry_run"])
+    if values["json"]:
+        render.emit_json(found)
+    elif not values["quiet"]:
+        render.emit(_shown(found))
+
+
+def _shown(found: dict[str, Any]) -> str:
+    lines = list(found["completed"])
+    if found["removed"]:
+        heads = ("directory", "run", ">finished units", ">staged files", ">bytes")
+        rows = (
+            (
+                each["directory"],
+                each["run_id"] or render.UNKNOWN,
+                render.count(each["units"]),
+                render.count(each["files"]),
+                render.count(each["bytes"]),
+            )
+            for each in found["removed"]
+        )
+        lines.append(render.table(heads, rows))
+        lines.append("nothing was removed (--dry-run)" if found["dry_run"] else "all of it removed")
+    return "\n".join(lines) or "nothing to remove"

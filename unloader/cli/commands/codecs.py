@@ -1,0 +1,185 @@
+"""`unloader codecs`: what each codec makes of the user's own rows, measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.progress import display_for
+from unloader.cli.options import option_types, rules, shared
+from unloader.cli.options.option import JobCommand, JobOption, flatten, given
+from unloader.cli.options.targets import Target, target_argument
+from unloader.cli.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from unloader.codecs.choice import CodecReport
+    from unloader.codecs.model import SampleBudget
+    from writers.codecs.choice import Prediction
+
+
+@click.command(
+    "codecs",
+    cls=JobCommand,
+    short_help="Measure codecs on a sample of a table's own rows.",
+    epilog="""\b
+    Examples:
+      unloader codecs oracle://scott@db01:1521/SALES --table ORDERS --to /extract --parallelism 32
+      unloader codecs postgresql://etl@db01/sales --table public.orders --format parquet --json
+    """,
+)
+@target_argument(plans=False)
+@shared.subject
+@click.option(
+    "--to",
+    path=True,
+    cls=JobOption,
+    section="Output",
+    type=option_types.PLACES,
+    multiple=True,
+    callback=flatten,
+    show_default="the current directory",
+    help="Where run would write: the speed of that disk is measured, and nothing stays there.",
+)
+@click.option(
+    "--sample",
+    cls=JobOption,
+    section="Output",
+    type=option_types.SIZE_FROM_1,
+    default="32MiB",
+    help="Size of the rows that are read, as they are in memory; from up to five work units.",
+)
+@shared.manner
+@shared.progress
+@shared.answer
+@click.pass_context
+def command(context: click.Context, /, target: Target, **values: Any) -> None:
+    """Measure on a sample of SOURCE's own rows what each codec costs and saves.
+
+    Takes the options of run. For each codec: its ratio, its speed on one core, and the size and the
+    elapsed time of the whole output that follow, on this disk with this parallelism; and what
+    --compression fastest, balanced and smallest would take. Takes about ten seconds.
+    """
+    from unloader.cli.options import jobs
+    from unloader.cli.options.credentials import connect_to, warn
+
+    rules.validate(values, given(context))
+    job = jobs.job_spec(values, connect_to(target.url, values, given(context)))
+    warn(values)
+    from unloader import api
+
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        found = api.measure_codecs(
+            job,
+            budget=_budget(values["sample"]),
+            observe=display,
+            stop=stop,
+        )
+    if values["json"]:
+        render.emit_json(_document(found))
+    elif not values["quiet"]:
+        render.emit(_shown(found))
+
+
+def _budget(sample_bytes: int) -> SampleBudget:
+    from unloader.codecs.model import SampleBudget
+
+    return SampleBudget(
+        bytes=sample_bytes,
+        fetch_seconds=3.0,
+        codec_seconds=6.0,
+        disk_seconds=1.0,
+        patience_seconds=60.0,
+    )
+
+
+def _document(found: CodecReport) -> dict[str, Any]:
+    sample, load = found.sample, found.load
+    return {
+        "sample": {
+            "rows": sample.rows,
+            "bytes": sample.bytes,
+            "units": found.sampled_units,
+            "of_units": found.units,
+            "whole": sample.whole,
+            "route": found.route,
+            "fetch_seconds": round(sample.fetch_seconds, 4),
+            "fetch_cpu_seconds": round(sample.fetch_cpu_seconds, 4),
+            "encode_cpu_seconds": round(sample.encode_cpu_seconds, 4),
+        },
+        "predicted_for": found.scope,
+        "uncompressed_bytes": load.bytes if load else 0,
+        "parallelism": load.parallelism if load else None,
+        "cores": load.cores if load else None,
+        "disks": found.disks,
+        "disk_bytes_per_second": load.disk_bytes_per_second if load else None,
+        "codecs": [each.to_json() for each in _sorted(found)],
+        "presets": {
+            preset: {"codec": chosen.codec, "level": chosen.level}
+            for preset, chosen in found.picks.items()
+        },
+    }
+
+
+def _sorted(found: CodecReport) -> list[Prediction]:
+    return sorted(found.predictions, key=lambda each: each.elapsed_seconds)
+
+
+def _shown(found: CodecReport) -> str:
+    if not found.predictions:
+        return "there are no rows to measure"
+    what = "table" if found.scope == "table" else "GB"
+    lines = render.table(
+        ("codec", ">ratio", ">MB/s a core", ">CPU s/GB", f">bytes a {what}",
+         f">seconds a {what}", "limit", "preset", "library"),
+        (_line(found, each) for each in _sorted(found)),
+    )  # fmt: skip
+    return f"{lines}\n\n{_facts(found)}"
+
+
+def _line(found: CodecReport, each: Prediction) -> tuple[str, ...]:
+    from writers.codecs.choice import label
+
+    figures = each.figures
+    cost = figures.cpu_seconds_per_byte
+    presets = [name for name, chosen in found.picks.items() if chosen == figures.compression]
+    return (
+        label(figures.compression),
+        f"{figures.ratio:.3f}",
+        f"{1e-6 / cost:,.0f}" if cost else render.UNKNOWN,
+        f"{cost * 1e9:.2f}",
+        render.size(each.output_bytes),
+        f"{each.elapsed_seconds:.3g}",
+        each.limit,
+        ", ".join(presets),
+        figures.library or render.UNKNOWN,
+    )
+
+
+def _facts(found: CodecReport) -> str:
+    sample, load = found.sample, found.load
+    assert load is not None
+    disk = load.disk_bytes_per_second
+    place = ", ".join(found.disks)
+    speed = f"{render.megabytes_per_second(disk)} into {place}" if disk else "not measured"
+    units = f"{found.sampled_units} of {found.units} work units"
+    return render.facts(
+        (
+            (
+                "sample",
+                f"{render.count(sample.rows)} rows, {render.size(sample.bytes)} from {units}",
+            ),
+            ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} a worker"),
+            ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} a core"),
+            ("disk", speed),
+            ("predicted", f"{render.size(load.bytes)} uncompressed, {load.parallelism} workers on "
+             f"{load.cores} cores"),
+            ("seconds are", "the largest of CPU s / cores in use, a worker's slowest stage / "
+             "workers, bytes / disk speed"),
+        )
+    )  # fmt: skip
+
+
+def _rate(size: int, seconds: float) -> str:
+    return render.megabytes_per_second(size / seconds) if seconds else "no time at all"

@@ -1,0 +1,104 @@
+"""`unloader demo`: the whole way on a table made for it, without any server."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.progress import display_for
+from unloader.cli.options import option_types, shared
+from unloader.cli.options.option import JobCommand, JobOption
+from unloader.cli.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from unloader.demo import DemoResult
+
+
+@click.command(
+    "demo",
+    cls=JobCommand,
+    short_help="Try everything on a table made for it, without a server.",
+    epilog="""\b
+    Examples:
+      unloader demo
+      unloader demo --rows 200k --dir /tmp/unloader-demo --parallelism 2
+    """,
+)
+@click.option(
+    "--rows",
+    cls=JobOption,
+    section="The table",
+    type=option_types.COUNT,
+    default="10M",
+    help="Rows of the table (200k, 50M, 10_000_000).",
+)
+@click.option(
+    "--dir",
+    "dir",
+    path=True,
+    cls=JobOption,
+    section="The table",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    default="unloader-demo",
+    help="Directory for the database file and the output.",
+)
+@click.option(
+    "--parallelism",
+    cls=JobOption,
+    section="The table",
+    type=option_types.PARALLELISM,
+    default="auto",
+    help="Number of workers; auto is the usable cores, never more than there are work units.",
+)
+@shared.progress
+@shared.answer
+def command(**values: Any) -> None:
+    """Build a table in a DuckDB file, unload it to CSV and Parquet, verify, show the figures."""
+    from unloader.demo import run_demo
+
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        result = run_demo(
+            values["dir"],
+            values["rows"],
+            parallelism=values["parallelism"],
+            observe=display,
+            stop=stop,
+        )
+    if values["json"]:
+        render.emit_json(_document(result))
+    elif not values["quiet"]:
+        render.emit(_shown(result))
+
+
+def _document(result: DemoResult) -> dict[str, Any]:
+    return {
+        "database": result.database,
+        "results": [
+            {field.name: getattr(line, field.name) for field in fields(line)}
+            for line in result.results
+        ],
+    }
+
+
+def _shown(result: DemoResult) -> str:
+    lines = render.table(
+        ("output", ">rows", ">bytes", ">seconds", ">speed", "verified", "directory"),
+        (
+            (
+                line.name,
+                render.count(line.rows),
+                render.size(line.bytes),
+                f"{line.seconds:.2f}",
+                f"{line.mb_per_second:,.1f} MB/s",
+                "yes" if line.verified else "no",
+                str(line.directory),
+            )
+            for line in result.results
+        ),
+    )
+    return f"{lines}\n\n{render.facts((('database', str(result.database)),))}"

@@ -1,0 +1,93 @@
+"""`unloader formats`: what this installation can write."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options import shared
+from unloader.cli.options.option import JobCommand
+
+
+@click.command(
+    "formats",
+    cls=JobCommand,
+    short_help="List output formats, codecs and dialects.",
+    epilog="""\b
+    Example:
+      unloader formats --json
+    """,
+)
+@shared.answer
+def command(**values: Any) -> None:
+    """List output formats, compression codecs and dialects of delimited text."""
+    from writers import registry
+    from writers.text import dialects
+    from writers.text.encoders import why_not_native
+
+    codecs, reason = registry.codecs(), why_not_native()
+    if values["json"]:
+        named = {name: asdict(each) for name, each in dialects.DIALECTS.items()}
+        encoder = {"name": "native" if reason is None else "plain", "why_not_native": reason}
+        document = {"formats": registry.formats(), "compression": codecs, "dialects": named}
+        render.emit_json({**document, "text_encoder": encoder})
+    elif not values["quiet"]:
+        render.emit(_shown(registry.formats(), codecs, dialects.DIALECTS))
+        render.emit("\n" + _encoder(reason))
+
+
+def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
+    return "\n\n".join(
+        (
+            render.table(("format",), ((name,) for name in formats)),
+            render.table(
+                ("compression", "formats", "levels", "library for text"),
+                (_codec(each) for each in codecs),
+            ),
+            render.table(
+                ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header"),
+                (_dialect(name, each) for name, each in dialects.items()),
+            ),
+        )
+    )
+
+
+def _encoder(reason: str | None) -> str:
+    if reason is None:
+        return "text encoder  native (compiled)"
+    return f"text encoder  plain, which is slower; the native one cannot be used: {reason}"
+
+
+def _codec(codec: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        codec["codec"],
+        ", ".join(codec["formats"]),
+        _levels(codec),
+        codec["library"] or render.UNKNOWN,
+    )
+
+
+def _levels(codec: dict[str, Any]) -> str:
+    levels = codec["levels"]
+    return render.UNKNOWN if levels is None else f"{levels[0]} to {levels[1]}"
+
+
+def _dialect(name: str, text: Any) -> tuple[str, ...]:
+    marks = (text.delimiter, text.enclosure)
+    return (
+        name,
+        *(_escaped(mark) for mark in marks),
+        text.enclose,
+        text.escape,
+        _escaped(text.null) if text.null != r"\N" else text.null,
+        "crlf" if text.eol == "\r\n" else "lf" if text.eol == "\n" else _escaped(text.eol),
+        "yes" if text.header else "no",
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return text as the options take it, or what says that there is none."""
+    return text.encode("unicode_escape").decode() if text else render.UNKNOWN

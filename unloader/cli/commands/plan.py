@@ -1,0 +1,224 @@
+"""`unloader plan`: show exactly what `run` would do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render, seats
+from unloader.cli.display.columns import legend, terminal_width
+from unloader.cli.display.progress import display_for
+from unloader.cli.options import rules, shared
+from unloader.cli.options.option import JobCommand, JobOption, given
+from unloader.cli.options.origins import selected_by, settings_of
+from unloader.cli.options.targets import (
+    JOB,
+    JOB_DIGEST,
+    Target,
+    job_digest,
+    job_document,
+    target_argument,
+)
+from unloader.errors import OutputFailed, UsageError
+from unloader.redaction import redact
+
+if TYPE_CHECKING:
+    from partition_planner.model import WorkUnit
+    from unloader.api import PlannedRun
+    from unloader.model import Setting
+
+SHORT_PLAN, FIRST_UNITS = 20, 5
+"""A plan of more units than that shows its first ones only."""
+
+
+@click.command(
+    "plan",
+    cls=JobCommand,
+    short_help="Show exactly what run would do.",
+    epilog="""\b
+    Examples:
+      unloader plan oracle://scott@db01:1521/SALES --table ORDERS --parallelism 8
+      unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
+    """,
+)
+@target_argument(plans=False)
+@shared.subject
+@click.option(
+    "--output",
+    path=True,
+    cls=JobOption,
+    section="Output",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the plan to FILE, for `unloader run FILE`.",
+)
+@click.option(
+    "--units",
+    cls=JobOption,
+    section="Progress and result",
+    is_flag=True,
+    help="Show every work unit and its statement, however many there are.",
+)
+@shared.planned_destination
+@shared.manner
+@shared.progress
+@shared.answer
+@click.pass_context
+def command(context: click.Context, /, target: Target, **values: Any) -> None:
+    """Show what run would do: work units, their SQL, estimates and seats.
+
+    Takes the options of run and reads nothing but the database's dictionary, and a sample of the
+    rows where --compression is to be chosen by measuring. Of more than 20 work units only the first
+    few are shown without --units; --json and --output have them all.
+    """
+    from unloader.cli.options import jobs
+    from unloader.cli.options.credentials import connect_to, warn
+
+    rules.validate(values, given(context))
+    rules.validate_plan_file(values)
+    source = connect_to(target.url, values, given(context))
+    job = jobs.job_spec(values, source, settings_of(context, source.kind))
+    warn(values)
+    from unloader import api
+
+    with display_for(values) as display:
+        planned = api.plan(job, observe=display)
+    kept = json.loads(render.json_text(_kept(context, target, planned)))
+    document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
+    if values["output"]:
+        _save(Path(values["output"]), document)
+    if values["json"]:
+        _check_shown_whole(document)
+        render.emit_json(document)
+    elif not values["quiet"]:
+        shown = _shown(planned, job.settings, every=values["units"])
+        render.emit(shown, asked=not values["output"])
+        for notice in planned.notices:
+            click.echo(f"unloader: notice: {notice}", err=True)
+
+
+def _kept(context: click.Context, target: Target, planned: PlannedRun) -> dict[str, Any]:
+    from writers.codecs.choice import label
+
+    kept = job_document(context, target)
+    if planned.choice is not None:
+        # The plan stands for what was measured: another measuring might come to something else.
+        kept["compression"] = label(planned.compression)
+    return kept
+
+
+def _check_shown_whole(document: dict[str, Any]) -> None:
+    """Refuse to show a plan that would not be the same plan without what looks like a password.
+
+    Saved from standard output, it would read other rows when it is run.
+    """
+    run = render.json_text({name: document[name] for name in ("plan", JOB)})
+    if redact(run) != run:
+        raise UsageError(
+            "the plan holds what looks like a password, which is not written to standard output",
+            "write it to a file with --output FILE",
+        )
+
+
+def _save(path: Path, document: dict[str, Any]) -> None:
+    from writers.files.publish import write_atomically
+
+    text = (render.json_text(document) + "\n").encode("utf-8")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(text)  # A device or a pipe takes what comes.
+        else:
+            write_atomically(path.resolve(), text)
+    except OSError as error:
+        raise OutputFailed(
+            f"the plan cannot be written to {path}: {error.strerror}", "give another --output"
+        ) from error
+
+
+def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -> str:
+    units = planned.plan.units
+    if len(units) > SHORT_PLAN and not every:
+        units = units[:FIRST_UNITS]
+    rest = len(planned.plan.units) - len(units)
+    more = f"... {render.count(rest)} more: --units shows all" if rest else ""
+    statements = render.facts(
+        (unit.id, render.statement(planned.statements[unit.id])) for unit in units
+    )
+    table = seats.seat_table(
+        planned.topology, planned.seats, planned.memory_policy, terminal_width()
+    )
+    parts = (
+        _overview(planned, settings),
+        table,
+        legend(table),
+        _with(_units(planned, units), more),
+        _with(statements, more),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _with(text: str, more: str) -> str:
+    return f"{text}\n{more}" if more else text
+
+
+def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
+    from writers.codecs.choice import label
+
+    plan, table, simulation = planned.plan, planned.table, planned.simulation
+    idle = f"{simulation.idle_share * 100:.0f} % of the workers' time idle"
+    return render.facts(
+        (
+            ("table", render.name(table.label)),
+            *(("selected by", each.text) for each in selected_by(settings)),
+            ("columns", render.count(len(planned.columns))),
+            ("units", render.count(len(plan.units))),
+            ("workers", render.count(len(planned.seats))),
+            ("rows", render.about(render.count(table.rows), "estimate")),
+            ("bytes", render.about(render.size(table.bytes), "in the source")),
+            ("ranges from", table.ranges_from or render.UNKNOWN),
+            (
+                "last worker",
+                f"{_cost(simulation.makespan, plan.cost_unit)}; no plan of these units is below "
+                f"{_cost(simulation.lower_bound, plan.cost_unit)}; {idle}",
+            ),
+            ("compression", label(planned.compression)),
+            ("digest", plan.digest),
+        )
+    )
+
+
+def _units(planned: PlannedRun, units: tuple[WorkUnit, ...]) -> str:
+    takers = _takers(planned)
+    heads = ("unit", "partition", ">rows", ">bytes", ">worker", "to")
+    return render.table(
+        heads if planned.places else heads[:-1],
+        (
+            (
+                unit.id,
+                render.name(unit.partition or render.UNKNOWN),
+                render.count(unit.rows),
+                render.size(unit.bytes),
+                takers[unit.id],
+                *([planned.places[unit.id]] if planned.places else []),
+            )
+            for unit in units
+        ),
+    )
+
+
+def _takers(planned: PlannedRun) -> dict[str, str]:
+    """Return the worker that each unit would go to if the estimates held."""
+    from partition_planner.balance import Loads
+    from partition_planner.costs import unit_costs
+
+    units = planned.plan.units
+    _, costs = unit_costs(planned.plan.table, units)
+    loads = Loads(len(planned.seats), len(units))
+    return {unit.id: str(loads.take(cost)) for unit, cost in zip(units, costs, strict=True)}
+
+
+def _cost(value: float, unit: str) -> str:
+    return render.size(value) if unit == "bytes" else f"{value:,.0f} {unit}"

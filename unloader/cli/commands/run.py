@@ -1,0 +1,166 @@
+"""`unloader run`: unload one table or query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.placement import tables
+from unloader.cli.display.progress import display_for
+from unloader.cli.options import rules, shared
+from unloader.cli.options.option import JobCommand, given, on_command_line
+from unloader.cli.options.origins import selected_by, settings_of
+from unloader.cli.options.targets import Target, target_argument
+from unloader.cli.signals import stop_on_signals
+from unloader.storage.kinds import kind_of
+
+if TYPE_CHECKING:
+    from unloader.model import JobSpec, OutputOptions, Setting
+
+
+@click.command(
+    "run",
+    cls=JobCommand,
+    short_help="Unload one table or query to files.",
+    epilog="""\b
+    Examples:
+      unloader run oracle://scott@db01:1521/SALES --table ORDERS --to /extract/orders \\
+          --dialect sqlldr-var --parallelism 32
+      unloader run postgresql://etl@db01/sales --table public.orders \\
+          --to /extract/orders --format parquet --parallelism 8
+      unloader run duckdb:///data/sales.db --table ORDERS --to - | psql -c 'COPY orders FROM STDIN'
+      unloader run plan.json --to /extract/orders
+      unloader run nightly.toml --to /extract/orders
+    """,
+)
+@target_argument(plans=True)
+@shared.subject
+@shared.destination
+@shared.manner
+@shared.progress
+@shared.answer
+@click.pass_context
+def command(context: click.Context, /, target: Target, **values: Any) -> None:
+    """Unload one table or query to files.
+
+    SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
+    duckdb:///data/sales.db. A plan that `unloader plan --output` made, or a job file in TOML, takes
+    its place; a URL before it then replaces the source that the file names.
+
+    Several directories share the files by size: --to /disk1/x,/disk2/x. The manifest is in the
+    first. What goes to standard output or a pipe leaves no manifest behind, and an attempt that
+    breaks after its first byte is not repeated: the exit status alone says whether it is valid.
+
+    Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
+    command line comes before the variable, the variable before the job file.
+    """
+    job = _job(context, target, values)
+    from unloader import api
+    from unloader.cli.options.credentials import warnings
+    from unloader.events import Notice
+
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        for warning in warnings(values):
+            display(Notice(text=warning))
+        manifest = api.unload(job, observe=display, stop=stop)
+    _answer(manifest, job, values)
+
+
+def _answer(manifest: dict[str, Any], job: JobSpec, values: dict[str, Any]) -> None:
+    output = job.output
+    done = f"the run is complete in {','.join(output.destinations)}"
+    if values["json"]:
+        render.emit_json(manifest, done=done)
+    elif values["quiet"]:
+        return
+    elif kind_of(output.destinations) == "stdout":
+        # Where the data itself is on stdout, the result is for those who watch.
+        render.tell(_summary(manifest, job))
+    else:
+        render.emit(_summary(manifest, job), done=done, asked=False)
+
+
+def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobSpec:
+    from unloader.cli.options import jobs
+    from unloader.cli.options.credentials import connect_to
+
+    rules.validate(values, given(context))
+    source = connect_to(target.url, values, given(context))
+    job = jobs.job_spec(values, source, settings_of(context, source.kind))
+    if target.plan is None:
+        return job
+    rules.validate_planned(on_command_line(context), target.plan_file)
+    from unloader import api
+
+    return api.job_from_plan(target.plan, job)
+
+
+def _summary(manifest: dict[str, Any], job: JobSpec) -> str:
+    output = job.output
+    selected = selected_by(job.settings)
+    totals = manifest["totals"]
+    verified = manifest["verified"]
+    known = render.facts(
+        (
+            ("rows", render.count(totals["rows"]) + (_not_all(selected) if selected else "")),
+            *(("selected by", each.text) for each in selected),
+            ("bytes", f"{render.count(totals['bytes'])} ({render.size(totals['bytes'])})"),
+            ("files", render.count(totals["files"])),
+            ("seconds", f"{totals['seconds']:.2f}"),
+            ("speed", _speed(totals)),
+            ("CPU seconds", f"{totals['cpu_seconds']:.2f}"),
+            ("snapshot", _snapshot(manifest["snapshot"])),
+            ("verified", _verification(verified, selected)),
+            *_places(manifest, output),
+        )
+    )
+    whereabouts = tables(manifest)
+    return f"{known}\n\n{whereabouts}" if whereabouts else known
+
+
+def _not_all(selected: tuple[Setting, ...]) -> str:
+    names = [each.name for each in selected]
+    if "query" in names:
+        return " (those of the query)"
+    if not {"where", "partition", "session-sql"} & set(names):
+        return ""
+    return " (only those that were selected)"
+
+
+def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
+    if kind_of(output.destinations) != "directories":
+        to_stdout = kind_of(output.destinations) == "stdout"
+        yield "sent to", "standard output" if to_stdout else output.destination
+        return
+    if not output.others:
+        yield "directory", output.destination
+    for each in manifest.get("directories", ()):
+        held = f"{render.count(each['bytes'])} bytes in {render.count(each['files'])} files"
+        yield "directory", f"{each['path']} ({held})"
+    yield "manifest", f"{output.destination.rstrip('/')}/_manifest.json"
+
+
+def _speed(totals: dict[str, Any]) -> str:
+    # A run too short to measure has no rates.
+    rows, size = totals["rows_per_second"], totals["bytes_per_second"]
+    if rows is None or size is None:
+        return render.UNKNOWN
+    return f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
+
+
+def _snapshot(snapshot: dict[str, Any] | None) -> str:
+    if snapshot is None or snapshot["kind"] == "none":
+        return "none: each work unit as it came"
+    return f"{snapshot['kind']} {snapshot['value']}".strip()
+
+
+def _verification(verified: dict[str, Any], selected: tuple[Setting, ...]) -> str:
+    if verified["level"] == "none":
+        return "no (--verify none)"
+    rows = verified.get("source_rows")
+    which = " of the same selection" if selected else ""
+    counted = "" if rows is None else f", {render.count(rows)} rows{which} in the source"
+    return f"{verified['result']} ({verified['level']}{counted})"

@@ -1,0 +1,82 @@
+"""`unloader sources`: which databases this installation can read."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options import shared
+from unloader.cli.options.option import JobCommand
+
+
+@click.command(
+    "sources",
+    cls=JobCommand,
+    short_help="List the databases that can be read.",
+    epilog="""\b
+    Example:
+      unloader sources
+    """,
+)
+@shared.answer
+def command(**values: Any) -> None:
+    """List the kinds of sources, their drivers, and how to get a missing one."""
+    from unloader.sources.registry import schemes
+
+    found = [_entry(scheme) for scheme in schemes()]
+    if values["json"]:
+        render.emit_json({"sources": found})
+    elif not values["quiet"]:
+        render.emit(
+            render.table(
+                ("scheme", "driver", "version", "what"),
+                (
+                    (
+                        each["scheme"],
+                        each["driver"] or render.UNKNOWN,
+                        each["driver_version"] or each["install"] or render.UNKNOWN,
+                        each["summary"],
+                    )
+                    for each in found
+                ),
+            )
+        )
+    for each in () if values["quiet"] else found:
+        if each["warning"]:
+            click.echo(f"unloader: warning: {each['driver']}: {each['warning']}", err=True)
+
+
+def _entry(scheme: str) -> dict[str, Any]:
+    from unloader.sources.registry import source_of
+
+    try:
+        source = source_of(scheme)
+    except (ImportError, AttributeError) as error:
+        # A broken package of somebody else must not hide the others.
+        return _line(scheme, f"cannot be loaded: {error}")
+    try:
+        installed = version(source.driver) if source.driver else None
+    except PackageNotFoundError:
+        installed = None
+    entry = _line(scheme, source.summary)
+    entry.update(driver=source.driver, extra=source.extra, driver_version=installed)
+    if installed is not None:
+        entry["warning"] = source.driver_warning(installed)
+    if installed is None and source.extra:
+        entry["install"] = f"pip install 'unloader[{source.extra}]'"
+    return entry
+
+
+def _line(scheme: str, summary: str) -> dict[str, Any]:
+    return {
+        "scheme": scheme,
+        "summary": summary,
+        "driver": None,
+        "extra": None,
+        "driver_version": None,
+        "install": None,
+        "warning": None,
+    }

@@ -1,0 +1,82 @@
+"""`unloader verify`: files against their manifest, and against the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.progress import display_for
+from unloader.cli.options import shared
+from unloader.cli.options.option import JobCommand, JobOption, given
+from unloader.cli.options.targets import finished_directory
+from unloader.errors import UsageError
+
+
+@click.command(
+    "verify",
+    cls=JobCommand,
+    short_help="Compare files with their manifest and with the database.",
+    epilog="""\b
+    Examples:
+      unloader verify /extract/orders
+      unloader verify /extract/orders duckdb:///data/sales.db
+    """,
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+@click.argument("source", required=False)
+@click.option(
+    "--strict",
+    cls=JobOption,
+    section="What to check",
+    is_flag=True,
+    help="Fail if files that are not of the run lie in its directories.",
+)
+@shared.password
+@shared.connection
+@shared.progress
+@shared.answer
+@click.pass_context
+def command(
+    context: click.Context, /, destination: Path, source: str | None, strict: bool, **values: Any
+) -> None:
+    """Compare the files in DEST with their manifest, and with SOURCE if it is given.
+
+    With SOURCE, rows are counted in the database at the snapshot of the run. The exit status is 8
+    if anything differs. Files of the run's directories that are not in the manifest, where a
+    loader would read them, too, are told; with --strict they count as a difference. Names that
+    begin in _ or . are passed over.
+    """
+    from unloader.cli.options.credentials import connect_to, warnings
+
+    if source is None and values["password_prompt"]:
+        raise UsageError("--password-prompt without SOURCE", "give the SOURCE, or leave it out")
+    spec = None if source is None else connect_to(source, values, given(context))
+    from unloader import api
+    from unloader.events import Notice
+
+    with display_for(values) as display:
+        for warning in warnings(values):
+            display(Notice(text=warning))
+        result = api.verify(destination, spec, strict=strict, observe=display)
+    if values["json"]:
+        render.emit_json(result)
+    elif not values["quiet"]:
+        render.emit(_shown(result), asked=False)
+
+
+def _shown(result: dict[str, Any]) -> str:
+    return render.facts(
+        (
+            ("result", str(result["result"])),
+            ("rows", render.count(result["rows"])),
+            ("rows in the source", render.count(result["source_rows"])),
+            ("bytes", f"{render.count(result['bytes'])} ({render.size(result['bytes'])})"),
+            ("files", render.count(result["files"])),
+            ("snapshot", str(result["snapshot"])),
+            ("run", str(result["run_id"])),
+            ("directory", str(result["destination"])),
+        )
+    )

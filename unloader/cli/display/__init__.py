@@ -1,0 +1,1 @@
+"""What the program shows: results on stdout, progress and messages on stderr."""

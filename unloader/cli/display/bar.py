@@ -1,0 +1,216 @@
+"""Progress as a bar on a terminal: the run as a whole, and a line for each worker.
+
+Drawn within the calls that bring the events, never by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from unloader.cli.display import render
+from unloader.cli.display.log import (
+    ended_text,
+    failed_text,
+    rough_seconds,
+    setting_text,
+    started_text,
+)
+from unloader.cli.display.phases import phase_text
+from unloader.cli.display.tally import Figures, Running, Tally
+from unloader.cli.streams import give_up
+from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+
+REDRAW_SECONDS = 0.125
+
+NARROWEST_BAR, WIDEST_BAR = 8, 24
+"""Columns; with less the line is folded."""
+
+
+@contextmanager
+def _surviving() -> Iterator[None]:
+    """Draw on into nothing once the terminal is gone: that is no reason to lose the run."""
+    try:
+        yield
+    except OSError:
+        give_up(sys.stderr)
+
+
+class BarDisplay:
+    """Redraws at most eight times a second, and whenever a phase begins."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        """Begin without a picture; the first event draws it.
+
+        Args:
+            console: Where to draw; None is stderr.
+        """
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live: Live | None = None
+        self._tally = Tally(time.monotonic())
+        self._drawn_at = 0.0
+        self._stopping = ""
+        self._widths = [0] * 6
+        self._bar_width = WIDEST_BAR
+        self._folded = False
+
+    @_surviving()
+    def __call__(self, event: Event) -> None:
+        """Take one event and redraw if it is time."""
+        now = time.monotonic()
+        if isinstance(event, RunStarted):
+            self.close(True)
+        self._tally.add(event, now)
+        if isinstance(event, RunStarted):
+            self._say(started_text(event))
+        elif isinstance(event, UnitFailed):
+            self._say(failed_text(event))
+        elif isinstance(event, Notice):
+            self._say(event.text)
+        elif isinstance(event, SettingUsed) and setting_text(event):
+            self._say(setting_text(event))
+        # A phase may be over before the next redraw is due, and there are few of them.
+        begins = isinstance(event, (RunStarted, PhaseStarted))
+        if begins or now - self._drawn_at >= REDRAW_SECONDS:
+            self._draw(now)
+
+    def stopping(self, text: str) -> None:
+        """Tell that a signal asked to stop; safe within a signal handler."""
+        if self._live is None:
+            with suppress(OSError):
+                os.write(2, f"{text}\n".encode())
+        else:
+            # The picture belongs to the code that the signal interrupted.
+            self._stopping = text
+
+    @_surviving()
+    def close(self, finished: bool) -> None:
+        """Take the picture away and leave one line on how far the run came.
+
+        The next one of several runs begins with its `RunStarted`.
+        """
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if not finished:
+            self._tally.give_up()
+        if self._tally.run.units:
+            self._say(ended_text(self._tally.figures(time.monotonic()), finished))
+
+    def _say(self, text: str) -> None:
+        self._console.print(render.one_line(text), markup=False, soft_wrap=True)
+
+    def _draw(self, now: float) -> None:
+        if self._live is None:
+            self._live = Live(
+                console=self._console, auto_refresh=False, transient=True, redirect_stdout=False
+            )
+            self._live.start()
+        if self._stopping:
+            text, self._stopping = self._stopping, ""
+            self._say(text)
+        self._drawn_at = now
+        self._live.update(self.picture(now), refresh=True)
+
+    def picture(self, now: float) -> RenderableType:
+        """Return the lines of the moment `now`, by the clock `time.monotonic`."""
+        figures = self._tally.figures(now)
+        for_so_long = render.seconds(now - self._tally.phase_started)
+        if not figures.units:
+            return self._cut(f"{phase_text(self._tally.phase)} ... {for_so_long}")
+        overall = self._overall(figures, for_so_long)
+        # Before and after they are at work their lines would say nothing.
+        busy = self._tally.phase == "unloading"
+        return Group(overall, self._workers(now)) if busy else overall
+
+    def _overall(self, figures: Figures, for_so_long: str) -> RenderableType:
+        """Return the bar and the run in one line, or in two where one would be cut.
+
+        The bar only ever shrinks and folded stays folded: what jumps cannot be read.
+        """
+        share, amount = _share(figures, self._tally.phase, for_so_long), _amount(figures)
+        room = self._console.width - 1 - len(f"{share}, {amount}")
+        self._folded = self._folded or room < NARROWEST_BAR
+        if self._folded:
+            room = self._console.width - 1 - len(share)
+        self._bar_width = min(self._bar_width, max(room, NARROWEST_BAR))
+        bar = ProgressBar(total=1.0, completed=figures.fraction, width=self._bar_width)
+        first = Table.grid(padding=(0, 1))
+        first.add_row(bar, self._cut(share if self._folded else f"{share}, {amount}"))
+        return Group(first, self._cut(amount)) if self._folded else first
+
+    def _workers(self, now: float) -> RenderableType:
+        """Return a line for each worker, always the same one, as many as the terminal has room for.
+
+        Lines and columns that came and went with the units could not be read.
+        """
+        workers = max(self._tally.run.workers, *(each + 1 for each in self._tally.running), 1)
+        shown = min(workers, max(1, self._console.height - 4 - self._folded))
+        rows = [
+            _worker_cells(worker, self._tally.running.get(worker), now) for worker in range(shown)
+        ]
+        self._widths = [
+            max(width, *map(len, cells))
+            for width, cells in zip(self._widths, zip(*rows, strict=True), strict=True)
+        ]
+        lines = [_line(self._widths, cells) for cells in rows]
+        if shown < workers:
+            hidden = sum(worker >= shown for worker in self._tally.running)
+            lines.append(f"and {workers - shown} more workers, {hidden} of them busy")
+        return Group(*map(self._cut, lines))
+
+    def _cut(self, line: str) -> Text:
+        """Return a line that is cut where the terminal ends.
+
+        Not as markup: a partition's name is data and may look like it.
+        """
+        unicode = self._console.encoding.lower().startswith("utf")
+        return Text(line, no_wrap=True, overflow="ellipsis" if unicode else "crop")
+
+
+def _share(figures: Figures, phase: str, for_so_long: str) -> str:
+    """Return how much of the run is done, and what goes on or how long it will take."""
+    left = figures.seconds_left
+    if phase != "unloading":
+        shown = f"{phase} {for_so_long}"
+    else:
+        shown = phase if left is None else f"{rough_seconds(left)} left"
+    return f"{figures.fraction * 100:3.0f} % {shown}, {figures.units_done}/{figures.units} units"
+
+
+def _amount(figures: Figures) -> str:
+    return (
+        f"{render.count(figures.rows)} rows, {render.rows_per_second(figures.rows_per_second)}, "
+        f"{render.megabytes_per_second(figures.bytes_per_second)}"
+    )
+
+
+def _worker_cells(worker: int, running: Running | None, now: float) -> tuple[str, ...]:
+    if running is None:
+        return (f"worker {worker}", "idle", "", "", "", "")
+    return (
+        f"worker {worker}",
+        f"unit {running.unit}",
+        f"{render.count(running.rows)} rows",
+        render.rows_per_second(running.rows_per_second(now)),
+        "" if running.attempt == 1 else f"attempt {running.attempt}",
+        render.name(running.partition or ""),
+    )
+
+
+def _line(widths: Sequence[int], cells: tuple[str, ...]) -> str:
+    """Return the cells in columns, figures to the right; what a narrow terminal cuts comes last."""
+    worker, unit, rows, rate, attempt, partition = (
+        f"{cell:>{width}}" if place in (2, 3) else f"{cell:<{width}}"
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join((worker, unit, rows, rate, *filter(str.strip, (attempt, partition)))).rstrip()

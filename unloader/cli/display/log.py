@@ -1,0 +1,193 @@
+"""Progress as a log: plain lines or JSON lines on stderr, for cron, DAGs and pipes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import Any
+
+from unloader.cli.display import render
+from unloader.cli.display.phases import phase_text
+from unloader.cli.display.tally import Figures, Tally
+from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+
+LONG_SECONDS = 1.0
+"""A phase that lasts so long gets a line in a log of text."""
+
+
+class LogDisplay:
+    """Writes a line at the start, one every interval, one for each trouble, and one at the end.
+
+    Phases are told, too: in a log of text those that take long, in JSON all of them.
+    """
+
+    def __init__(self, *, as_json: bool, interval_seconds: float | None) -> None:
+        """Begin silently.
+
+        Args:
+            as_json: One JSON object a line instead of text.
+            interval_seconds: Between two lines of progress; None leaves out all lines but those
+                on troubles.
+        """
+        self._as_json = as_json
+        self._interval = interval_seconds
+        self._tally = Tally(time.monotonic())
+        self._shown_at = time.monotonic()
+        self._phase_told = True
+
+    def __call__(self, event: Event) -> None:
+        """Take one event and write what is due."""
+        now = time.monotonic()
+        if isinstance(event, RunStarted):
+            self.close(True)
+        self._tally.add(event, now)
+        if isinstance(event, UnitFailed):
+            self._write("unit_failed", failed_text(event), dataclasses.asdict(event))
+        elif isinstance(event, Notice):
+            self._write("notice", event.text, {"text": event.text})
+        elif isinstance(event, SettingUsed):
+            text = setting_text(event)
+            # One that selects, and that nobody gave to this very run, is told at any rate.
+            if text and (self._interval is not None or (event.selects and event.from_variable)):
+                self._write("setting", text, dataclasses.asdict(event))
+        elif self._interval is None:
+            return
+        elif isinstance(event, RunStarted):
+            self._shown_at = now
+            self._write("run_started", started_text(event), dataclasses.asdict(event))
+            if event.end_sessions_sql and not self._as_json:
+                self._write("", f"to end it in the database: {event.end_sessions_sql}", {})
+        elif isinstance(event, PhaseStarted):
+            # The line that the run begins tells of the first units.
+            self._phase_told = event.phase == "unloading"
+            if self._as_json:
+                self._tell_phase()
+        elif now - self._shown_at >= self._interval:
+            self._shown_at = now
+            self._phase_told = True
+            figures = self._tally.figures(now)
+            text = progress_text(figures, self._tally.phase)
+            self._write("progress", text, _json_figures(figures, self._tally.phase))
+        elif not self._phase_told and now - self._tally.phase_started >= LONG_SECONDS:
+            self._tell_phase()
+
+    def stopping(self, text: str) -> None:
+        """Tell that a signal asked to stop; safe within a signal handler."""
+        with suppress(OSError):
+            os.write(2, (self._line("stopping", text, {"text": text}) + "\n").encode())
+
+    def close(self, finished: bool) -> None:
+        """Write how far the run came; the next one of several begins with its `RunStarted`."""
+        if self._interval is None or not self._tally.run.units:
+            return
+        if not finished:
+            self._tally.give_up()
+        figures = self._tally.figures(time.monotonic())
+        name = "run_finished" if finished else "run_stopped"
+        self._write(name, ended_text(figures, finished), _json_figures(figures, self._tally.phase))
+
+    def _tell_phase(self) -> None:
+        self._phase_told = True
+        phase = self._tally.phase
+        self._write("phase_started", f"{phase_text(phase)} ...", {"phase": phase})
+
+    def _write(self, name: str, text: str, facts: dict[str, Any]) -> None:
+        # Nobody reading the log is no reason to lose the run.
+        with suppress(OSError):
+            sys.stderr.write(self._line(name, text, facts) + "\n")
+            sys.stderr.flush()
+
+    def _line(self, name: str, text: str, facts: dict[str, Any]) -> str:
+        at = datetime.now(timezone.utc)
+        if not self._as_json:
+            line = render.one_line(text).strip()
+            return f"{at.strftime('%Y-%m-%dT%H:%M:%SZ')} {line}"
+        head = {"ts": at.isoformat(timespec="milliseconds"), "event": name}
+        return json.dumps({**head, "run_id": self._tally.run.run_id, **facts})
+
+
+def started_text(event: RunStarted) -> str:
+    """Return the line that tells what is about to be done."""
+    rows = "" if event.rows is None else f", about {render.count(event.rows)} rows"
+    workers = _counted(event.workers, "worker")
+    point = f", at {event.snapshot}" if event.snapshot else ""
+    units = _counted(event.units, "unit")
+    return f"unloading {render.name(event.table)}: {units} on {workers}{rows}{point}"
+
+
+def setting_text(event: SettingUsed) -> str:
+    """Return the line on a setting; "" for one that was asked for and loses nothing."""
+    if event.selects:
+        return f"selected by: {event.text}"
+    return f"set by a variable: {event.text}" if event.from_variable else ""
+
+
+def progress_text(figures: Figures, phase: str) -> str:
+    """Return the line that tells how far the run is."""
+    if not figures.units:
+        return f"{phase_text(phase)}, {render.seconds(figures.seconds)} so far"
+    parts = [
+        f"{figures.units_done}/{figures.units} units",
+        f"{render.count(figures.rows)} rows",
+        render.rows_per_second(figures.rows_per_second),
+        render.megabytes_per_second(figures.bytes_per_second),
+        f"{figures.fraction * 100:.0f} %",
+    ]
+    if figures.seconds_left and phase == "unloading":
+        parts.append(f"about {rough_seconds(figures.seconds_left)} left")
+    parts.extend(f"{render.size(size)} in {path}" for path, size in figures.directories)
+    return f"{phase}: " + ", ".join(parts)
+
+
+def ended_text(figures: Figures, finished: bool) -> str:
+    """Return the line that tells what was done."""
+    seconds = max(figures.seconds, 1e-3)
+    return (
+        f"{'done' if finished else 'stopped'}: {figures.units_done}/{figures.units} units, "
+        f"{render.count(figures.rows)} rows, {render.size(figures.bytes)} in "
+        f"{render.seconds(figures.seconds)}, {render.rows_per_second(figures.rows / seconds)}, "
+        f"{render.megabytes_per_second(figures.bytes / seconds)}"
+    )
+
+
+def failed_text(event: UnitFailed) -> str:
+    """Return the line on a failed attempt and what becomes of the unit."""
+    again = (
+        "it is given up"
+        if event.retry_in_seconds is None
+        else f"next attempt in {event.retry_in_seconds:g} s"
+    )
+    return f"unit {event.unit}, attempt {event.attempt} failed: {event.message} ({again})"
+
+
+def rough_seconds(value: float) -> str:
+    """Return a duration in one unit, as an estimate deserves no more."""
+    if value < 90:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+def _json_figures(figures: Figures, phase: str) -> dict[str, Any]:
+    left, speed = figures.seconds_left, figures.bytes_per_second
+    return {
+        "phase": phase,
+        "units_done": figures.units_done,
+        "units": figures.units,
+        "rows": figures.rows,
+        "bytes": figures.bytes,
+        "rows_per_second": round(figures.rows_per_second, 1),
+        "mb_per_second": None if speed is None else round(speed / 1e6, 3),
+        "percent": round(figures.fraction * 100, 1),
+        "seconds": round(figures.seconds, 3),
+        "seconds_left": None if left is None else round(left, 1),
+        **({"directories": dict(figures.directories)} if figures.directories else {}),
+    }
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"

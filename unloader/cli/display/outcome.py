@@ -1,0 +1,111 @@
+"""How a call of the program ends badly: one line on stderr and an exit status."""
+
+from __future__ import annotations
+
+import select
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from unloader.cli import mistakes
+from unloader.cli.display import render
+from unloader.cli.streams import give_up
+from unloader.errors import Interrupted, UnloaderError, translate
+
+if TYPE_CHECKING:
+    from unloader.cli.group import Invocation
+
+
+def report(error: BaseException, invocation: Invocation) -> int:
+    """Tell the user what ended the program and return the exit status.
+
+    With `--json` the same is told on stdout, too, so that it always holds one JSON object.
+    """
+    if isinstance(error, BrokenPipeError) and _reader_left():
+        return 0
+    known = _known(error)
+    if known is None:
+        kind = type(error).__name__
+        known = UnloaderError(
+            f"internal error: {kind}: {error}" if str(error) else f"internal error: {kind}",
+            "run again with --debug (unloader --debug ...) and report it",
+        )
+    details = _details(error) if invocation.debug else ""
+    _complain(f"{details}unloader: error: {one_line(known)}\n")
+    if invocation.json:
+        _answer(known)
+    return known.exit_code
+
+
+def one_line(error: UnloaderError) -> str:
+    """Return what failed and what to do next, on one line."""
+    return render.one_line(str(_shortened(error))).strip()
+
+
+def _shortened(error: UnloaderError) -> UnloaderError:
+    """Return the error without the middle of what nobody reads: a value may be megabytes long."""
+    return UnloaderError(*(render.shortened(each) for each in (error.message, error.hint)))
+
+
+def _details(error: BaseException) -> str:
+    """Return the traceback; of a wrong command line without texts, which repeat what was typed."""
+    if not isinstance(error, click.ClickException):
+        return "".join(traceback.format_exception(error))
+    return f"Traceback:\n{''.join(traceback.format_tb(error.__traceback__))}"
+
+
+def _complain(text: str) -> None:
+    # The exit status tells the same to those whose stderr is full or gone.
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        give_up(sys.stderr)
+
+
+def _known(error: BaseException) -> UnloaderError | None:
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return Interrupted("interrupted before anything was unloaded", "run it again")
+    if isinstance(error, click.ClickException):
+        return mistakes.usage_error(error)
+    if isinstance(error, OSError) and _came_from_click(error):
+        return render.lost_answer(error)
+    return translate(error)
+
+
+def _came_from_click(error: OSError) -> bool:
+    """Return whether click was writing a help page or the version when it was refused."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == click.echo.__module__ for frame in frames)
+
+
+def _answer(error: UnloaderError) -> None:
+    shown = _shortened(error)
+    answer = {
+        "kind": type(error).__name__,
+        "message": shown.message,
+        "hint": shown.hint,
+        "exit_code": error.exit_code,
+    }
+    try:
+        render.emit_json({"error": answer})
+    except OSError:
+        give_up(sys.stdout)
+    except UnloaderError:
+        return  # the error being told, or one that came after it
+
+
+def _reader_left() -> bool:
+    """Return whether stdout is a pipe that nobody reads, and if so stop writing to it for good."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+        return False
+    give_up(sys.stdout)
+    return True

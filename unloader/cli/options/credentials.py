@@ -1,0 +1,108 @@
+"""Where the password comes from when a command connects."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.cli.options.rules import validate_source
+from unloader.errors import UsageError
+from unloader.model import SessionOptions, SourceSpec
+from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
+from unloader.request.locations import open_to_others, parse_source
+from unloader.sources.registry import ALIASES, schemes
+
+
+def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> SourceSpec:
+    """Return the source of a URL with its password's place, asking for it where that is wanted.
+
+    Args:
+        url: As the user wrote it.
+        values: Every option by its name with underscores.
+        given: The names of those set on the command line or in the job file.
+
+    Raises:
+        UsageError: The URL is none or holds a password, an option is given that its source does
+            not know or that repeats the password, or there is no terminal to ask at.
+        ConfigError: No such source, or the password file cannot be read.
+    """
+    kinds = {**{scheme: scheme for scheme in schemes()}, **ALIASES}
+    spec = parse_source(url, kinds, _password_file(values))
+    validate_source(spec.kind, given)
+    if values["password_prompt"]:
+        _ask(spec.location)
+        spec = parse_source(url, kinds)
+    known_openly(re.split(r'[."]+', values.get("table") or ""))
+    _refuse_repeated(spec.location, values)
+    return replace(spec, session=session_options(values))
+
+
+def session_options(values: Mapping[str, Any]) -> SessionOptions:
+    """Return how sessions are opened; what a command has no option for keeps its default."""
+    library = values.get("client_library")
+    return SessionOptions(
+        fetch=values.get("fetch", "auto"),
+        scn=values.get("scn"),
+        session_sql=values.get("session_sql", ()),
+        parallel_query=values.get("parallel_query", False),
+        direct_read=values.get("direct_read", True),
+        call_timeout_seconds=values.get("call_timeout", 0.0),
+        client_library="" if library == "auto" else library,
+        enable_row_security=values.get("enable_row_security", False),
+    )
+
+
+def warnings(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the user should know about the places of secrets."""
+    path = _password_file(values)
+    warning = None if path is None else open_to_others(path)
+    return () if warning is None else (warning,)
+
+
+def warn(values: Mapping[str, Any]) -> None:
+    """Write the warnings to stderr, unless the user wants to hear of errors only."""
+    for text in () if values["quiet"] else warnings(values):
+        click.echo(f"unloader: warning: {text}", err=True)
+
+
+def _password_file(values: Mapping[str, Any]) -> Path | None:
+    path = values["password_file"]
+    if path is not None and values["password_prompt"]:
+        raise UsageError(
+            "--password-file and --password-prompt exclude each other", "leave one of the two out"
+        )
+    return None if path is None else Path(path)
+
+
+def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
+    """Refuse what holds the source's password itself: it would go into the manifest and the plan.
+
+    Hiding it there would not do: a condition with `***` in it means other rows.
+    """
+    for name, value in (("the source URL", location), *values.items()):
+        texts = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(text, str) and holds_secret(text) for text in texts):
+            what = name if name == "the source URL" else "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{what} holds the very password of the source, which every user of this machine "
+                "can read in the list of processes",
+                "take it out; if it is there by chance, give the database's user another password",
+            )
+
+
+def _ask(whom: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "--password-prompt needs a terminal, and standard input is none",
+            f"set {PASSWORD_VARIABLE}, or use --password-file",
+        )
+    answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)
+    # The workers are processes of their own and look where the reference says.
+    os.environ[PASSWORD_VARIABLE] = answer

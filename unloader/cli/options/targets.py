@@ -1,0 +1,221 @@
+"""The positional SOURCE of `run` and `plan`: a URL, a plan file, a job file, or a URL and a file.
+
+A plan file is a job file, too: it carries the options it was made with, and the plan in addition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.cli.options.job_values import check_value
+from unloader.cli.options.option import JobOption, given_values
+from unloader.cli.options.rules import PARQUET_OPTIONS, PLANNED, TEXT_OPTIONS
+from unloader.errors import ConfigError, PlanFailed, UsageError
+from unloader.json_reading import decode, read_text
+from unloader.request.job_file import place_in, read_job_file
+from unloader.request.locations import FILE_SCHEMES, looks_like_source
+from unloader.request.settings import at_home
+
+SOURCE = "source"
+"""Key of a job file and of a plan file's job."""
+
+JOB_DIGEST = "job_digest"
+"""Key of a plan file with the digest of its job, which may not be edited any more than the plan."""
+
+JOB = "job"
+"""Key of a plan file under which the source and the options stand."""
+
+NOT_KEPT = ("output", "overwrite", "password_file", "password_prompt", "units", "json", "quiet")
+"""Options of one call of `plan` that a plan file must not bring back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the positional arguments came to."""
+
+    url: str
+    plan: dict[str, Any] | None = None
+    """The content of a plan file."""
+    plan_file: str = ""
+
+
+def target_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """Return the decorator for SOURCE; it is read first, so that a file sets the options."""
+    what = "SOURCE|PLAN.json|JOB.toml" if plans else "SOURCE|JOB.toml"
+
+    def read(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...]) -> Target:
+        files = [each for each in given if "://" not in each and _is_file(each)]
+        urls = [each for each in given if each not in files]
+        if len(files) > 1 or len(urls) > 1:
+            raise click.UsageError(f"{len(given)} arguments are too many for {what}", ctx)
+        url = urls[0] if urls else ""
+        if "://" not in url and Path(url).is_file():
+            raise UsageError(
+                f"{url} is a file, and neither a source URL nor named as a job or a plan",
+                f"name a job file *.toml and a plan *.json; a database in a file is written "
+                f"duckdb://{Path(url).absolute()}",
+            )
+        if not files:
+            return Target(url=url)
+        if files[0].lower().endswith(".json") and not plans:
+            raise click.UsageError(f"{files[0]} is a finished plan already", ctx)
+        return (
+            _read_plan(ctx, files[0], url)
+            if files[0].lower().endswith(".json")
+            else _read_job(ctx, files[0], url)
+        )
+
+    return click.argument(
+        "target", metavar=what, nargs=-1, required=True, is_eager=True, callback=read
+    )
+
+
+def job_digest(job: dict[str, Any]) -> str:
+    """Return the SHA-256, in hex, of the canonical JSON of a plan file's job."""
+    canonical = json.dumps(job, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> Path:
+    """Return DEST of a command that looks at an earlier run; a source in its place is refused."""
+    if looks_like_source(place):
+        raise UsageError(
+            "what stands where DEST belongs looks like a source, and is not shown",
+            f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
+        )
+    return Path(place)
+
+
+def finished_directories(
+    ctx: click.Context, argument: click.Parameter, places: tuple[str, ...]
+) -> tuple[Path, ...]:
+    """Return several DESTs."""
+    return tuple(finished_directory(ctx, argument, place) for place in places)
+
+
+def job_document(ctx: click.Context, target: Target) -> dict[str, Any]:
+    """Return what a plan file keeps of the call that made it: source and options, no secret."""
+    # A variable for the other format may be set for all jobs of a machine.
+    other = TEXT_OPTIONS if ctx.params["format"] == "parquet" else PARQUET_OPTIONS
+    kept = {
+        option.opts[0].lstrip("-"): value
+        for option, value in given_values(ctx)
+        if option.name not in NOT_KEPT and option.name not in other
+    }
+    return {SOURCE: target.url, **kept}
+
+
+def _is_file(text: str) -> bool:
+    return text.lower().endswith((".toml", ".json"))
+
+
+def _read_job(ctx: click.Context, path: str, url: str) -> Target:
+    values = read_job_file(Path(path), {*_job_options(), SOURCE})
+    return Target(url=_take_over(ctx, path, values, url))
+
+
+def _read_plan(ctx: click.Context, path: str, url: str) -> Target:
+    document = _load_plan(path)
+    job = document.get(JOB)
+    if not isinstance(job, dict):
+        raise _no_plan(path, "holds no plan")
+    if document.get(JOB_DIGEST) != job_digest(job):
+        raise _no_plan(path, "was edited after it was made: its job has another digest")
+    values = {name.replace("-", "_"): value for name, value in job.items()}
+    for name in values:
+        if name != SOURCE and name not in _job_options():
+            raise _no_plan(path, "has an option that there is not")
+    # The plan stands for these; a variable set for all jobs must not seem to change them.
+    ctx.meta[JobOption.WITHOUT_VARIABLE] = PLANNED
+    return Target(url=_take_over(ctx, path, values, url, plan=True), plan=document, plan_file=path)
+
+
+def _take_over(
+    ctx: click.Context, path: str, values: dict[str, Any], url: str, *, plan: bool = False
+) -> str:
+    """Make the file's values the defaults of the options, and return the source's URL."""
+    written = values.pop(SOURCE, None)
+    source = url or (written if plan else _at_home(written, path))
+    if not isinstance(source, str) or not source or _is_file(source):
+        raise UsageError(f"{path} names no source", 'write source = "duckdb:///path/to/file.db"')
+    ctx.obj.job_file, ctx.obj.planned = path, plan
+    ctx.default_map = _defaults(values, path)
+    return source
+
+
+def _at_home(source: Any, path: str) -> Any:
+    """Return a source's URL with `~/` for a file in the home directory replaced."""
+    match = _HOME_FILE.match(source) if isinstance(source, str) else None
+    if match is None:
+        return source
+    try:
+        return f"{match[1]}://{at_home('~/')}{source[match.end() :]}"
+    except ValueError as error:
+        raise UsageError(
+            f"{place_in(Path(path), SOURCE)}: {error}", "write the path in full"
+        ) from error
+
+
+_HOME_FILE = re.compile(rf"({'|'.join(FILE_SCHEMES)}):(?:///?)?~/", re.IGNORECASE)
+"""What begins a URL of a file in the home directory, in whichever way it was meant."""
+
+
+def _job_options() -> dict[str, tuple[click.Option, bool]]:
+    """Return each key of a job file with its option and whether it says the opposite."""
+    found: dict[str, tuple[click.Option, bool]] = {}
+    command: click.Command = import_module("unloader.cli.commands.run").command
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.hidden:
+            for name in option.opts:
+                found[_key(name)] = (option, False)
+            for name in option.secondary_opts:
+                found[_key(name)] = (option, True)
+    return found
+
+
+def _key(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
+
+
+def _defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
+    options = _job_options()
+    defaults: dict[str, Any] = {}
+    for key, value in values.items():
+        option, opposite = options[key]
+        check_value(option, key, value, path)
+        if isinstance(value, float):
+            value = str(value)  # As it is written: click would cut 12.5 to the whole number 12.
+        if option.multiple:
+            # The items of a list are names already; only text is cut at its commas.
+            value = [tuple(map(str, value))] if isinstance(value, list) else [value]
+        defaults[str(option.name)] = not value if opposite else value
+    return defaults
+
+
+def _load_plan(path: str) -> dict[str, Any]:
+    try:
+        document = decode(read_text(Path(path)))
+    except OSError as error:
+        raise ConfigError(
+            f"the plan file {path} cannot be read: {error.strerror}", "check the path"
+        ) from error
+    except ValueError as error:
+        raise _no_plan(path, f"is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise _no_plan(path, "holds no plan")
+    return document
+
+
+def _no_plan(path: str, problem: str) -> PlanFailed:
+    return PlanFailed(
+        f"the plan file {path} {problem}", "make it again: unloader plan SOURCE --output FILE"
+    )

@@ -1,0 +1,1 @@
+"""Choosing a codec by measuring a sample of the rows."""

@@ -1,0 +1,274 @@
+"""Measures codecs on the user's own rows before a run, and lets a preset choose among them.
+
+The rows are read and measured by a process of its own, on the seat of the first worker, so that a
+source that hangs can be given up, and the parent stays as small as it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from numa.model import Finished, Lost, Raised
+from numa.pool import Pool
+from partition_planner.model import WorkUnit
+from unloader.codecs.model import Sample, SampleBudget, SampleTask
+from unloader.codecs.places import disks_of, scratch
+from unloader.errors import Interrupted, error_class
+from unloader.events import Notice, Observer
+from unloader.model import Failure, JobSpec
+from unloader.placement.seating import automatic_parallelism, machine
+from unloader.resolve.preparation import Prepared
+from writers.codecs.choice import (
+    CANDIDATES,
+    PRESETS,
+    Prediction,
+    Preset,
+    Workload,
+    choose,
+    label,
+    pick,
+    predict,
+)
+from writers.model import Compression, TextFormat
+
+ENTRY = "unloader.codecs.sampling:work"
+
+SAMPLED_UNITS = 5
+"""Units that rows are taken from, evenly over the table."""
+
+MIB = 1024 * 1024
+GB = 10**9
+
+BEFORE_A_RUN = SampleBudget(
+    bytes=8 * MIB,
+    fetch_seconds=1.5,
+    codec_seconds=1.5,
+    disk_seconds=0.5,
+    patience_seconds=15.0,
+)
+"""A few seconds in all; what is left of a table of a terabyte is not worth more."""
+
+_EXTRA: dict[str, tuple[Compression, ...]] = {
+    "csv": (
+        Compression(codec="gzip", level=1),
+        Compression(codec="gzip", level=3),
+        Compression(codec="gzip", level=6),
+        Compression(codec="zstd", level=12),
+    ),
+    "parquet": (
+        Compression(codec="gzip", level=1),
+        Compression(codec="gzip", level=6),
+    ),
+}
+"""Shown by `measure_codecs` beside those that a preset chooses among."""
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecReport:
+    """What codecs do to a table's own rows, and what a run with each would take."""
+
+    predictions: tuple[Prediction, ...]
+    """In the order in which they were measured; empty for a table without rows."""
+    picks: dict[Preset, Compression]
+    """What each preset would take."""
+    load: Workload | None
+    """What the predictions rest on, None without rows."""
+    sample: Sample
+    sampled_units: int
+    units: int
+    scope: str
+    """What is predicted for: table, or GB where the size of the output cannot be told."""
+    disks: tuple[str, ...]
+    """The directories whose disks were measured."""
+    route: str
+
+
+def report(
+    job: JobSpec,
+    ready: Prepared,
+    *,
+    budget: SampleBudget,
+    stop: Callable[[], bool],
+) -> CodecReport:
+    """Measure every codec of the job's format on a sample of its rows.
+
+    Args:
+        job: Its own codec is measured, too; the disks are those of its destination, or that of the
+            current directory where it has none.
+        ready: The job with its open source.
+        budget: How much the sample may take.
+        stop: Asked several times a second; True ends the measuring.
+
+    Raises:
+        SourceError: The source refused, failed, or did not answer in time.
+        OutputFailed: A value does not fit the format.
+        Interrupted: `stop` returned True.
+    """
+    name = _format_name(job)
+    listed = (*CANDIDATES[name], *_EXTRA[name])
+    own = job.output.output.compression
+    if own.level is not None and own not in listed:
+        listed = (*listed, own)
+    disks = disks_of(job.output)
+    sample, units = _sample(job, ready, listed, budget, disks, stop)
+    if isinstance(sample, Failure):
+        raise error_class(sample.kind)(sample.message, sample.hint)
+    return _report(job, ready, sample, units, disks)
+
+
+def with_codec(
+    job: JobSpec, ready: Prepared, *, observe: Observer, stop: Callable[[], bool]
+) -> JobSpec:
+    """Return the job with the codec that its preset comes to; the job itself if it has none.
+
+    Without rows, or where they cannot be sampled, a preset has a codec that it takes unmeasured:
+    what is wrong with the source is for the run to find, which tries again.
+
+    Raises:
+        Interrupted: `stop` returned True.
+    """
+    preset = job.output.preset
+    if preset is None:
+        return job
+    candidates = CANDIDATES[_format_name(job)]
+    disks = disks_of(job.output)
+    sample, units = _sample(job, ready, candidates, BEFORE_A_RUN, disks, stop)
+    if isinstance(sample, Failure):
+        choice = replace(choose(preset, ()), reason=f"nothing could be measured: {sample.message}")
+    else:
+        found = _report(job, ready, sample, units, disks)
+        disk = sample.disk_bytes_per_second
+        choice = replace(choose(preset, found.predictions), disk_bytes_per_second=disk)
+    observe(Notice(text=f"compression {label(choice.compression)} for {preset}: {choice.reason}"))
+    output = replace(job.output.output, compression=choice.compression)
+    return replace(job, output=replace(job.output, output=output, choice=choice))
+
+
+def _report(
+    job: JobSpec,
+    ready: Prepared,
+    sample: Sample,
+    units: tuple[WorkUnit, ...],
+    disks: tuple[str, ...],
+) -> CodecReport:
+    load, scope = (None, "table") if not sample.figures else _workload(job, ready, sample, units)
+    predictions = () if load is None else tuple(predict(load, each) for each in sample.figures)
+    usual = CANDIDATES[_format_name(job)]
+    eligible = tuple(each for each in predictions if each.figures.compression in usual)
+    return CodecReport(
+        predictions=predictions,
+        picks={
+            preset: pick(preset, eligible).figures.compression for preset in PRESETS if eligible
+        },
+        load=load,
+        sample=sample,
+        sampled_units=len(units),
+        units=len(ready.plan.units),
+        scope=scope,
+        disks=disks,
+        route=ready.extract.projection.route,
+    )
+
+
+def _workload(
+    job: JobSpec, ready: Prepared, sample: Sample, units: tuple[WorkUnit, ...]
+) -> tuple[Workload, str]:
+    rows = _rows(ready)
+    if sample.whole and len(units) == len(ready.plan.units):
+        total: float | None = sample.bytes
+    elif rows is not None and sample.rows:
+        total = rows * sample.bytes / sample.rows
+    else:
+        total = None
+    load = Workload(
+        bytes=GB if total is None else round(total),
+        fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
+        fetch_cpu_per_byte=sample.fetch_cpu_seconds / sample.bytes,
+        encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
+        one_thread=_format_name(job) == "parquet",
+        parallelism=max(1, len(ready.seating.seats)),
+        cores=automatic_parallelism(machine(), job.seats),
+        disk_bytes_per_second=sample.disk_bytes_per_second,
+    )
+    return load, "GB" if total is None else "table"
+
+
+def _rows(ready: Prepared) -> int | None:
+    """Return the planner's estimate of the rows, None where a condition makes it worthless."""
+    if ready.extract.where is not None:
+        return None
+    known = [unit.rows for unit in ready.plan.units if unit.rows is not None]
+    return sum(known) if len(known) == len(ready.plan.units) else None
+
+
+def _sample(
+    job: JobSpec,
+    ready: Prepared,
+    candidates: tuple[Compression, ...],
+    budget: SampleBudget,
+    disks: tuple[str, ...],
+    stop: Callable[[], bool],
+) -> tuple[Sample | Failure, tuple[WorkUnit, ...]]:
+    units = spread_units(ready.plan.units)
+    if not units or not ready.seating.seats:
+        return Sample(whole=True), units
+    with scratch(4 * budget.bytes) as directory:
+        task = SampleTask(
+            extract=ready.extract,
+            units=units,
+            spec=replace(job.output.output, directory=directory),
+            candidates=candidates,
+            budget=budget,
+            fetch_bytes=job.fetch_bytes,
+            disks=disks,
+        )
+        return _answer(ready, task, stop), units
+
+
+def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
+    """Return a few units, in table order and evenly over the table."""
+    ordered = sorted(units, key=lambda unit: unit.id)
+    count = min(SAMPLED_UNITS, len(ordered))
+    return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
+
+
+def _answer(ready: Prepared, task: SampleTask, stop: Callable[[], bool]) -> Sample | Failure:
+    """Have a new process do the task; an answer that does not come is a Failure."""
+    seat = ready.seating.seats[0]
+    patience = task.budget.patience_seconds
+    deadline = time.monotonic() + patience
+    with Pool((seat,), ENTRY, memory_policy=ready.seating.memory_policy) as pool:
+        pool.start(seat.worker)
+        pool.assign(seat.worker, task)
+        try:
+            while time.monotonic() < deadline:
+                for event in pool.wait(_POLL_SECONDS):
+                    if isinstance(event, Finished):
+                        assert isinstance(event.result, (Sample, Failure))
+                        return event.result
+                    if isinstance(event, Raised):
+                        return _failure(f"internal error: {event.kind}: {event.message}")
+                    if isinstance(event, Lost):
+                        return _failure(f"the measuring process was lost: {event.detail.strip()}")
+                if stop():
+                    raise Interrupted("stopped by a signal while codecs were measured")
+            return _failure(f"the source gave no sample within {patience:g} s")
+        finally:
+            pool.kill(seat.worker)
+
+
+def _failure(message: str) -> Failure:
+    return Failure(
+        kind="SourceError",
+        message=message,
+        hint="try again, or name a codec with --compression",
+        retryable=True,
+    )
+
+
+def _format_name(job: JobSpec) -> str:
+    return "csv" if isinstance(job.output.output.format, TextFormat) else "parquet"

@@ -1,0 +1,186 @@
+"""Reads a sample of the user's rows and measures codecs on it; runs in a process of its own.
+
+It opens the source as a worker does, at the run's snapshot, and takes the first rows of several
+work units. Rows with a value too large for a batch are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any, cast
+
+from unloader.codecs.model import Sample, SampleTask
+from unloader.model import Failure
+from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
+from unloader.sources.reading import unit_batches, unit_text
+from unloader.sources.registry import source_of
+from unloader.worker.worker import failure_of
+from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
+from writers.large_rows import LargeRow
+from writers.model import TextFormat
+
+if TYPE_CHECKING:
+    from partition_planner.model import WorkUnit
+
+_BATCHES = 4
+"""Of each unit, at least, where it has the rows."""
+
+
+def work(task: SampleTask, report: Callable[[object], None]) -> Sample | Failure:
+    """Take and measure one sample; every error comes back as a Failure."""
+    try:
+        return _measured(task, _read(task))
+    except Exception as error:
+        return failure_of(error)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What was fetched, and what that took."""
+
+    items: list[Any] = field(default_factory=list)
+    """Record batches, or chunks of text on the encoded route."""
+    bytes: int = 0
+    whole: bool = True
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Unit:
+    """The rows of one unit: each a batch or piece of text, its bytes, its wall and CPU seconds."""
+
+    taken: list[tuple[Any, int, float, float]] = field(default_factory=list)
+    bytes: int = 0
+    whole: bool = False
+
+
+def _read(task: SampleTask) -> _Rows:
+    rows = _Rows()
+    source = source_of(task.extract.source.kind)
+    # Loading the driver, which a worker has done before its first unit, is no part of fetching.
+    source.load()
+    deadline = perf_counter() + task.budget.fetch_seconds
+    reader: Reader | None = None
+    try:
+        for number, unit in enumerate(task.units):
+            left = len(task.units) - number
+            now = perf_counter()
+            if rows.items and now >= deadline:
+                rows.whole = False
+                break
+            if reader is None:
+                reader = source.open_reader(task.extract.source, task.extract.snapshot)
+            share = (task.budget.bytes - rows.bytes) // left
+            found = _read_unit(task, unit, reader, share, now + (deadline - now) / left)
+            _add(rows, found)
+            if not found.whole:
+                # It was left in the middle of a statement.
+                reader.close()
+                reader = None
+    finally:
+        if reader is not None:
+            reader.close()
+    return rows
+
+
+def _read_unit(
+    task: SampleTask, unit: WorkUnit, reader: Reader, share: int, deadline: float
+) -> _Unit:
+    try:
+        return _take(_items(task, unit, reader, share), share, deadline)
+    except ReadAgain:
+        return _take(_items(task, unit, reader, share), share, deadline)
+
+
+def _items(task: SampleTask, unit: WorkUnit, reader: Reader, share: int) -> Iterator[Any]:
+    if task.extract.projection.route == "encoded":
+        text = cast(TextFormat, task.spec.format)
+        return unit_text(cast(TextReader, reader), task.extract, unit, text)
+    # Several batches of each unit, so that the first one's wait can be told from the others'.
+    batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))
+    return unit_batches(reader, task.extract, unit, fetch_bytes=batch)
+
+
+def _take(items: Iterator[Any], share: int, deadline: float) -> _Unit:
+    unit = _Unit()
+    with closing(cast("Generator[Any, None, None]", items)):
+        while unit.bytes < share:
+            began, cpu = perf_counter(), process_time()
+            item = next(items, None)
+            took, used = perf_counter() - began, process_time() - cpu
+            if item is None:
+                unit.whole = True
+                break
+            if not _is_wide(item):
+                size = _size(item)
+                unit.taken.append((item, size, took, used))
+                unit.bytes += size
+            if perf_counter() >= deadline:
+                break
+    return unit
+
+
+def _is_wide(item: Any) -> bool:
+    """Return whether an item holds a wide row, which says nothing about the others."""
+    if isinstance(item, tuple):
+        return any(isinstance(chunk, memoryview) for chunk in item)
+    return isinstance(item, LargeRow)
+
+
+def _size(item: Any) -> int:
+    return sum(map(len, item)) if isinstance(item, tuple) else int(item.nbytes)
+
+
+def _add(rows: _Rows, unit: _Unit) -> None:
+    rows.whole = rows.whole and unit.whole
+    rows.bytes += unit.bytes
+    rows.items += (item for item, *_ in unit.taken)
+    rows.cpu_seconds += sum(used for *_, used in unit.taken)
+    walls = [took for _, _, took, _ in unit.taken]
+    if len(walls) > 1:
+        # The first rows wait for the statement to begin, which a whole unit does once, too; but
+        # some drivers do there what takes them CPU for many rows.
+        walls[0] = min(walls[0], unit.taken[0][3] + sum(walls[1:]) / len(walls[1:]))
+    rows.seconds += sum(walls)
+
+
+def _measured(task: SampleTask, rows: _Rows) -> Sample:
+    if not rows.bytes:
+        return Sample(whole=rows.whole)
+    fetched = Sample(
+        whole=rows.whole,
+        fetch_seconds=rows.seconds,
+        fetch_cpu_seconds=rows.cpu_seconds,
+        disk_bytes_per_second=_disks(task),
+    )
+    if task.extract.projection.route == "encoded":
+        text = b"".join(chunk for item in rows.items for chunk in item)
+        return _with_text(task, replace(fetched, rows=text.count(b"\n")), text)
+    batches = [batch for batch in rows.items if batch.num_rows]
+    fetched = replace(fetched, rows=sum(batch.num_rows for batch in batches))
+    if isinstance(task.spec.format, TextFormat):
+        encode_sample(batches[:1], task.spec)  # It loads what encoding needs.
+        seconds, text = encode_sample(batches, task.spec)
+        return _with_text(task, replace(fetched, encode_cpu_seconds=seconds), text)
+    figures, seconds, size = measure_parquet(
+        batches, task.spec, task.candidates, task.budget.codec_seconds
+    )
+    return replace(fetched, bytes=size, encode_cpu_seconds=seconds, figures=figures)
+
+
+def _with_text(task: SampleTask, fetched: Sample, text: bytes) -> Sample:
+    step = max(1, task.spec.buffer_bytes)
+    view = memoryview(text)
+    frames = [view[at : at + step] for at in range(0, len(text), step)]
+    figures = measure_text(frames, task.candidates, task.budget.codec_seconds)
+    return replace(fetched, bytes=len(text), figures=figures)
+
+
+def _disks(task: SampleTask) -> float | None:
+    rates = [measure_disk(directory, task.budget.disk_seconds) for directory in task.disks]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known and len(known) == len(rates) else None

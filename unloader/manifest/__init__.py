@@ -1,0 +1,1 @@
+"""The manifest of a run: built, read back, and files verified against it."""

@@ -1,0 +1,260 @@
+"""Holding a finished run against its manifest, and against the source if one is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import (
+    OutputFailed,
+    SourceError,
+    TransientSourceError,
+    VerifyMismatch,
+    translate,
+)
+from unloader.events import Notice, Observer, PhaseStarted
+from unloader.manifest.read import (
+    MANIFEST,
+    directories_of,
+    files_of,
+    places_of,
+    read_manifest,
+)
+from unloader.model import (
+    Extract,
+    NamePart,
+    Selection,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    Target,
+)
+from unloader.resolve.preparation import chosen_table
+from unloader.sources.base import Catalog
+from unloader.sources.registry import source_of
+from unloader.storage.directories.files import check_file
+from unloader.storage.directories.recovery import complete
+from writers.errors import FormatError, WriteError
+from writers.model import (
+    Compression,
+    FixedField,
+    OutputSpec,
+    ParquetFormat,
+    SortColumn,
+    TextFormat,
+)
+from writers.registry import check
+
+_SHOWN_FILES = 5
+
+
+def verify(
+    destination: Path, source: SourceSpec | None, observe: Observer, *, strict: bool = False
+) -> dict[str, Any]:
+    """Check every file of a finished run, and the row count where a source is given.
+
+    A run that was cut short while it was published is brought to its end first.
+
+    Each file is read as a whole: size, checksum, and the number of records counted by another
+    reader than wrote it. The source counts at the run's snapshot where that still exists,
+    otherwise as it is now, and the answer says which. Files that are not of the run are told, and
+    are a difference where `strict`.
+
+    Raises:
+        VerifyMismatch: Something differs; the message names the first differences.
+        OutputFailed: There is no finished run in `destination`, and none that can be finished.
+        SourceError: The source refused.
+    """
+    for text in complete(destination):
+        observe(Notice(text=text))
+    manifest = read_manifest(destination)
+    observe(PhaseStarted(phase="verifying"))
+    differences = _check_files(destination, manifest)
+    extra = _extra_files(destination, manifest)
+    if extra and strict:
+        differences.append(_told(extra))
+    elif extra:
+        observe(Notice(text=_told(extra)))
+    counted, snapshot = None, "not asked"
+    if source is not None:
+        observe(PhaseStarted(phase="counting"))
+        counted, snapshot = _count(manifest, source, observe)
+        if counted != manifest["totals"]["rows"]:
+            differences.append(
+                f"the manifest has {manifest['totals']['rows']} rows, the source counts {counted}"
+                f" ({snapshot})"
+            )
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise VerifyMismatch(
+            f"{destination}: " + "; ".join(differences[:3]) + more,
+            "unload the table again, or restore the files"
+            if len(differences) > 1 or not (extra and strict)
+            else f"move them away, or let the loader read the names in {MANIFEST}",
+        )
+    return {
+        "destination": str(destination),
+        "run_id": manifest["run_id"],
+        "files": manifest["totals"]["files"],
+        "rows": manifest["totals"]["rows"],
+        "bytes": manifest["totals"]["bytes"],
+        "source_rows": counted,
+        "snapshot": snapshot,
+        "result": "ok",
+        "differences": [],
+        "extra_files": extra,
+    }
+
+
+def _extra_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Return the files beside a run's own that a loader would take with them, in order.
+
+    Those in `destination` by name, those in further directories of the run by path. Names that
+    begin in `_` or `.` are ours, or hidden: loaders pass them over.
+    """
+    directories, places = directories_of(manifest, destination), places_of(manifest)
+    own = {directories[place] / name for name, place in places.items()}
+    extra = []
+    for directory in sorted({*directories, *(path.parent for path in own)}):
+        with suppress(FileNotFoundError):  # That its files are missing is told anyway.
+            extra += [
+                path.name if directory == destination else str(path)
+                for path in sorted(directory.iterdir())
+                if path not in own and path.name[0] not in "_." and path.is_file()
+            ]
+    return extra
+
+
+def _told(extra: list[str]) -> str:
+    more = f" and {len(extra) - _SHOWN_FILES} more" if len(extra) > _SHOWN_FILES else ""
+    return (
+        "files that are not of this run lie beside its own, where a loader may take them: "
+        + ", ".join(extra[:_SHOWN_FILES])
+        + more
+    )
+
+
+def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
+    spec = _spec_of(destination, manifest)
+    differences = []
+    files = files_of(manifest)
+    directories, places = directories_of(manifest, destination), places_of(manifest)
+    for name, file in files.items():
+        try:
+            check_file(directories[places[name]] / name, file, spec, header=True)
+        except FormatError:
+            raise  # The checksum's library is missing: nothing is known of the file.
+        except (VerifyMismatch, WriteError) as error:
+            known = translate(error)
+            differences.append(known.message if known else str(error))
+    rows = sum(file.rows for file in files.values())
+    if rows != manifest["totals"]["rows"]:
+        differences.append(f"the files have {rows} rows, the totals {manifest['totals']['rows']}")
+    return differences
+
+
+def _text_format(dialect: Mapping[str, Any]) -> TextFormat:
+    fixed = tuple(FixedField(**field) for field in dialect.get("fixed", ()))
+    return TextFormat(**{**dialect, "fixed": fixed})
+
+
+def _parquet_format(layout: Mapping[str, Any]) -> ParquetFormat:
+    order = tuple(SortColumn(**column) for column in layout.get("sorted_by", ()))
+    blooms = tuple(layout.get("bloom_filters", ()))
+    return ParquetFormat(**{**layout, "sorted_by": order, "bloom_filters": blooms})
+
+
+def _spec_of(destination: Path, manifest: Mapping[str, Any]) -> OutputSpec:
+    options = manifest["options"]
+    try:
+        shape: TextFormat | ParquetFormat = (
+            _text_format(options["dialect"])
+            if options["format"] == "csv"
+            else _parquet_format(options["dialect"])
+        )
+        compression = Compression(**options["compression"])
+        check(shape, compression)
+    except (KeyError, TypeError, FormatError) as error:
+        raise OutputFailed(
+            f"the options in {destination / MANIFEST} are damaged: {error!r}",
+            "restore it, or unload again to another directory",
+        ) from error
+    return OutputSpec(directory=str(destination), format=shape, compression=compression)
+
+
+def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
+    if manifest["options"].get("enable_row_security"):
+        source = replace(source, session=replace(source.session, enable_row_security=True))
+    at_snapshot = _at_snapshot(source, manifest)
+    if at_snapshot is not None:
+        try:
+            return _counted(manifest, at_snapshot, observe)
+        except TransientSourceError:
+            raise
+        except SourceError as error:
+            observe(
+                Notice(text=f"the source cannot go back to the run's snapshot: {error.message}")
+            )
+    return _counted(manifest, source, observe)
+
+
+def _counted(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
+    catalog = source_of(source.kind).open_catalog(source)
+    try:
+        snapshot = catalog.snapshot("snapshot")
+        same = (
+            catalog.capabilities.snapshot_outlives_run
+            and manifest["snapshot"] is not None
+            and snapshot.value == manifest["snapshot"]["value"]
+        )
+        state = "at the run's snapshot" if same else "as the source is now"
+        if not same:
+            observe(
+                Notice(text="the run's snapshot is gone: compared with the source as it is now")
+            )
+        return _count_rows(catalog, manifest, source, snapshot), state
+    finally:
+        catalog.close()
+
+
+def _at_snapshot(source: SourceSpec, manifest: Mapping[str, Any]) -> SourceSpec | None:
+    """Return the source with the run's SCN, None where it has none."""
+    snapshot = manifest["snapshot"]
+    known = "scn" in source_of(source.kind).session_options
+    if not known or snapshot is None or snapshot["kind"] != "scn":
+        return None
+    return replace(source, session=replace(source.session, scn=int(snapshot["value"])))
+
+
+def _count_rows(
+    catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpec, snapshot: Snapshot
+) -> int:
+    options = manifest["options"]
+    selection = Selection(table=_table_name(manifest), query=manifest["query"])
+    table = chosen_table(catalog, selection)
+    projection = catalog.project(
+        table, selection.query, Target(format="csv", text=TextFormat(), as_text=("*",))
+    )
+    extract = Extract(
+        source=source,
+        snapshot=snapshot,
+        table=table,
+        query=selection.query,
+        where=options["where"],
+        partitions=tuple(options["partition"]),
+        projection=projection,
+    )
+    return catalog.count(extract)
+
+
+def _table_name(manifest: Mapping[str, Any]) -> TableName | None:
+    if manifest["table"] is None:
+        return None
+    schema = manifest["table"]["schema"]
+    return TableName(
+        schema=NamePart(text=schema, quoted=True) if schema is not None else None,
+        name=NamePart(text=manifest["table"]["name"], quoted=True),
+    )

@@ -1,0 +1,236 @@
+"""What a run's placement came to: worker by worker, node by node, and where it left the plan.
+
+Pure: seats, bindings and what was seen go in, the manifest's `workers`, `nodes` and `warnings` come
+out. Who looks, and when, is `unloader.placement.observation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from numa.model import BindReport, Residence, Seat
+from numa.topology import cpu_list_text
+
+if TYPE_CHECKING:
+    from numa.numastat import MachinePages
+    from unloader.model import UnitResult
+
+LOCAL_SHARE = 0.9
+"""Below it a worker's memory counts as misplaced. On their own nodes workers were measured to have
+99.5 %, with everything on another 0 to 0.5 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEvidence:
+    """One worker: what it was given and where it was seen."""
+
+    seat: Seat
+    bound: BindReport | None
+    """What the binding came to; None if its process never came up."""
+    residence: Residence | None
+    """Where its last process was seen; None if nobody looked."""
+    remote_access_share: float | None = None
+    """Of its last process's loads from memory; None where that cannot be counted."""
+    restarts: int = 0
+    """Processes that it had after the first."""
+
+    @property
+    def local_share(self) -> float | None:
+        """Part of its own memory on its seat's memory node; None if unknown or nothing is bound."""
+        if self.residence is None or self.seat.memory_node is None or not _is_bound(self):
+            return None
+        return self.residence.local_share(self.seat.memory_node)
+
+    @property
+    def note(self) -> str | None:
+        """One line on what was not had or could not be seen; None if all was."""
+        notes = [each.note for each in (self.bound, self.residence) if each is not None]
+        return "; ".join(note for note in notes if note) or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Of a whole run."""
+
+    workers: tuple[WorkerEvidence, ...] = ()
+    machine_pages: MachinePages = field(default_factory=dict)
+    """What the kernel counted by node while the run went on, of all processes of the machine."""
+    not_measured: tuple[str, ...] = ()
+    """One line for each thing that could not be seen."""
+
+    @property
+    def warnings(self) -> dict[str, str]:
+        """One line for each way in which the placement is not as planned, by a key of its own."""
+        return _warnings(self.workers)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a worker or a node did."""
+
+    units: int = 0
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def add(self, results: Iterable[UnitResult]) -> _Work:
+        for result in results:
+            self.units += 1
+            self.rows += result.rows
+            self.bytes += sum(file.bytes for file in result.files)
+            self.seconds += result.seconds
+        return self
+
+
+def workers_json(
+    evidence: Evidence, results: Iterable[tuple[int, UnitResult]]
+) -> list[dict[str, Any]]:
+    """Return what is told of each worker, by number.
+
+    Args:
+        evidence: Of the run.
+        results: Of its units, each with the number of the worker that did it.
+    """
+    listed = list(results)
+    return [
+        _worker_json(each, _Work().add(_of_workers({each.seat.worker}, listed)))
+        for each in evidence.workers
+    ]
+
+
+def nodes_json(
+    evidence: Evidence, results: Iterable[tuple[int, UnitResult]], run_seconds: float
+) -> list[dict[str, Any]]:
+    """Return what the workers of each node did, by node; nothing where no worker has a node.
+
+    Nodes without a worker are there, too, where the kernel counts for them. The rates are over the
+    whole run, so that those of the nodes add up to the run's.
+    """
+    seats = [each.seat for each in evidence.workers if each.seat.cpus]
+    if not seats:
+        return []
+    listed = list(results)
+    found = []
+    for node in sorted({seat.node for seat in seats} | evidence.machine_pages.keys()):
+        mine = {seat.worker for seat in seats if seat.node == node}
+        work = _Work().add(_of_workers(mine, listed))
+        found.append(
+            {
+                "node": node,
+                "workers": len(mine),
+                "rows": work.rows,
+                "bytes": work.bytes,
+                "rows_per_second": round(work.rows / run_seconds) if run_seconds else None,
+                "bytes_per_second": round(work.bytes / run_seconds) if run_seconds else None,
+                "numastat": evidence.machine_pages.get(node),
+            }
+        )
+    return found
+
+
+def seat_json(seat: Seat, bound: BindReport | None) -> dict[str, Any]:
+    """Return a seat with the memory policy that was had on it."""
+    return {
+        "node": seat.node,
+        "cpus": list(seat.cpus),
+        "memory_node": seat.memory_node,
+        "memory_policy": bound.memory_policy if bound else None,
+    }
+
+
+def _worker_json(worker: WorkerEvidence, work: _Work) -> dict[str, Any]:
+    seen = worker.residence
+    return {
+        "worker": worker.seat.worker,
+        "seat": seat_json(worker.seat, worker.bound),
+        "ran_on": list(seen.cpus) if seen else [],
+        "local_share": _rounded(worker.local_share),
+        "memory_bytes_by_node": _by_node(seen.memory if seen else ()),
+        "file_bytes_by_node": _by_node(seen.file_memory if seen else ()),
+        "remote_access_share": _rounded(worker.remote_access_share),
+        "units": work.units,
+        "rows": work.rows,
+        "bytes": work.bytes,
+        "seconds": round(work.seconds, 4),
+        "restarts": worker.restarts,
+        "note": worker.note,
+    }
+
+
+def _of_workers(
+    workers: set[int], results: Iterable[tuple[int, UnitResult]]
+) -> Iterator[UnitResult]:
+    return (result for worker, result in results if worker in workers)
+
+
+def _by_node(memory: Iterable[tuple[int, int]]) -> dict[str, int] | None:
+    return {str(node): size for node, size in memory} or None
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
+
+
+def _is_bound(worker: WorkerEvidence) -> bool:
+    return bool(worker.seat.cpus) and worker.bound is not None and worker.bound.cpus is not None
+
+
+def _warnings(workers: Iterable[WorkerEvidence]) -> dict[str, str]:
+    found: dict[str, list[tuple[int, str]]] = {}
+    for worker in workers:
+        for key, text in _deviations(worker):
+            found.setdefault(key, []).append((worker.seat.worker, text))
+    return {
+        key: f"worker {cases[0][0]} {cases[0][1]}{_others(cases)}. {_NEXT.get(key, _NEXT_BOUND)}"
+        for key, cases in found.items()
+    }
+
+
+_NEXT_BOUND = (
+    "Next: if this is a container, let it call set_mempolicy and sched_setaffinity (in Docker: "
+    "the capability SYS_NICE), or see what it may use with: unloader topology"
+)
+_NEXT = {
+    "affinity": "Next: see what moves processes here (taskset, a cpuset, CPUs going off line)",
+    "ran on": "Next: see what moves processes here (taskset, a cpuset, CPUs going off line)",
+    "memory": "Next: see which node is full with: numastat -m; lower --parallelism or "
+    "--fetch-memory, or choose other nodes with --numa-nodes",
+}
+
+
+def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
+    """Yield each way in which one worker is not where it was to be, with its key."""
+    seat, bound, seen = worker.seat, worker.bound, worker.residence
+    if bound is None:
+        return
+    if bound.note:
+        yield f"bound: {kind_of(bound.note)}", f"is not placed as planned: {bound.note}"
+    if seen is None or not _is_bound(worker):
+        return
+    if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
+        allowed, planned = _cpus(seen.allowed_cpus), _cpus(seat.cpus)
+        yield "affinity", f"may use {allowed} by now, and its seat is {planned}"
+    strange = tuple(sorted(set(seen.cpus) - set(seat.cpus)))
+    if strange:
+        yield "ran on", f"ran on {_cpus(strange)}, outside its seat of {_cpus(seat.cpus)}"
+    share = worker.local_share
+    if share is not None and share < LOCAL_SHARE and bound.memory_policy != "interleave":
+        yield "memory", f"has {share:.0%} of its memory on node {seat.memory_node}, its own"
+
+
+def kind_of(note: str) -> str:
+    """Return a note without its numbers, as CPUs and nodes are others on each seat."""
+    return re.sub(r"\d[\d,-]*", "#", note)
+
+
+def _others(cases: list[tuple[int, str]]) -> str:
+    """Return how many further workers a line is about."""
+    more = len(cases) - 1
+    return f"; the same goes for {more} more worker{'s' * (more > 1)}" if more else ""
+
+
+def _cpus(cpus: tuple[int, ...]) -> str:
+    return f"CPU{'s' * (len(cpus) > 1)} {cpu_list_text(cpus)}"

@@ -1,0 +1,169 @@
+"""Sees where the workers of a run really are while it goes on, and tells where that is not planned.
+
+The parent looks; the workers do nothing for it. A pass over their CPUs comes every second; the
+pages of a worker every few seconds and when one of its units ends. Either takes at most 0.5 % of
+the time that passes. At the end whoever was not looked at yet is: all idle by then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from numa.model import BindReport, Ready, Seat
+from numa.numastat import MachinePages, machine_pages, machine_pages_since
+from numa.perf_events import RemoteAccess
+from numa.residence import Pace, Residences
+from unloader.events import Notice, Observer, silent
+from unloader.placement.evidence import Evidence, WorkerEvidence
+
+_OFF = "nobody looked where the workers were (--numa off)"
+
+CPU_SECONDS = 1.0
+PAGE_SECONDS = 5.0
+"""Least time between two looks at the pages of one worker."""
+
+
+class Watch:
+    """What is known of each worker's place. Used by the engine, from its thread."""
+
+    def __init__(
+        self, seats: tuple[Seat, ...], observe: Observer = silent, *, looks: bool = True
+    ) -> None:
+        """Take the seats; look at nothing yet.
+
+        Args:
+            seats: Of all workers.
+            observe: Told of the first worker that is not where it was to be, once for each way.
+            looks: False records bindings alone and looks at no process.
+        """
+        self._seats = seats
+        self._observe = observe
+        self._looks = looks
+        self.bound: dict[int, BindReport] = {}
+        """What each worker's binding came to, by worker."""
+        self._residences = Residences()
+        self._remote = RemoteAccess()
+        self._shares: dict[int, float | None] = {}
+        self._machine_before: MachinePages = machine_pages() if looks else {}
+        self._machine_grown: MachinePages = {}
+        self._cpu_pace = Pace(CPU_SECONDS)
+        self._page_pace = Pace()
+        self._page_paces: dict[int, Pace] = {}
+        self._told: set[str] = set()
+        self._unseen: dict[str, None] = {} if looks else {_OFF: None}
+
+    def ready(self, event: Ready, pids: Mapping[int, int]) -> None:
+        """Take note of a worker's process that is up; what it does from now on is counted.
+
+        Args:
+            event: Of the process, which may have ended since: its number is another's by then.
+            pids: As for `tick`.
+        """
+        self.bound[event.worker] = event.bound
+        if self._looks and pids.get(event.worker) == event.pid:
+            self._remote.attach(event.worker, event.pid)
+            pace = self._page_paces[event.worker] = Pace(PAGE_SECONDS)
+            # What it has right after its start says little.
+            pace.done(0.0)
+
+    def unit_done(self, worker: int, pids: Mapping[int, int]) -> None:
+        """Look at a worker that has done a unit, if there was no look just before.
+
+        Args:
+            worker: Its number.
+            pids: As for `tick`.
+        """
+        pace = self._page_paces.get(worker)
+        if pace is None or worker not in pids:
+            return
+        if pace.affordable() and self._page_pace.affordable():
+            self._look(worker, pids[worker])
+
+    def tick(self, pids: Mapping[int, int]) -> None:
+        """Look at what is due.
+
+        Args:
+            pids: The process of each worker that has one; none of them is reaped before we return.
+        """
+        if not self._looks:
+            return
+        if self._page_pace.due():
+            here = self._page_paces.keys() & pids.keys()
+            due = [worker for worker in here if self._page_paces[worker].due()]
+            # Whoever has waited longest, or the first few would take every turn.
+            for worker in sorted(due, key=lambda each: self._page_paces[each].due_at)[:1]:
+                self._look(worker, pids[worker])
+        if self._cpu_pace.due():
+            started = time.perf_counter()
+            for worker in pids.keys() & self.bound.keys():
+                self._residences.glance(worker, pids[worker])
+            self._tell()
+            self._cpu_pace.done(time.perf_counter() - started)
+
+    def finish(self, pids: Mapping[int, int], bindings: Mapping[int, BindReport]) -> None:
+        """Take the last look, when all units are done and the processes are still there.
+
+        Args:
+            pids: As for `tick`.
+            bindings: Of the same workers; some may not be up even now, if there was little to do.
+        """
+        for worker, bound in bindings.items():
+            self.bound.setdefault(worker, bound)
+        if not self._looks:
+            return
+        for worker, pid in pids.items():
+            self._residences.glance(worker, pid)
+            if not self._residences.page_looks(worker, pid):
+                self._residences.look(worker, pid)
+        self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
+        self._shares = {worker: self._remote.share(worker) for worker in self.bound}
+        self._tell()
+        if self._remote.refused is not None:
+            self._unseen[f"remote_access_share: {self._remote.refused}"] = None
+
+    def close(self) -> None:
+        """Let go of all counters. May be called again."""
+        self._remote.close()
+
+    def evidence(self, restarts: Mapping[int, int] | None = None) -> Evidence:
+        """Return all that is known by now.
+
+        Args:
+            restarts: Processes that each worker had after its first, where there were any.
+        """
+        return Evidence(
+            workers=tuple(self._worker(seat, restarts or {}) for seat in self._seats),
+            machine_pages=self._machine_grown,
+            not_measured=tuple(self._unseen),
+        )
+
+    def _worker(self, seat: Seat, restarts: Mapping[int, int]) -> WorkerEvidence:
+        return WorkerEvidence(
+            seat=seat,
+            bound=self.bound.get(seat.worker),
+            residence=self._residences.seen(seat.worker),
+            remote_access_share=self._shares.get(seat.worker),
+            restarts=restarts.get(seat.worker, 0),
+        )
+
+    def _look(self, worker: int, pid: int) -> None:
+        started = time.perf_counter()
+        self._residences.look(worker, pid)
+        took = time.perf_counter() - started
+        self._page_pace.done(took)
+        self._page_paces[worker].done(took)
+
+    def _tell(self) -> None:
+        seen = (self._residences.seen(seat.worker) for seat in self._seats)
+        notes = {each.note for each in seen if each and each.note}
+        for note in sorted(notes - self._unseen.keys()):
+            self._unseen[note] = None
+            # With one node there is nothing to miss.
+            if len(self._machine_before) > 1:
+                self._observe(Notice(text=f"where memory is cannot be told: {note}"))
+        for key, text in self.evidence().warnings.items():
+            # What a binding lacks is told when the process comes up.
+            if key not in self._told and not key.startswith("bound"):
+                self._told.add(key)
+                self._observe(Notice(text=text))

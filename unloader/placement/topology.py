@@ -1,0 +1,205 @@
+"""What a machine has, and the seats that so many workers would get on it. Nothing is started.
+
+The machine is this one as this process may use it, or another one by the files that describe it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from numa.errors import TopologyError
+from numa.model import Node, Seat, Topology
+from numa.sysfs.reading import text_of
+from numa.sysfs.recording import lay_out, record
+from numa.topology import cpu_list_text, detect, recorded
+from unloader.errors import ConfigError, UsageError
+from unloader.model import SeatOptions
+from unloader.placement.seating import automatic_parallelism, deal, machine, seat_workers
+
+if TYPE_CHECKING:
+    from numa.sysfs.devices import DeviceNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A machine and the seats on it."""
+
+    topology: Topology
+    seats: tuple[Seat, ...]
+    options: SeatOptions
+    """As asked for; with `numa` off nothing is bound whatever the others say."""
+    automatic: bool
+    """The parallelism is the number of usable CPUs, not one that was asked for."""
+    notices: tuple[str, ...]
+    """What this machine cannot give, one line each."""
+    recorded_at: str | None = None
+    """Folder or file that another machine was read from; None = this machine."""
+    near: DeviceNode | None = None
+    """Where the device is that workers are to be near; None if none was named."""
+
+    @property
+    def bind(self) -> str:
+        """What workers are bound to."""
+        return "none" if self.options.numa == "off" else self.options.bind
+
+    @property
+    def memory_policy(self) -> str:
+        """The policy that is asked for."""
+        return "local" if self.options.numa == "off" else self.options.memory_policy
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document of `unloader topology --json`."""
+        return {
+            "nodes": [node_json(node) for node in self.topology.nodes],
+            "seats": [seat_json(seat) for seat in self.seats],
+            "parallelism": len(self.seats),
+            "placement": self.options.placement,
+            "bind": self.bind,
+            "memory_policy": self.memory_policy,
+            "cpu_quota": self.topology.cpu_quota,
+            "usable_cpus": self.topology.usable_cpus,
+            "offline_cpus": list(self.topology.offline_cpus),
+            "note": self.topology.note,
+            "notices": list(self.notices),
+            "near": None if self.near is None else asdict(self.near),
+            "recorded_at": self.recorded_at,
+        }
+
+
+def survey(
+    options: SeatOptions,
+    *,
+    parallelism: int = 0,
+    tree: Path | None = None,
+    allowed_cpus: frozenset[int] | None = None,
+) -> Survey:
+    """Return the machine and the seats of so many workers.
+
+    Args:
+        options: How workers are placed.
+        parallelism: Number of workers, which may exceed the CPUs; 0 = all CPUs we may use at once.
+        tree: Folder laid out as /sys/devices/system of another machine, or a file that
+            `recording` made of one; None = this machine.
+        allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
+    Raises:
+        TopologyError: The tree is not there or cannot be read, or there is no such device.
+        PlacementError: A node that was asked for is not there or has no CPUs.
+        ConfigError: CPUs that are not ours, or `--numa require` that cannot be met.
+        UsageError: A device of this machine is asked for on another one.
+    """
+    if tree is not None:
+        return _elsewhere(options, parallelism, tree, allowed_cpus)
+    topology = _here(allowed_cpus)
+    workers = parallelism or automatic_parallelism(topology, options)
+    seating = seat_workers(topology, workers, options)
+    return Survey(
+        topology=topology,
+        seats=seating.seats,
+        options=options,
+        automatic=not parallelism,
+        notices=seating.notices,
+        near=seating.near,
+    )
+
+
+def recording(tree: Path | None = None) -> str:
+    """Return the files that describe a machine as one text, which `survey` reads as a tree.
+
+    Args:
+        tree: As for `survey`.
+    Raises:
+        TopologyError: There are no such files.
+    """
+    if tree is None:
+        return record()
+    with _folder(tree) as folder:
+        return record(folder)
+
+
+def node_json(node: Node) -> dict[str, Any]:
+    """Return a node as every JSON of ours has it."""
+    return {
+        "id": node.id,
+        "cpus": list(node.cpus),
+        "memory_bytes": node.memory_bytes,
+        "memory_allowed": node.memory_allowed,
+        "distances": list(node.distances),
+        "cores": [list(core) for core in node.cores],
+        "speeds": list(node.speeds),
+        "package": node.package,
+        "cpus_denied": list(node.cpus_denied),
+    }
+
+
+def seat_json(seat: Seat) -> dict[str, Any]:
+    """Return a seat as every JSON of ours has it."""
+    return {
+        "worker": seat.worker,
+        "node": seat.node,
+        "cpus": list(seat.cpus),
+        "memory_node": seat.memory_node,
+    }
+
+
+def _here(allowed_cpus: frozenset[int] | None) -> Topology:
+    topology = machine()
+    if allowed_cpus is None:
+        return topology
+    ours = frozenset(cpu for node in topology.nodes for cpu in node.cpus)
+    if not allowed_cpus <= ours:
+        raise ConfigError(
+            f"CPUs {cpu_list_text(allowed_cpus - ours)} are not ours to use",
+            f"name some of {cpu_list_text(ours)}; another machine's files are read with --sysfs",
+        )
+    return detect(allowed_cpus=allowed_cpus)
+
+
+def _elsewhere(
+    options: SeatOptions, parallelism: int, tree: Path, allowed_cpus: frozenset[int] | None
+) -> Survey:
+    if options.near is not None:
+        raise UsageError(
+            "--near is looked up among the devices of this machine, and --sysfs shows another",
+            "leave one of the two out",
+        )
+    with _folder(tree) as folder:
+        topology = recorded(folder, allowed_cpus=allowed_cpus)
+    if topology.note is not None:
+        topology = replace(topology, note=topology.note.replace(str(folder), str(tree)))
+    seats = deal(topology, parallelism or automatic_parallelism(topology, options), options)
+    return Survey(
+        topology=topology,
+        seats=seats,
+        options=options,
+        automatic=not parallelism,
+        notices=(topology.note,) if topology.note else (),
+        recorded_at=str(tree),
+    )
+
+
+@contextmanager
+def _folder(tree: Path) -> Iterator[Path]:
+    """Lay out a recorded text in a folder for a while; a folder is one already."""
+    if not tree.is_file():
+        yield tree
+        return
+    text = text_of(tree)
+    if text is None:
+        raise TopologyError(f"{tree} cannot be read. Next: give a file that --record made.")
+    with TemporaryDirectory(prefix="unloader-sysfs-") as name:
+        try:
+            lay_out(text, Path(name))
+            yield Path(name)
+        except TopologyError as error:
+            raise TopologyError(str(error).replace(name, str(tree))) from None
+        except OSError as error:
+            # Such as a name that the text gives to a file and to a folder.
+            raise TopologyError(
+                f"{tree} is no machine that --record wrote: {error.strerror}. "
+                "Next: record the machine again."
+            ) from None

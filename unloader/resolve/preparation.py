@@ -1,0 +1,272 @@
+"""From a job to everything a run needs: the open source, its snapshot, columns, plan and seats.
+
+`plan` shows what this module prepares and `run` executes it, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from numa.model import Topology
+from partition_planner.model import (
+    KeyRange,
+    PartitionInfo,
+    Plan,
+    PlanLimits,
+    RowRange,
+    TableInfo,
+    WholeTable,
+)
+from partition_planner.planner import plan as make_plan
+from unloader.errors import PlanFailed, UsageError
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import Extract, JobSpec, Projection, Selection, Target
+from unloader.placement.seating import Seating, automatic_parallelism, machine, seat_workers
+from unloader.request.names import choose_columns, matching_any, matching_partitions
+from unloader.resolve.named_columns import with_named_columns
+from unloader.sources.base import Catalog
+from unloader.sources.cancelling import cancelled_by
+from unloader.sources.origin import with_origin
+from unloader.sources.registry import source_of
+from unloader.storage.kinds import is_one_stream, kind_of
+from writers.model import ParquetFormat, TextFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job, ready to run; its catalog holds the snapshot while the context is open."""
+
+    job: JobSpec
+    """As it was asked for, with the fields of records of fixed width filled in."""
+    catalog: Catalog
+    extract: Extract
+    plan: Plan
+    topology: Topology
+    """The machine that the seats are on."""
+    seating: Seating
+    started: float
+    """When the preparation began, by `time.perf_counter`."""
+
+
+@contextmanager
+def prepared(
+    job: JobSpec, stop: Callable[[], bool] = lambda: False, observe: Observer = silent
+) -> Iterator[Prepared]:
+    """Open the source, take the snapshot, plan and seat.
+
+    The catalog is closed, and the snapshot released, at the end of the context.
+
+    Args:
+        job: What the user asked for.
+        stop: Asked several times a second until all is prepared; True cancels what is going on.
+        observe: Told as each step begins.
+
+    Raises:
+        SourceError: The source refused.
+        PlanFailed: The table cannot be cut as asked, or a given plan does not fit it.
+        PlanError: As PlanFailed, from the planner itself.
+        UsageError: The selection names what is not there.
+    """
+    started = time.perf_counter()
+    observe(PhaseStarted(phase="connecting"))
+    catalog = source_of(job.source.kind).open_catalog(job.source)
+    try:
+        with cancelled_by(stop, catalog):
+            ready = _prepare(job, catalog, started, observe)
+        yield ready
+    finally:
+        catalog.close()
+
+
+def _prepare(job: JobSpec, catalog: Catalog, started: float, observe: Observer) -> Prepared:
+    topology = machine()
+    observe(PhaseStarted(phase="snapshot"))
+    snapshot = catalog.snapshot(job.consistency)
+    observe(PhaseStarted(phase="table"))
+    table = chosen_table(catalog, job.selection, observe)
+    observe(PhaseStarted(phase="planning"))
+    projection = catalog.project(table, job.selection.query, target_of(job))
+    job = with_named_columns(
+        _with_fields(job, projection, catalog), projection, catalog.capabilities.folding
+    )
+    plan = _plan(job, table, topology)
+    extract = Extract(
+        source=job.source,
+        snapshot=snapshot,
+        table=_slim(table),
+        query=job.selection.query,
+        where=job.selection.where,
+        partitions=job.selection.partitions,
+        projection=projection,
+    )
+    if isinstance(job.output.output.format, ParquetFormat):
+        extract = with_origin(extract)
+    observe(PhaseStarted(phase="locking"))
+    catalog.check_where(extract)
+    catalog.hold(extract, plan.selectors)
+    in_order = is_one_stream(kind_of(job.output.destinations))
+    workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
+    seating = seat_workers(topology, workers, job.seats)
+    return Prepared(
+        job=job,
+        catalog=catalog,
+        extract=extract,
+        plan=plan,
+        topology=topology,
+        seating=seating,
+        started=started,
+    )
+
+
+def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:
+    """Return the table cut down to the chosen columns, or the query as a table.
+
+    Raises:
+        UsageError: Neither or both of table and query, or an unknown column.
+        SourceError: The source refused.
+    """
+    if (selection.table is None) == (selection.query is None):
+        raise UsageError("a run reads one table or one query", "give --table or --query")
+    if selection.query is not None:
+        table = catalog.describe_query(selection.query)
+    else:
+        assert selection.table is not None
+        table = catalog.describe(selection.table, observe)
+    if not table.columns:
+        raise UsageError(
+            f"{table.label} has no columns, so there is nothing to unload", "choose another table"
+        )
+    names = [column.name for column in table.columns]
+    chosen = choose_columns(
+        names, selection.columns, selection.exclude, catalog.capabilities.folding
+    )
+    for pattern in selection.as_text:
+        if not matching_any(chosen, (pattern,)):
+            raise UsageError(
+                f"--as-text {pattern} matches no column", "use one of: " + ", ".join(chosen[:50])
+            )
+    columns = tuple(table.columns[names.index(name)] for name in chosen)
+    return replace(table, columns=columns)
+
+
+def _with_fields(job: JobSpec, projection: Projection, catalog: Catalog) -> JobSpec:
+    """Return the job with the fields of its records, if they are to be of fixed width."""
+    text = job.output.output.format
+    if job.fixed is None or not isinstance(text, TextFormat):
+        return job
+    from unloader.resolve.fixed_fields import fixed_fields
+    from writers.text.dialects import check
+
+    known = catalog.capabilities
+    fields = fixed_fields(
+        projection, text, job.fixed, pads_char=known.pads_char, folding=known.folding
+    )
+    text = replace(text, fixed=fields)
+    check(text)
+    output = replace(job.output.output, format=text)
+    return replace(job, output=replace(job.output, output=output))
+
+
+def target_of(job: JobSpec) -> Target:
+    """Return what the source must know of the job's output."""
+    spec = job.output.output
+    text = spec.format if isinstance(spec.format, TextFormat) else None
+    return Target(
+        format="parquet" if text is None else "csv",
+        text=text,
+        as_text=job.selection.as_text,
+        encoded_allowed=spec.file_size_bytes == 0 and job.fixed is None,
+        values=job.values,
+    )
+
+
+def _plan(job: JobSpec, table: TableInfo, topology: Topology) -> Plan:
+    if job.plan is not None:
+        _check_fits(job.plan, table, job.selection.partitions)
+        return job.plan
+    parallelism = job.limits.parallelism or automatic_parallelism(topology, job.seats)
+    limits = replace(job.limits, parallelism=parallelism)
+    return plan_partitions(table, job.selection.partitions, limits)
+
+
+def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLimits) -> Plan:
+    """Return the plan of a table, or of its partitions that match a pattern.
+
+    Raises:
+        PlanFailed: No partition matches.
+        PlanError: From the planner itself.
+    """
+    wanted = None
+    if patterns:
+        wanted = matching_partitions((part.name for part in table.partitions), patterns)
+        if not wanted:
+            raise PlanFailed(
+                f"no partition of {table.name} matches {', '.join(patterns)}",
+                f"see their names with: unloader describe SOURCE --table {table.name}",
+            )
+    return make_plan(table, limits, wanted)
+
+
+def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
+    """Check that a plan made earlier still describes the table, and is for what is asked for now.
+
+    Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
+    a partition that no unit knows would be missing from the output.
+    """
+    was, now = plan.table, table
+    before = {part.name: _identity(was, part) for part in was.partitions}
+    after = {part.name: _identity(now, part) for part in now.partitions}
+    read = {name for name in before if _reads(plan, name)}
+    wanted = matching_partitions(after, patterns or ("*",))
+    in_parts = any(not isinstance(selector, WholeTable) for selector in plan.selectors)
+    problem = None
+    if (was.schema, was.name) != (now.schema, now.name):
+        problem = f"it is for {was.label}, not for {now.label}"
+    elif was.columns != now.columns:
+        problem = "the columns have changed"
+    elif (plan.partitions is None) != (not patterns):
+        asked = f"--partition {', '.join(patterns)}" if patterns else "the whole table"
+        problem = f"it is for other partitions than {asked}"
+    elif read - after.keys():
+        problem = f"partitions have gone, such as {min(read - after.keys())}"
+    elif moved := sorted(name for name in read if before[name] != after[name]):
+        problem = f"partitions are other ones by now, such as {moved[0]}"
+    elif in_parts and wanted - before.keys():
+        problem = f"partitions have come, such as {min(wanted - before.keys())}"
+    elif in_parts and wanted != read:
+        problem = f"it is for other partitions, such as {min(wanted ^ read)}"
+    elif not now.row_ranges and _has_ranges_of_the_table(plan):
+        problem = "ranges of its rows can no longer be read by themselves"
+    elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
+        problem = "rows were moved to other segments, so its ranges mean other rows by now"
+    if problem:
+        raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
+
+
+def _identity(table: TableInfo, part: PartitionInfo) -> tuple[object, ...]:
+    """Return what makes a partition that one: its relation, or else where its rows begin."""
+    first = tuple(extent.first for extent in part.extents)
+    return (part.relation, () if table.named_partitions else first)
+
+
+def _has_ranges_of_the_table(plan: Plan) -> bool:
+    ranges = (each for each in plan.selectors if isinstance(each, (RowRange, KeyRange)))
+    return any(each.partition is None for each in ranges)
+
+
+def _reads(plan: Plan, partition: str) -> bool:
+    return plan.partitions is None or partition in plan.partitions
+
+
+def _segments_of(plan: Plan) -> set[int]:
+    """Return the segments whose addresses the plan's ranges hold."""
+    ids = {each.object_id for each in plan.selectors if isinstance(each, RowRange)}
+    return {each for each in ids if each is not None}
+
+
+def _slim(table: TableInfo) -> TableInfo:
+    # Workers read by selector; ten thousand partitions or extents need not travel with each task.
+    return replace(table, partitions=(), extents=(), keys=None)

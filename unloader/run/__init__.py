@@ -1,0 +1,1 @@
+"""Running: units to workers, results back, failures retried, the output published."""

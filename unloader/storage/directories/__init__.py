@@ -1,0 +1,1 @@
+"""Local directories: staged files, published all at once or not at all."""

@@ -1,0 +1,151 @@
+"""Removing what runs that died have left in a directory; published files are never touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import OutputFailed
+from unloader.storage.directories.leftovers import (
+    RUN,
+    Leftover,
+    Locked,
+    holder_of,
+    is_directory_of,
+    look,
+    owners_for,
+    remove_room,
+    take_lock,
+)
+from unloader.storage.directories.recovery import complete, give_up, is_under_way, pending, sweep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """What was removed, or would be."""
+
+    dry_run: bool
+    completed: tuple[str, ...]
+    """On runs that were cut short while they were published, and were brought to their end."""
+    removed: tuple[Leftover, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the answer of the command."""
+        return {
+            "dry_run": self.dry_run,
+            "completed": list(self.completed),
+            "removed": [asdict(each) for each in self.removed],
+            "files": sum(each.files for each in self.removed),
+            "bytes": sum(each.bytes for each in self.removed),
+        }
+
+
+def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:
+    """Remove what runs that died have left unpublished in directories, and beside them.
+
+    A run that was cut short while it was published is complete and counted, so it is brought to its
+    end first. Where that cannot be, it is taken back and removed. Of a run over several directories
+    all are cleaned, whichever is named.
+
+    Args:
+        directories: As they were given with `--to`.
+        dry_run: Change nothing.
+
+    Raises:
+        OutputFailed: A directory is not there, a run is writing to it, or the system refused.
+    """
+    completed: list[str] = []
+    removed: list[Leftover] = []
+    for directory in _seen(directories):
+        try:
+            completed += _would_complete(directory) if dry_run else _complete(directory)
+            removed += _clear(directory, dry_run=dry_run)
+        except OSError as error:
+            raise OutputFailed(
+                f"cannot clean {directory}: {error.strerror or error}",
+                "check the path and its permissions",
+            ) from error
+    return Cleaning(dry_run=dry_run, completed=tuple(completed), removed=tuple(removed))
+
+
+def _seen(directories: Sequence[Path]) -> list[Path]:
+    try:
+        return _with_others(directories)
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot clean: {error.filename}: {error.strerror or error}",
+            "check the path and its permissions",
+        ) from error
+
+
+def _with_others(directories: Sequence[Path]) -> list[Path]:
+    """Return the directories, and the others of the runs that left something in them."""
+    found: dict[str, Path] = {}
+    for directory in directories:
+        if not directory.is_dir():
+            raise OutputFailed(
+                f"{directory} is no directory", "name the directory that was given with --to"
+            )
+        found.setdefault(os.path.realpath(directory), directory)
+    for directory in tuple(found.values()):
+        owners = owners_for(directory)
+        holder = holder_of(directory / RUN, owners)
+        for other in holder.directories:
+            if holder.run_id and holder_of(Path(other) / RUN, owners).run_id == holder.run_id:
+                found.setdefault(other, Path(other))
+    return list(found.values())
+
+
+def _would_complete(directory: Path) -> tuple[str, ...]:
+    return tuple(
+        f"run {each.run_id} was cut short while it was published into {each.home.path}: "
+        "that would be completed"
+        for each in pending(directory)
+    )
+
+
+def _complete(directory: Path) -> tuple[str, ...]:
+    try:
+        return complete(directory)
+    except OutputFailed as error:
+        give_up(directory)
+        return (f"{error.message}; it is given up",)
+
+
+def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
+    room = directory / RUN
+    if not room.is_dir():
+        if not dry_run:
+            sweep(directory)
+        return []
+    if not is_directory_of(room, owners_for(directory)):
+        raise OutputFailed(
+            f"{room} is a symbolic link or another user's",
+            "run the same command as its owner, or find out what put it there",
+        )
+    try:
+        lock = take_lock(room, create=not dry_run)
+    except Locked:
+        raise OutputFailed(
+            f"a run is writing to {directory}", "wait until it ends, or stop it"
+        ) from None
+    except FileNotFoundError:
+        # It has no lock, so no run has it; or its run has just ended.
+        return [look(directory)] if dry_run and room.is_dir() else []
+    try:
+        if not dry_run and is_under_way(directory):
+            # A run that had its lock until now has begun to publish, and died.
+            raise OutputFailed(
+                f"a run was cut short just now while it was published into {directory}",
+                "run the same command again, which brings it to its end",
+            )
+        left = look(directory)
+        if not dry_run:
+            remove_room(room)
+            sweep(directory)
+        return [left]
+    finally:
+        os.close(lock)

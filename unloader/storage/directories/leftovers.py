@@ -1,0 +1,226 @@
+"""What lies in a directory's `_run`, and whose it is: of a run that goes on or of one that died.
+
+DIR/_run/lock             held by the running process; tells which run it is
+DIR/_run/journal.jsonl    one line a finished work unit, in the first directory
+DIR/_run/staged/          files of finished and running units
+DIR/_run/_manifest.json   of a broken run; while publishing the manifest to come
+DIR/_run/publication.json while publishing: what goes where; see `publication`
+DIR/_run/replaced/        while publishing: files of the run that is being replaced
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from unloader.manifest.read import MANIFEST
+from writers.files.staging import PART_SUFFIX
+
+RUN = "_run"
+STAGED = "staged"
+JOURNAL = "journal.jsonl"
+LOCK = "lock"
+RECORD = "publication.json"
+REPLACED = "replaced"
+
+BULK = (STAGED, REPLACED, JOURNAL, MANIFEST)
+"""What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The run that a `_run` belongs to."""
+
+    run_id: str = ""
+    pid: int = 0
+    directories: tuple[str, ...] = ()
+    """All of the run's, absolute and without symbolic links."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """What a run that died has left in a directory, or beside it."""
+
+    directory: str
+    run_id: str
+    """Empty where it is not known."""
+    units: int
+    """Finished ones, by the journal."""
+    files: int
+    """Staged ones, unfinished ones included."""
+    bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that anybody would miss."""
+        return not (self.units or self.files)
+
+    def text(self) -> str:
+        """Return it in words."""
+        run = f"run {self.run_id}" if self.run_id else "an earlier run"
+        return (
+            f"what {run} left in {self.directory} unpublished: {self.units:,} finished "
+            f"work {'unit' if self.units == 1 else 'units'}, {self.files:,} staged "
+            f"{'file' if self.files == 1 else 'files'}, {self.bytes:,} bytes"
+        )
+
+
+def owners_for(*directories: Path) -> frozenset[int]:
+    """Return the users whose records are believed in these directories.
+
+    In a place that anyone can write into, like /tmp, anyone can put down what looks like a record.
+    """
+    users = {os.geteuid(), 0}
+    for directory in directories:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            users.add(os.stat(directory).st_uid)
+    return frozenset(users)
+
+
+def is_directory_of(path: Path, owners: Collection[int]) -> bool:
+    """Tell whether a path leads to a directory of one of these users, not by a symbolic link."""
+    return _is(stat.S_IFDIR, path, owners)
+
+
+def is_file_of(path: Path, owners: Collection[int]) -> bool:
+    """Tell whether a path leads to a file of one of these users, not by a symbolic link."""
+    return _is(stat.S_IFREG, path, owners)
+
+
+def _is(kind: int, path: Path, owners: Collection[int]) -> bool:
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_IFMT(found.st_mode) == kind and found.st_uid in owners
+
+
+class Locked(Exception):
+    """Another process holds the lock."""
+
+
+def take_lock(room: Path, *, create: bool = True) -> int:
+    """Lock a `_run`; return the descriptor, which holds the lock until it is closed.
+
+    Args:
+        room: The `_run`, which exists.
+        create: Make the lock file where there is none.
+
+    Raises:
+        Locked: Another process holds it.
+        FileNotFoundError: There is none, or it has just been removed by the run that held it.
+        OSError: The file system refused.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    descriptor = os.open(room / LOCK, flags, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock on a file that has been removed or exchanged meanwhile keeps nobody out.
+        if not os.path.samestat(os.fstat(descriptor), os.stat(room / LOCK)):
+            raise FileNotFoundError(room / LOCK)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Locked from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def holder_of(room: Path, owners: Collection[int]) -> Holder:
+    """Return whose a `_run` is, where these users have made it; nobody's where others have.
+
+    Raises:
+        OSError: As for `read_holder`.
+    """
+    if is_directory_of(room, owners) and is_file_of(room / LOCK, owners):
+        return read_holder(room)
+    return Holder()
+
+
+def read_holder(room: Path) -> Holder:
+    """Return the run that a `_run` belongs to, as far as it is known.
+
+    Raises:
+        OSError: Its lock is there and cannot be read: whose it is must not be guessed.
+    """
+    try:
+        document = json.loads((room / LOCK).read_text(encoding="utf-8"))
+        return Holder(
+            run_id=str(document["run_id"]),
+            pid=int(document["pid"]),
+            directories=tuple(str(each) for each in document["directories"]),
+        )
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return Holder()
+
+
+def write_holder(descriptor: int, holder: Holder) -> None:
+    """Write into a lock file whose run it is, synced: the way back after a power cut needs it.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, (json.dumps(asdict(holder)) + "\n").encode(), 0)
+    os.fsync(descriptor)
+
+
+def look(directory: Path) -> Leftover:
+    """Return what a run has left in a directory's `_run`."""
+    room = directory / RUN
+    sizes = []
+    for folder, _, names in os.walk(room / STAGED):
+        for name in names:
+            with suppress(OSError):
+                sizes.append(os.lstat(os.path.join(folder, name)).st_size)
+    return Leftover(
+        directory=str(directory),
+        run_id=read_holder(room).run_id,
+        units=_lines(room / JOURNAL),
+        files=len(sizes),
+        bytes=sum(sizes),
+    )
+
+
+def remove_room(room: Path) -> None:
+    """Remove a `_run`, but for what no run has put there; never raises.
+
+    What tells of the run goes last, so that a removal cut short is known as one.
+    """
+    remove_bulk(room)
+    for name in (RECORD, LOCK):
+        with suppress(OSError):
+            (room / name).unlink()
+    with suppress(OSError):
+        room.rmdir()
+
+
+def remove_bulk(room: Path) -> None:
+    """Remove all of a `_run` but its record and its lock; never raises."""
+    for name in (*BULK, *(each + PART_SUFFIX for each in (MANIFEST, RECORD))):
+        _remove(room / name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(OSError):
+        path.unlink()
+
+
+def _lines(path: Path) -> int:
+    try:
+        with open(path, "rb") as file:
+            # A last line without an end is of a kill in mid-write.
+            return sum(line.endswith(b"\n") for line in file)
+    except OSError:
+        return 0

@@ -1,0 +1,200 @@
+"""The record of a publication: what gets which final name where, and what it replaces.
+
+It is written and synced before the first file gets its final name. Whoever finds it later can bring
+the publication to its end: each file is either still where it was staged, or already in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from unloader.errors import OutputFailed
+from unloader.manifest.read import MANIFEST
+from unloader.storage.directories.leftovers import (
+    RECORD,
+    RUN,
+    STAGED,
+    holder_of,
+    is_directory_of,
+    is_file_of,
+    owners_for,
+)
+from writers.files.publish import write_atomically
+
+_VERSION = 1
+_LONGEST_NAME = 255
+"""Bytes, on all usual file systems."""
+
+
+def twin_name(directory: Path, run_id: str) -> str:
+    """Return the name of the directory that takes the place of another one.
+
+    Readers of whole directories pass over names that begin with a dot. Empty where there is no room
+    for such a name.
+    """
+    name = f".{directory.name}.unloader-{run_id}"
+    return name if len(os.fsencode(name)) <= _LONGEST_NAME else ""
+
+
+class Placed(NamedTuple):
+    """One file on its way from `_run` to its final name."""
+
+    source: str
+    """Relative to `_run`."""
+    final: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one directory gets."""
+
+    path: str
+    """Absolute, without symbolic links."""
+    twin: str
+    """Name, beside the directory, of the one that takes its place; empty: files go in one by one.
+    """
+    files: tuple[Placed, ...]
+    """In the first directory the manifest is the last one."""
+    replaced: tuple[str, ...]
+    """Names of earlier runs' files and manifest here, all of which go."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory itself."""
+        return Path(self.path)
+
+    @property
+    def room(self) -> Path:
+        """Its `_run`, as long as it has not been exchanged."""
+        return self.directory / RUN
+
+    @property
+    def beside(self) -> Path:
+        """The twin: before the exchange with the new files, after it with the old ones."""
+        return self.directory.with_name(self.twin) if self.twin else self.room / "twin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """All of it, in the order of the run's directories."""
+
+    run_id: str
+    shares: tuple[Share, ...]
+    owners: frozenset[int]
+    """Users whose directories and locks are taken for the run's; see `owners_for`."""
+
+    @property
+    def home(self) -> Share:
+        """The share of the first directory, which gets the manifest."""
+        return self.shares[0]
+
+    def one_by_one(self, number: int) -> Publication:
+        """Return the publication with files that go into one directory one by one."""
+        shares = list(self.shares)
+        shares[number] = replace(shares[number], twin="")
+        return replace(self, shares=tuple(shares))
+
+    def write(self) -> None:
+        """Put it on record in each directory, synced; the first one's begins the publication.
+
+        Raises:
+            WriteError: There is no space for it, or the file system refused.
+        """
+        shares = [asdict(share) for share in self.shares]
+        document = {"version": _VERSION, "run_id": self.run_id, "shares": shares}
+        text = json.dumps(document, ensure_ascii=False) + "\n"
+        for share in self.shares:
+            if self.holds(share.room):
+                write_atomically(share.room / RECORD, text.encode())
+
+    def forget(self) -> None:
+        """Take the record back, from the first directory last.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        for share in reversed(self.shares):
+            if self.holds(share.room):
+                (share.room / RECORD).unlink(missing_ok=True)
+
+    def holds(self, room: Path) -> bool:
+        """Tell whether a `_run` is that of this run, not of a later one in the same directory."""
+        for share in self.shares:
+            if room.parent == share.beside and not self.has_twin(share):
+                return False
+        return holder_of(room, self.owners).run_id == self.run_id
+
+    def has_twin(self, share: Share) -> bool:
+        """Tell whether a directory's twin is there, and not one that somebody else has put there.
+
+        It may have been given the directory's owner.
+        """
+        return is_directory_of(share.beside, self.owners | owners_for(share.directory))
+
+    def owns(self, directory: Path) -> bool:
+        """Tell whether a directory is of one of the owners, and no symbolic link to one."""
+        return is_directory_of(directory, self.owners)
+
+
+def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
+    """Return the publication that a `_run` has on record, None if there is none of these users.
+
+    Raises:
+        OutputFailed: It cannot be read.
+    """
+    path = room / RECORD
+    try:
+        if not (is_directory_of(room, owners) and is_file_of(path, owners)):
+            return None
+        return _parsed(owners, json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OutputFailed(
+            f"{path} tells of a run that was cut short while it was published, "
+            f"and cannot be read: {error!r}",
+            f"restore it, or remove {room} and the files that have no manifest",
+        ) from error
+
+
+def _parsed(owners: frozenset[int], document: Mapping[str, Any]) -> Publication:
+    if document["version"] != _VERSION:
+        raise ValueError(f"version {document['version']!r}")
+    shares = tuple(
+        Share(
+            path=_absolute(each["path"]),
+            twin=_plain(each["twin"]),
+            files=tuple(_placed(*file) for file in each["files"]),
+            replaced=tuple(_plain(name) for name in each["replaced"]),
+        )
+        for each in document["shares"]
+    )
+    if not shares:
+        raise ValueError("no directory")
+    return Publication(run_id=str(document["run_id"]), shares=shares, owners=owners)
+
+
+def _placed(source: str, final: str, size: int) -> Placed:
+    folder, name = os.path.split(source)
+    if folder not in (STAGED, "") or (not folder and name != MANIFEST):
+        raise ValueError(f"a file from {source!r}")
+    return Placed(os.path.join(folder, _plain(name)), _plain(final), int(size))
+
+
+def _absolute(path: str) -> str:
+    if not os.path.isabs(path):
+        raise ValueError(f"the path {path!r} is not absolute")
+    return path
+
+
+def _plain(name: str) -> str:
+    # A record that was tampered with may not reach out of the directory.
+    if name != os.path.basename(name) or name in (".", ".."):
+        raise ValueError(f"the name {name!r}")
+    return name

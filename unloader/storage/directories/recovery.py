@@ -1,0 +1,214 @@
+"""Finding publications that were cut short, and bringing them to their end.
+
+Whoever comes next into a directory does it: a run, `verify` or `clean`. A run that is published by
+half is complete and counted, so it is finished, never thrown away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from unloader.errors import OutputFailed
+from unloader.storage.directories.leftovers import (
+    LOCK,
+    RUN,
+    Locked,
+    holder_of,
+    is_directory_of,
+    owners_for,
+    take_lock,
+)
+from unloader.storage.directories.publication import Publication, Share, read_publication, twin_name
+from unloader.storage.directories.publishing import carry_out, check_found, is_out, take_back
+from writers.errors import WriteError
+
+
+def complete(directory: Path) -> tuple[str, ...]:
+    """Finish what was being published into a directory; return what the user should be told.
+
+    A run that is still at it is left alone.
+
+    Raises:
+        OutputFailed: It cannot be finished; everything is as it was, and a later try may succeed.
+    """
+    told: list[str] = []
+    for publication in pending(directory):
+        with _locked(publication) as ours:
+            if ours:
+                told += _finished(publication)
+    return tuple(told)
+
+
+def give_up(directory: Path) -> None:
+    """Take back what was being published into a directory and cannot be finished.
+
+    Files that it gave final names are staged again, and the run that it replaced stands.
+
+    Raises:
+        OutputFailed: That cannot be either.
+    """
+    for publication in pending(directory):
+        with _locked(publication) as ours:
+            if not ours:
+                continue
+            try:
+                out = is_out(publication)
+                # What lies in a directory that is not mounted cannot be taken back.
+                check_found(publication, out=out)
+                if out:
+                    raise _failed(publication, "its manifest has its final name", "taken back")
+                take_back(publication)
+            except OSError as error:
+                raise _failed(
+                    publication, f"{error.filename}: {error.strerror or error}", "taken back"
+                ) from error
+
+
+def pending(directory: Path) -> tuple[Publication, ...]:
+    """Return the publications that have a directory among theirs and are not cleared away.
+
+    Raises:
+        OutputFailed: The record of one cannot be read.
+    """
+    try:
+        return _pending(Path(os.path.realpath(directory)))
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot see what runs have left in {directory}: "
+            f"{error.filename}: {error.strerror or error}",
+            "give a shorter --to"
+            if error.errno == errno.ENAMETOOLONG
+            else "check the permissions there, then run the same command again",
+        ) from error
+
+
+def _pending(here: Path) -> tuple[Publication, ...]:
+    found: dict[str, Publication] = {}
+    owners = owners_for(here)
+    for home in dict.fromkeys((here, *_homes(here, owners))):
+        for room in _rooms_of(home, owners):
+            publication = read_publication(room, owners)
+            if publication is not None:
+                found.setdefault(publication.run_id, _rebased(publication, home))
+    return tuple(found.values())
+
+
+def is_under_way(directory: Path) -> bool:
+    """Tell whether a publication into a directory is on record and its manifest not in place.
+
+    Raises:
+        OutputFailed: The record of one cannot be read.
+    """
+    return any(not is_out(publication) for publication in pending(directory))
+
+
+def twins(directory: Path, owners: frozenset[int]) -> list[Path]:
+    """Return the directories beside one that were to take its place, or were it once.
+
+    Only those that it may have been: of its owner, or of one of these users.
+    """
+    owners |= owners_for(directory)
+    beginning = f".{directory.name}.unloader-"
+    with suppress(OSError):
+        names = os.listdir(directory.parent)
+        found = [directory.with_name(name) for name in names if name.startswith(beginning)]
+        return sorted(twin for twin in found if is_directory_of(twin, owners))
+    return []
+
+
+def sweep(directory: Path) -> None:
+    """Remove twins of a directory that hold nothing; the caller has the directory's lock."""
+    here = Path(os.path.realpath(directory))
+    owners = owners_for(here)
+    for twin in twins(here, owners):
+        if os.path.lexists(twin / RUN) and not is_directory_of(twin / RUN, owners):
+            continue
+        with suppress(OSError, Locked):
+            if (twin / RUN).exists() and os.listdir(twin) == [RUN]:
+                if os.listdir(twin / RUN) == [LOCK]:
+                    os.close(take_lock(twin / RUN, create=False))
+                    (twin / RUN / LOCK).unlink()
+                (twin / RUN).rmdir()
+            twin.rmdir()
+
+
+def _homes(here: Path, owners: frozenset[int]) -> Iterator[Path]:
+    """Yield the first directories of the runs that have something in this one or beside it."""
+    for room in _rooms_of(here, owners):
+        for path in holder_of(room, owners).directories[:1]:
+            yield Path(path)
+
+
+def _rooms_of(directory: Path, owners: frozenset[int]) -> Iterator[Path]:
+    """Yield where the `_run` of a publication into a directory may be."""
+    yield directory / RUN
+    for twin in twins(directory, owners):
+        yield twin / RUN
+
+
+def _rebased(publication: Publication, home: Path) -> Publication:
+    """Return a publication of one directory where that is now, if it has been moved."""
+    share = publication.home
+    if share.path == str(home) or any(each.path == str(home) for each in publication.shares):
+        return publication
+    if len(publication.shares) > 1:
+        raise OutputFailed(
+            f"{home} was {share.path} when run {publication.run_id} was being published into it",
+            f"move it back to {share.path}, then run the same command again",
+        )
+    name = twin_name(home, publication.run_id) if share.twin else ""
+    with suppress(OSError):
+        if share.twin and share.twin != name:
+            os.rename(home.with_name(share.twin), home.with_name(name))
+    return replace(publication, shares=(replace(share, path=str(home), twin=name),))
+
+
+@contextmanager
+def _locked(publication: Publication) -> Iterator[bool]:
+    """Hold the locks of a publication's directories; yields False if another process has one."""
+    with ExitStack() as held:
+        for share in publication.shares:
+            try:
+                for room in _rooms(publication, share):
+                    held.callback(os.close, take_lock(room, create=False))
+            except (Locked, FileNotFoundError):
+                yield False
+                return
+            except OSError as error:
+                raise _failed(publication, error.strerror or str(error)) from error
+        yield True
+
+
+def _rooms(publication: Publication, share: Share) -> Iterator[Path]:
+    for room in (share.room, share.beside / RUN):
+        if publication.holds(room):
+            yield room
+
+
+def _finished(publication: Publication) -> tuple[str, ...]:
+    try:
+        was_out = is_out(publication)
+        told = carry_out(publication)
+    except OSError as error:
+        raise _failed(publication, f"{error.filename}: {error.strerror or error}") from error
+    except WriteError as error:
+        raise _failed(publication, str(error)) from error
+    places = " and ".join(share.path for share in publication.shares)
+    text = f"run {publication.run_id} was cut short while it was published into {places}: "
+    if was_out:
+        text = f"run {publication.run_id} was cut short just after it was published into {places}: "
+    return (text + ("it is cleared up" if was_out else "that is completed"), *told)
+
+
+def _failed(publication: Publication, why: str, how: str = "brought to its end") -> OutputFailed:
+    return OutputFailed(
+        f"run {publication.run_id} is complete, was cut short while it was published into "
+        f"{publication.home.path}, and cannot be {how}: {why}",
+        f"mend the cause, then run: unloader verify {publication.home.path}; or give the run up "
+        f"with: unloader clean {publication.home.path}",
+    )

@@ -1,0 +1,190 @@
+"""One directory of a destination: who may use it, what is staged, what has its final name.
+
+DIR/_manifest.json        comes last; its presence means that the run is finished. Of several
+                          directories only the first has one
+DIR/<data files>          complete and synced, all of them or none
+DIR/_run/                 of a run that goes on or has died; see `leftovers`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import OutputFailed
+from unloader.manifest.read import MANIFEST, directories_of, places_of, read_manifest
+from unloader.storage.directories.leftovers import (
+    LOCK,
+    RECORD,
+    RUN,
+    STAGED,
+    Holder,
+    Leftover,
+    Locked,
+    is_directory_of,
+    look,
+    owners_for,
+    read_holder,
+    remove_bulk,
+    remove_room,
+    take_lock,
+    write_holder,
+)
+from unloader.storage.directories.recovery import sweep
+from writers.files.publish import write_atomically
+
+
+class RunDirectory:
+    """One directory, taken by one run until `close`."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the directory, creating it where needed; change nothing else in it.
+
+        Raises:
+            OutputFailed: It cannot be created or written, or another run is using it.
+        """
+        self.path = path
+        self.room = path / RUN
+        self.staged = self.room / STAGED
+        self._made_room = False
+        self._created = self._create()
+        self._lock = self._take_lock()
+
+    def check_free(self) -> None:
+        """Check that nothing but leftovers of runs that died is in the directory.
+
+        Raises:
+            OutputFailed: Something is.
+        """
+        others = sorted(entry.name for entry in self.path.iterdir() if entry.name != RUN)
+        if not others:
+            return
+        finished = (self.path / MANIFEST).exists()
+        what = "a finished run" if finished else f"{others[0]} and maybe more"
+        raise OutputFailed(
+            f"{self.path} is not empty: it holds {what}",
+            "choose an empty directory with --to, or replace an earlier run with --overwrite",
+        )
+
+    def begin(self, holder: Holder) -> Leftover:
+        """Write down whose the directory is and make room for staged files.
+
+        Returns:
+            What a run that died had left in it, which is removed.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        left = look(self.path)
+        remove_bulk(self.room)
+        sweep(self.path)
+        # Of a run that was published and not cleared away.
+        (self.room / RECORD).unlink(missing_ok=True)
+        write_holder(self._lock, holder)
+        self.staged.mkdir()
+        return left
+
+    def finished(self) -> Mapping[str, Any] | None:
+        """Return the manifest of the finished run here, None if there is none.
+
+        Raises:
+            OutputFailed: It is damaged.
+        """
+        return read_manifest(self.path) if (self.path / MANIFEST).exists() else None
+
+    def files_here(self, manifest: Mapping[str, Any], home: Path) -> set[str]:
+        """Return the names of those files of a manifest that lie in this directory.
+
+        Args:
+            manifest: Of any run.
+            home: The directory that the manifest lies in, or is to lie in.
+        """
+        here = os.path.realpath(self.path)
+        ours = {
+            number
+            for number, directory in enumerate(directories_of(manifest, home))
+            if os.path.realpath(directory) == here
+        }
+        places = places_of(manifest)
+        return {name for name, place in places.items() if place in ours and self._is_ours(name)}
+
+    def write_record(self, name: str, manifest: Mapping[str, Any]) -> None:
+        """Write a manifest into `_run`.
+
+        Raises:
+            WriteError: It could not be written.
+        """
+        text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+        write_atomically(self.room / name, text.encode())
+
+    def is_held(self, run_id: str) -> bool:
+        """Tell whether the directory is still this run's: its lock is the one that was taken."""
+        try:
+            same = os.path.samestat(os.fstat(self._lock), os.lstat(self.room / LOCK))
+            return same and read_holder(self.room).run_id == run_id
+        except OSError:
+            return False
+
+    def give_back(self) -> None:
+        """Leave the directory as if it had never been taken."""
+        if self._made_room:
+            self.leave_no_trace()
+
+    def leave_no_trace(self) -> None:
+        """Remove all of our own, and the directories that were not there before us."""
+        remove_room(self.room)
+        with suppress(OSError):
+            for made in self._created:
+                made.rmdir()
+
+    def close(self) -> None:
+        """Release the directory to others."""
+        os.close(self._lock)
+
+    def refused(self, verb: str, error: OSError) -> OutputFailed:
+        """Return the error for what the file system said."""
+        return OutputFailed(
+            f"cannot {verb} {self.path}: {error.strerror or error}",
+            "check the path, its permissions and the free space, or choose another --to",
+        )
+
+    def _create(self) -> tuple[Path, ...]:
+        """Create the directory; return what was not there before, innermost first."""
+        try:
+            missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
+            self._made_room = not self.room.exists()
+            self.room.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self.refused("create", error) from error
+        self.owners = owners_for(self.path)
+        if self._made_room:
+            # On a network file system that maps users it is not of the one that we are here.
+            self.owners |= {os.lstat(self.room).st_uid}
+        if not is_directory_of(self.room, self.owners):
+            raise OutputFailed(
+                f"{self.room} is a symbolic link or another user's",
+                "find out what put it there and remove it, or choose another --to",
+            )
+        return tuple(missing)
+
+    def _take_lock(self) -> int:
+        try:
+            return take_lock(self.room)
+        except Locked:
+            raise OutputFailed(
+                f"another run is writing to {self.path}",
+                "wait for it, or choose another --to",
+            ) from None
+        except FileNotFoundError:
+            # The run that held it has just ended, and removed it.
+            raise OutputFailed(f"another run was writing to {self.path}", "start again") from None
+        except OSError as error:
+            raise self.refused("prepare", error) from error
+
+    def _is_ours(self, name: str) -> bool:
+        # Only files of this directory: a manifest that was tampered with may not reach out of it.
+        return name == os.path.basename(name) != "" and (self.path / name).is_file()

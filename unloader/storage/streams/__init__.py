@@ -1,0 +1,1 @@
+"""Standard output and named pipes: what is written there has left at once."""

@@ -1,0 +1,1 @@
+"""One work unit in a process of its own: fetch, encode, write."""
