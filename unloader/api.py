@@ -21,8 +21,8 @@ from unloader.codecs.model import SampleBudget
 from unloader.errors import PlanFailed, UnloaderError, translate
 from unloader.events import Observer, PhaseStarted, SettingUsed, silent
 from unloader.model import (
-    JobSpec,
     ReadColumn,
+    Request,
     SeatOptions,
     SourceSpec,
     TableName,
@@ -137,7 +137,7 @@ def describe(
             catalog.close()
 
 
-def plan(job: JobSpec, *, observe: Observer = silent) -> PlannedRun:
+def plan(job: Request, *, observe: Observer = silent) -> PlannedRun:
     """Return what `unload` would do with the job: units, statements, seats, predicted balance.
 
     Reads a sample of the rows if the job's codec is to be chosen by measuring.
@@ -171,7 +171,7 @@ def plan(job: JobSpec, *, observe: Observer = silent) -> PlannedRun:
 
 
 def measure_codecs(
-    job: JobSpec,
+    job: Request,
     *,
     budget: SampleBudget,
     observe: Observer = silent,
@@ -196,7 +196,7 @@ def measure_codecs(
         return report(ready.job, ready, budget=budget, stop=stop)
 
 
-def job_from_plan(document: Mapping[str, Any], job: JobSpec) -> JobSpec:
+def job_from_plan(document: Mapping[str, Any], job: Request) -> Request:
     """Return the job with the plan of a plan file in place of one made anew.
 
     Raises:
@@ -213,7 +213,7 @@ def job_from_plan(document: Mapping[str, Any], job: JobSpec) -> JobSpec:
 
 
 def unload(
-    job: JobSpec, *, observe: Observer = silent, stop: Callable[[], bool] = lambda: False
+    job: Request, *, observe: Observer = silent, stop: Callable[[], bool] = lambda: False
 ) -> dict[str, Any]:
     """Unload a table or query into files; return the manifest.
 
@@ -316,7 +316,7 @@ def recorded_machine(tree: Path | None = None) -> str:
         return recording(tree)
 
 
-def _tell_settings(job: JobSpec, observe: Observer) -> None:
+def _tell_settings(job: Request, observe: Observer) -> None:
     for setting in job.settings:
         if setting.effect != "none":
             observe(
@@ -332,8 +332,8 @@ def _tell_settings(job: JobSpec, observe: Observer) -> None:
 
 
 def _with_codec(
-    job: JobSpec, ready: Prepared, observe: Observer, stop: Callable[[], bool] = lambda: False
-) -> JobSpec:
+    job: Request, ready: Prepared, observe: Observer, stop: Callable[[], bool] = lambda: False
+) -> Request:
     if job.output.preset is None:
         return job
     from unloader.codecs.choice import with_codec
@@ -342,7 +342,7 @@ def _with_codec(
     return with_codec(job, ready, observe=observe, stop=stop)
 
 
-def _named(job: JobSpec) -> JobSpec:
+def _named(job: Request) -> Request:
     """Return the job with an id of its own, which the source's sessions carry from the start."""
     run_id = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
     return replace(

@@ -17,7 +17,7 @@ import unloader.api as api
 from partition_planner.model import PlanLimits
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
-from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
@@ -129,9 +129,9 @@ def _build(database: Path, rows: int, observe: Observer, stop: Callable[[], bool
     duckdb_reference.build_reference_table(database, rows, table=TABLE, observe=tell, stop=stop)
 
 
-def _job(source: SourceSpec, destination: Path, name: str, parallelism: int) -> JobSpec:
+def _job(source: SourceSpec, destination: Path, name: str, parallelism: int) -> Request:
     format, compression, _ = _OUTPUTS[name]
-    return JobSpec(
+    return Request(
         source=source,
         selection=Selection(table=parse_table(TABLE)),
         output=OutputOptions(

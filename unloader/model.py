@@ -367,7 +367,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class Request:
     """One whole job as the user asked for it."""
 
     source: SourceSpec

@@ -19,8 +19,8 @@ from partition_planner.planner import plan
 from unloader import api
 from unloader.errors import SourceError
 from unloader.model import (
-    JobSpec,
     OutputOptions,
+    Request,
     RetryOptions,
     SecretReference,
     Selection,
@@ -295,10 +295,10 @@ def test_contract_of_one_column(postgres: Any, url: str) -> None:
     check(url, "one", [(None,), ("",), ("\n",), ("\\.",), (" ",)])
 
 
-def job_of(url: str, table: str, to: Path, **selection: Any) -> JobSpec:
+def job_of(url: str, table: str, to: Path, **selection: Any) -> Request:
     """Return a job that writes CSV without a header."""
     spec = OutputSpec(directory="", format=TextFormat(header=False), compression=Compression())
-    return JobSpec(
+    return Request(
         source=spec_of(url),
         selection=Selection(table=parse_table(table), **selection),
         output=OutputOptions(destination=str(to), output=spec),

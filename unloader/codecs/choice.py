@@ -17,7 +17,7 @@ from unloader.codecs.model import Sample, SampleBudget, SampleTask
 from unloader.codecs.places import disks_of, scratch
 from unloader.errors import Interrupted, error_class
 from unloader.events import Notice, Observer
-from unloader.model import Failure, JobSpec
+from unloader.model import Failure, Request
 from unloader.placement.seating import automatic_parallelism, machine
 from unloader.resolve.preparation import Prepared
 from writers.codecs.choice import (
@@ -88,7 +88,7 @@ class CodecReport:
 
 
 def report(
-    job: JobSpec,
+    job: Request,
     ready: Prepared,
     *,
     budget: SampleBudget,
@@ -121,8 +121,8 @@ def report(
 
 
 def with_codec(
-    job: JobSpec, ready: Prepared, *, observe: Observer, stop: Callable[[], bool]
-) -> JobSpec:
+    job: Request, ready: Prepared, *, observe: Observer, stop: Callable[[], bool]
+) -> Request:
     """Return the job with the codec that its preset comes to; the job itself if it has none.
 
     Without rows, or where they cannot be sampled, a preset has a codec that it takes unmeasured:
@@ -149,7 +149,7 @@ def with_codec(
 
 
 def _report(
-    job: JobSpec,
+    job: Request,
     ready: Prepared,
     sample: Sample,
     units: tuple[WorkUnit, ...],
@@ -175,7 +175,7 @@ def _report(
 
 
 def _workload(
-    job: JobSpec, ready: Prepared, sample: Sample, units: tuple[WorkUnit, ...]
+    job: Request, ready: Prepared, sample: Sample, units: tuple[WorkUnit, ...]
 ) -> tuple[Workload, str]:
     rows = _rows(ready)
     if sample.whole and len(units) == len(ready.plan.units):
@@ -206,7 +206,7 @@ def _rows(ready: Prepared) -> int | None:
 
 
 def _sample(
-    job: JobSpec,
+    job: Request,
     ready: Prepared,
     candidates: tuple[Compression, ...],
     budget: SampleBudget,
@@ -270,5 +270,5 @@ def _failure(message: str) -> Failure:
     )
 
 
-def _format_name(job: JobSpec) -> str:
+def _format_name(job: Request) -> str:
     return "csv" if isinstance(job.output.output.format, TextFormat) else "parquet"

@@ -13,10 +13,10 @@ from partition_planner.model import Plan
 from unloader import __version__
 from unloader.model import (
     Extract,
-    JobSpec,
     OutputOptions,
     Projection,
     ReadColumn,
+    Request,
     UnitResult,
 )
 from unloader.placement.evidence import Evidence, nodes_json, seat_json, workers_json
@@ -48,7 +48,7 @@ class RunFacts:
     """Everything a manifest tells apart from the units."""
 
     run_id: str
-    job: JobSpec
+    job: Request
     extract: Extract
     plan: Plan
     server_version: str
@@ -122,7 +122,7 @@ def build_manifest(
     }
 
 
-def options_json(job: JobSpec) -> dict[str, Any]:
+def options_json(job: Request) -> dict[str, Any]:
     """Return the options that decided what was written, by the names of the command line."""
     output: OutputOptions = job.output
     spec = output.output

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from unloader.errors import UsageError
-from unloader.model import JobSpec, Projection
+from unloader.model import Projection, Request
 from unloader.request.names import Folding, one_column
 from writers.model import ParquetFormat
 
 
-def with_named_columns(job: JobSpec, projection: Projection, folding: Folding) -> JobSpec:
+def with_named_columns(job: Request, projection: Projection, folding: Folding) -> Request:
     """Return the job with the names of its Parquet options as the database writes them.
 
     Raises:

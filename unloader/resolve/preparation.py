@@ -23,7 +23,7 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, JobSpec, Projection, Selection, Target
+from unloader.model import Extract, Projection, Request, Selection, Target
 from unloader.placement.seating import Seating, automatic_parallelism, machine, seat_workers
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import with_named_columns
@@ -39,7 +39,7 @@ from writers.model import ParquetFormat, TextFormat
 class Prepared:
     """A job, ready to run; its catalog holds the snapshot while the context is open."""
 
-    job: JobSpec
+    job: Request
     """As it was asked for, with the fields of records of fixed width filled in."""
     catalog: Catalog
     extract: Extract
@@ -53,7 +53,7 @@ class Prepared:
 
 @contextmanager
 def prepared(
-    job: JobSpec, stop: Callable[[], bool] = lambda: False, observe: Observer = silent
+    job: Request, stop: Callable[[], bool] = lambda: False, observe: Observer = silent
 ) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
@@ -81,7 +81,7 @@ def prepared(
         catalog.close()
 
 
-def _prepare(job: JobSpec, catalog: Catalog, started: float, observe: Observer) -> Prepared:
+def _prepare(job: Request, catalog: Catalog, started: float, observe: Observer) -> Prepared:
     topology = machine()
     observe(PhaseStarted(phase="snapshot"))
     snapshot = catalog.snapshot(job.consistency)
@@ -152,7 +152,7 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     return replace(table, columns=columns)
 
 
-def _with_fields(job: JobSpec, projection: Projection, catalog: Catalog) -> JobSpec:
+def _with_fields(job: Request, projection: Projection, catalog: Catalog) -> Request:
     """Return the job with the fields of its records, if they are to be of fixed width."""
     text = job.output.output.format
     if job.fixed is None or not isinstance(text, TextFormat):
@@ -170,7 +170,7 @@ def _with_fields(job: JobSpec, projection: Projection, catalog: Catalog) -> JobS
     return replace(job, output=replace(job.output, output=output))
 
 
-def target_of(job: JobSpec) -> Target:
+def target_of(job: Request) -> Target:
     """Return what the source must know of the job's output."""
     spec = job.output.output
     text = spec.format if isinstance(spec.format, TextFormat) else None
@@ -183,7 +183,7 @@ def target_of(job: JobSpec) -> Target:
     )
 
 
-def _plan(job: JobSpec, table: TableInfo, topology: Topology) -> Plan:
+def _plan(job: Request, table: TableInfo, topology: Topology) -> Plan:
     if job.plan is not None:
         _check_fits(job.plan, table, job.selection.partitions)
         return job.plan

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numa.pool import Pool
-from unloader.model import JobSpec, Preload
+from unloader.model import Preload, Request
 from unloader.placement.seating import automatic_parallelism, machine, seat_workers
 
 ENTRY = "unloader.worker.worker:work"
@@ -20,7 +20,7 @@ EARLY_WORKERS = 2
 
 
 @contextmanager
-def crew(job: JobSpec) -> Iterator[Pool]:
+def crew(job: Request) -> Iterator[Pool]:
     """Open a pool with a seat for each worker the job may want, and start the first few.
 
     All processes are gone at the end of the context.

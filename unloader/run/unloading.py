@@ -26,7 +26,7 @@ from unloader.errors import (
 )
 from unloader.events import Event, Notice, Observer, PhaseStarted, RunFinished, RunStarted
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
-from unloader.model import Failure, JobSpec, Snapshot, UnitResult, UnitTask
+from unloader.model import Failure, Request, Snapshot, UnitResult, UnitTask
 from unloader.placement.evidence import Evidence
 from unloader.placement.observation import Watch
 from unloader.resolve.preparation import Prepared
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 def run(
-    job: JobSpec,
+    job: Request,
     prepared: Prepared,
     pool: Pool,
     *,
@@ -80,7 +80,7 @@ def run(
 class _Run:
     """The state of one run in the parent."""
 
-    job: JobSpec
+    job: Request
     prepared: Prepared
     destination: Destination
     observe: Observer

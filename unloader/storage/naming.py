@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partition_planner.model import WorkUnit
-from unloader.model import Extract, JobSpec
+from unloader.model import Extract, Request
 from unloader.resolve.file_names import NameValues, file_name
 from writers.registry import extension
 
@@ -26,7 +26,7 @@ class Naming:
     """A unit may have several files, which are numbered from 1."""
 
     @classmethod
-    def of(cls, job: JobSpec, extract: Extract, template: str, *, one: bool) -> Naming:
+    def of(cls, job: Request, extract: Extract, template: str, *, one: bool) -> Naming:
         """Return the naming of a job."""
         spec = job.output.output
         taken_at = extract.snapshot.taken_at if extract.snapshot else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from partition_planner.model import Plan
-from unloader.model import Extract, JobSpec
+from unloader.model import Extract, Request
 from unloader.storage.base import Destination
 from unloader.storage.directories.files import Files
 from unloader.storage.directories.stripes import stripes
@@ -15,7 +15,7 @@ from unloader.storage.streams.pipes import UnitPipes
 from unloader.storage.streams.stream import OneStream
 
 
-def open_destination(job: JobSpec, extract: Extract, plan: Plan) -> Destination:
+def open_destination(job: Request, extract: Extract, plan: Plan) -> Destination:
     """Take the destination of a job; the caller closes it.
 
     Raises:
@@ -31,7 +31,7 @@ def open_destination(job: JobSpec, extract: Extract, plan: Plan) -> Destination:
     return OneStream(job, extract, plan, pipe=kind == "pipe")
 
 
-def places(job: JobSpec, extract: Extract, plan: Plan) -> dict[str, str]:
+def places(job: Request, extract: Extract, plan: Plan) -> dict[str, str]:
     """Return for each unit the file, the first of several files, or the pipe that it goes to.
 
     Empty where the job names no destination.

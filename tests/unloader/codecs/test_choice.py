@@ -15,7 +15,7 @@ from unloader.codecs.choice import BEFORE_A_RUN, SAMPLED_UNITS, spread_units, wi
 from unloader.codecs.places import disks_of, scratch
 from unloader.errors import Interrupted
 from unloader.events import Event, Notice
-from unloader.model import JobSpec, OutputOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.resolve.preparation import prepared
 from writers.model import Compression, OutputSpec, TextFormat
@@ -27,12 +27,12 @@ def unit(number: int) -> WorkUnit:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> JobSpec:
+def job(tmp_path: Path) -> Request:
     """A job on a table of a few rows, whose codec is to be chosen."""
     with duckdb.connect(str(tmp_path / "t.db")) as connection:
         connection.execute("CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)")
     output = OutputSpec(directory="", format=TextFormat(), compression=Compression())
-    return JobSpec(
+    return Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
         selection=Selection(table=parse_table("t")),
         output=OutputOptions(destination=str(tmp_path / "o"), output=output, preset="smallest"),
@@ -75,13 +75,13 @@ def test_rows_on_their_way_are_nobodys_to_read() -> None:
     assert not os.path.exists(directory)
 
 
-def test_a_signal_ends_the_measuring(job: JobSpec) -> None:
+def test_a_signal_ends_the_measuring(job: Request) -> None:
     """Nothing is chosen once the user has stopped."""
     with pytest.raises(Interrupted):
         api.measure_codecs(job, budget=BEFORE_A_RUN, stop=lambda: True)
 
 
-def test_a_source_that_gives_no_sample_does_not_end_the_run(job: JobSpec) -> None:
+def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> None:
     """The preset takes what it takes unmeasured, and the notice says why."""
     told: list[Event] = []
     with prepared(job) as ready:
@@ -98,7 +98,7 @@ def test_a_source_that_gives_no_sample_does_not_end_the_run(job: JobSpec) -> Non
     assert "nonsense" in notice.text
 
 
-def test_without_a_preset_nothing_is_measured(job: JobSpec) -> None:
+def test_without_a_preset_nothing_is_measured(job: Request) -> None:
     """A job that names its codec is left as it is."""
     named = replace(job, output=replace(job.output, preset=None))
     with prepared(named) as ready:

@@ -18,10 +18,10 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest, jour
 from unloader.manifest.read import files_of, read_manifest
 from unloader.model import (
     Extract,
-    JobSpec,
     OutputOptions,
     Projection,
     ReadColumn,
+    Request,
     SecretReference,
     Selection,
     Snapshot,
@@ -52,7 +52,7 @@ SOURCE = SourceSpec(
     location="postgresql://me@host/db",
     secret=SecretReference(kind="file", name="/etc/secret-file"),
 )
-JOB = JobSpec(
+JOB = Request(
     source=SOURCE,
     selection=Selection(where="k > 0", partitions=("p*",)),
     output=OutputOptions(

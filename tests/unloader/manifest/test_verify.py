@@ -17,7 +17,7 @@ from partition_planner.model import PlanLimits
 from unloader import api
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import Event, Notice
-from unloader.model import JobSpec, OutputOptions, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.text.dialects import dialect
@@ -59,11 +59,11 @@ def source_of(database: Path) -> SourceSpec:
     return SourceSpec(kind="duckdb", location=f"duckdb://{database}")
 
 
-def job_of(database: Path, to: Path, kind: str, **selection: Any) -> JobSpec:
+def job_of(database: Path, to: Path, kind: str, **selection: Any) -> Request:
     """Return a job of one worker and a file a partition."""
     shape, compression = OUTPUTS[kind]
     selection = {"table": parse_table("t"), **selection}
-    return JobSpec(
+    return Request(
         source=source_of(database),
         selection=Selection(**selection),
         output=OutputOptions(

@@ -22,8 +22,8 @@ from partition_planner.model import (
 )
 from unloader.errors import PlanFailed, SourceError, UsageError
 from unloader.model import (
-    JobSpec,
     OutputOptions,
+    Request,
     SeatOptions,
     SecretReference,
     Selection,
@@ -58,9 +58,9 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def job_of(path: Path, table: str | None = "t", **changes: Any) -> JobSpec:
+def job_of(path: Path, table: str | None = "t", **changes: Any) -> Request:
     """Return a job on a DuckDB file; `changes` are fields of its selection."""
-    return JobSpec(
+    return Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{path}"),
         selection=Selection(table=parse_table(table) if table else None, **changes),
         output=OutputOptions(
@@ -71,7 +71,7 @@ def job_of(path: Path, table: str | None = "t", **changes: Any) -> JobSpec:
     )
 
 
-def names_of(job: JobSpec) -> tuple[list[str], list[str]]:
+def names_of(job: Request) -> tuple[list[str], list[str]]:
     """Return the columns and the partitions, in unit order, of what a job comes to."""
     with prepared(job) as ready:
         columns = [column.name for column in ready.extract.projection.columns]
@@ -211,7 +211,7 @@ def partitioned(postgres: Any) -> str:
     return url
 
 
-def on(job: JobSpec, url: str) -> JobSpec:
+def on(job: Request, url: str) -> Request:
     """Return the job on a PostgreSQL database."""
     return replace(job, source=SourceSpec(kind="postgresql", location=url))
 

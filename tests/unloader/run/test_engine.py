@@ -26,8 +26,8 @@ from unloader.errors import ConfigError, Interrupted
 from unloader.events import Event, Notice, UnitAdvanced, UnitFailed, UnitFinished, UnitStarted
 from unloader.model import (
     Failure,
-    JobSpec,
     OutputOptions,
+    Request,
     RetryOptions,
     SeatOptions,
     Selection,
@@ -318,7 +318,7 @@ def test_a_system_that_refuses_every_new_process(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> JobSpec:
+def job(tmp_path: Path) -> Request:
     """A job over forty partitions of a DuckDB file with three workers."""
     with closing(duckdb.connect(str(tmp_path / "t.db"))) as connection:
         connection.execute("CREATE TABLE t AS SELECT range AS k FROM range(4000)")
@@ -328,7 +328,7 @@ def job(tmp_path: Path) -> JobSpec:
             " range * 100 + 99 AS last_rowid FROM range(40)"
         )
     spec = OutputSpec(directory="", format=TextFormat(header=False), compression=Compression())
-    return JobSpec(
+    return Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
         selection=Selection(table=parse_table("t")),
         output=OutputOptions(destination=str(tmp_path / "out"), output=spec),
@@ -337,7 +337,7 @@ def job(tmp_path: Path) -> JobSpec:
     )
 
 
-def test_a_whole_run_of_many_units(job: JobSpec) -> None:
+def test_a_whole_run_of_many_units(job: Request) -> None:
     """Forty units by three workers: every row once, every unit one file and one entry."""
     manifest = api.unload(job)
     files = sorted(Path(job.output.destination).glob("*.csv"))
@@ -354,7 +354,7 @@ def workers() -> Iterator[psutil.Process]:
                 yield child
 
 
-def test_a_run_survives_the_death_of_its_workers(job: JobSpec) -> None:
+def test_a_run_survives_the_death_of_its_workers(job: Request) -> None:
     """Workers killed in mid-run, whatever they are at, cost attempts and not rows."""
     killed: list[int] = []
 
@@ -395,7 +395,7 @@ def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
 
 
 def test_a_missing_driver_is_named_with_the_command_that_brings_it(
-    job: JobSpec, monkeypatch: pytest.MonkeyPatch
+    job: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the driver a run ends as a configuration error and leaves no directory."""
     # None in sys.modules is how the import system itself marks a module that cannot be had.

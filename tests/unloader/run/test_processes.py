@@ -17,7 +17,7 @@ from numa.model import Finished, Node, Ready, Topology
 from partition_planner.model import PlanLimits
 from unloader import api
 from unloader.events import Event, RunStarted, UnitFinished
-from unloader.model import JobSpec, OutputOptions, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.run.processes import EARLY_WORKERS, crew
 from writers.model import Compression, OutputSpec, TextFormat
@@ -31,10 +31,10 @@ def database(tmp_path: Path) -> str:
     return f"duckdb://{tmp_path}/t.db"
 
 
-def job_of(database: str, parallelism: int, to: str = "/nowhere", **seats: Any) -> JobSpec:
+def job_of(database: str, parallelism: int, to: str = "/nowhere", **seats: Any) -> Request:
     """Return a job for so many workers."""
     spec = OutputSpec(directory="", format=TextFormat(), compression=Compression())
-    return JobSpec(
+    return Request(
         source=SourceSpec(kind=database.partition(":")[0], location=database),
         selection=Selection(table=parse_table("t")),
         output=OutputOptions(destination=to, output=spec),

@@ -18,7 +18,7 @@ from unloader.cli.signals import stop_on_signals
 from unloader.storage.kinds import kind_of
 
 if TYPE_CHECKING:
-    from unloader.model import JobSpec, OutputOptions, Setting
+    from unloader.model import OutputOptions, Request, Setting
 
 
 @click.command(
@@ -69,7 +69,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     _answer(manifest, job, values)
 
 
-def _answer(manifest: dict[str, Any], job: JobSpec, values: dict[str, Any]) -> None:
+def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> None:
     output = job.output
     done = f"the run is complete in {','.join(output.destinations)}"
     if values["json"]:
@@ -83,7 +83,7 @@ def _answer(manifest: dict[str, Any], job: JobSpec, values: dict[str, Any]) -> N
         render.emit(_summary(manifest, job), done=done, asked=False)
 
 
-def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobSpec:
+def _job(context: click.Context, target: Target, values: dict[str, Any]) -> Request:
     from unloader.cli.options import jobs
     from unloader.cli.options.credentials import connect_to
 
@@ -98,7 +98,7 @@ def _job(context: click.Context, target: Target, values: dict[str, Any]) -> JobS
     return api.job_from_plan(target.plan, job)
 
 
-def _summary(manifest: dict[str, Any], job: JobSpec) -> str:
+def _summary(manifest: dict[str, Any], job: Request) -> str:
     output = job.output
     selected = selected_by(job.settings)
     totals = manifest["totals"]

@@ -1,4 +1,4 @@
-"""From option values to a JobSpec: the last place where anybody knows of options."""
+"""From option values to a Request: the last place where anybody knows of options."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from partition_planner.model import PlanLimits
 from unloader.errors import UsageError
 from unloader.model import (
     FixedWidths,
-    JobSpec,
     OutputOptions,
+    Request,
     RetryOptions,
     SeatOptions,
     Selection,
@@ -64,7 +64,7 @@ _NO_DELIMITED_TEXT = {
 
 def job_spec(
     values: Mapping[str, Any], source: SourceSpec, settings: tuple[Setting, ...] = ()
-) -> JobSpec:
+) -> Request:
     """Return the job that the options ask for; the rules between them hold already.
 
     Args:
@@ -75,7 +75,7 @@ def job_spec(
     Raises:
         UsageError: The table's name cannot be read, or the format contradicts itself.
     """
-    return JobSpec(
+    return Request(
         source=source,
         selection=selection(values),
         output=output_options(values),

@@ -12,7 +12,7 @@ from partition_planner.model import Plan
 from unloader.errors import Interrupted, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
-from unloader.model import Extract, JobSpec, OutputTask
+from unloader.model import Extract, OutputTask, Request
 from unloader.resolve.file_names import check_distinct
 from unloader.run.schedule import Assignment
 from unloader.storage.base import MakeManifest, Stop
@@ -31,7 +31,7 @@ class Files:
 
     in_order = False
 
-    def __init__(self, job: JobSpec, extract: Extract, plan: Plan) -> None:
+    def __init__(self, job: Request, extract: Extract, plan: Plan) -> None:
         """Take the directories.
 
         Raises:

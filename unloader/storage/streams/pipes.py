@@ -15,7 +15,7 @@ from partition_planner.model import Plan
 from unloader.errors import UsageError
 from unloader.events import Event, Notice, Observer, UnitAdvanced
 from unloader.manifest.build import FinishedUnit
-from unloader.model import Extract, JobSpec, OutputTask
+from unloader.model import Extract, OutputTask, Request
 from unloader.resolve.file_names import check_distinct
 from unloader.run.schedule import Assignment
 from unloader.storage.base import MakeManifest, Stop
@@ -31,7 +31,7 @@ class UnitPipes:
 
     in_order = False
 
-    def __init__(self, job: JobSpec, extract: Extract, plan: Plan) -> None:
+    def __init__(self, job: Request, extract: Extract, plan: Plan) -> None:
         """Work out the names.
 
         Raises:

@@ -18,7 +18,7 @@ from partition_planner.model import Plan
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
 from unloader.manifest.build import FinishedUnit
-from unloader.model import Extract, JobSpec, OutputTask
+from unloader.model import Extract, OutputTask, Request
 from unloader.run.schedule import Assignment
 from unloader.storage.base import MakeManifest, Stop
 from unloader.storage.headers import Headers
@@ -39,7 +39,7 @@ class OneStream:
 
     in_order = True
 
-    def __init__(self, job: JobSpec, extract: Extract, plan: Plan, *, pipe: bool) -> None:
+    def __init__(self, job: Request, extract: Extract, plan: Plan, *, pipe: bool) -> None:
         """Take the stream.
 
         Args:
