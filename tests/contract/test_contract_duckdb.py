@@ -180,7 +180,7 @@ def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
     )
     (unit,) = plan(table, PlanLimits(parallelism=1, split="none")).units
     with closing(DuckDBSource().open_reader(spec_of(path), snapshot)) as reader:
-        batches = list(reader.batches(extract, *unit.pieces, fetch_bytes=1 << 20))
+        batches = list(reader.batches(extract, *unit.pieces, batch_bytes=1 << 20))
     assert [key for batch in batches for key in batch.column(0).to_pylist()] == [
         *range(narrow + wide)
     ]

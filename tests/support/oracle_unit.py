@@ -84,31 +84,31 @@ class Run:
         self.schema = read_schema(made.schema)
         self.again = 0
 
-    def items(self, reader: OracleReader, fetch_bytes: int) -> list[pa.RecordBatch | LargeRow]:
+    def items(self, reader: OracleReader, batch_bytes: int) -> list[pa.RecordBatch | LargeRow]:
         """Return what the reader gives, read again if it asks for that."""
         piece = Piece(unit="u1", selector=WholeTable())
         try:
-            return list(reader.batches(self.extract, piece, fetch_bytes=fetch_bytes))
+            return list(reader.batches(self.extract, piece, batch_bytes=batch_bytes))
         except ReadAgain:
             self.again += 1
-            return list(reader.batches(self.extract, piece, fetch_bytes=fetch_bytes))
+            return list(reader.batches(self.extract, piece, batch_bytes=batch_bytes))
 
-    def table(self, fetch_bytes: int = 1024 * 1024) -> pa.Table:
+    def table(self, batch_bytes: int = 1024 * 1024) -> pa.Table:
         """Return all rows, which are none large."""
         reader = OracleReader(self.spec, self.extract.snapshot)
         try:
-            batches = self.items(reader, fetch_bytes)
+            batches = self.items(reader, batch_bytes)
         finally:
             reader.close()
         assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
         return pa.Table.from_batches(batches, schema=self.schema)
 
-    def values(self, fetch_bytes: int = 1024 * 1024) -> dict[str, list[Any]]:
+    def values(self, batch_bytes: int = 1024 * 1024) -> dict[str, list[Any]]:
         """Return the values of all rows by column, as `plain` makes them, large ones whole."""
         reader = OracleReader(self.spec, self.extract.snapshot)
         found: dict[str, list[Any]] = {name: [] for name in self.schema.names}
         try:
-            for item in self.items(reader, fetch_bytes):
+            for item in self.items(reader, batch_bytes):
                 batch = item.row if isinstance(item, LargeRow) else item
                 for name, array in zip(batch.schema.names, batch.columns, strict=True):
                     found[name] += plain(array)

@@ -40,7 +40,7 @@ def batches(url: str, query: str, target: Target) -> Iterator[tuple[pa.Schema, A
     schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
     # DuckDB opens a file in one way only in one process, so the catalog is closed by now.
     with closing(source.open_reader(spec, None)) as reader:
-        yield schema, reader.batches(extract, *unit.pieces, fetch_bytes=1 << 20)
+        yield schema, reader.batches(extract, *unit.pieces, batch_bytes=1 << 20)
 
 
 def written(

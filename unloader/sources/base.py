@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 SHARES = 16
 """A batch is this part of the fetch memory. Few batches are in flight at a time, but encoding one
-takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB."""
+takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB. A source
+that knows how wide rows can be bounds their number so that even the widest fit into the whole."""
 
 Text = bytes | memoryview
 """A chunk of ready text; a view where it is large, which is let go of before the next is read."""
@@ -180,7 +181,7 @@ class Reader(Protocol):
     """A worker's connection: reads units one after the other at the run's snapshot."""
 
     def batches(
-        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the rows of a piece, each batch with the schema of the projection.
 
@@ -189,7 +190,7 @@ class Reader(Protocol):
         Args:
             extract: What is read.
             piece: The rows that belong to this call: one of a unit's selectors.
-            fetch_bytes: About the memory one batch may take.
+            batch_bytes: About the memory one batch may take.
 
         Raises:
             SourceError: The database failed; `TransientSourceError` where a retry may help.

@@ -117,13 +117,13 @@ class _Case:
         )
 
     def batches(
-        self, extract: Extract, units: Iterable[WorkUnit], fetch_bytes: int = LARGE_FETCH
+        self, extract: Extract, units: Iterable[WorkUnit], batch_bytes: int = LARGE_FETCH
     ) -> list[pa.RecordBatch]:
         """Return the batches of all units, read one after the other by one reader."""
         return [
             batch
             for unit in units
-            for batch in self.reader.batches(extract, unit, fetch_bytes=fetch_bytes)
+            for batch in self.reader.batches(extract, unit, batch_bytes=batch_bytes)
         ]
 
 
@@ -194,8 +194,8 @@ def _check_plans(case: _Case, expected: Rows) -> None:
         how = f"{len(units)} units of split {limits.split}"
         _check_statements(case, extract, units)
         # Small batches now and then, so that rows of one unit come in several.
-        fetch_bytes = SMALL_FETCH if len(seen) % 2 else LARGE_FETCH
-        batches = case.batches(extract, units, fetch_bytes)
+        batch_bytes = SMALL_FETCH if len(seen) % 2 else LARGE_FETCH
+        batches = case.batches(extract, units, batch_bytes)
         check_batches(batches, extract.projection)
         check_rows(batches, expected, how)
         counted = case.catalog.count(extract)
@@ -233,7 +233,7 @@ def _check_columns(case: _Case, expected: Rows) -> None:
     cut = replace(case, table=_with_columns(case.table, chosen))
     extract = cut.extract(PARQUET)
     units = plan(cut.table, PlanLimits(parallelism=1, split="none")).units
-    case.reader.break_off(extract, units[0], fetch_bytes=SMALL_FETCH)
+    case.reader.break_off(extract, units[0], batch_bytes=SMALL_FETCH)
     batches = cut.batches(extract, units)
     check_batches(batches, extract.projection)
     rows = [tuple(row[at] for at in chosen) for row in expected]

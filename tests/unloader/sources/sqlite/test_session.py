@@ -44,7 +44,7 @@ from unloader.sources.sqlite.source import SQLiteSource
 extract, units = pickle.load(sys.stdin.buffer)
 reader = SQLiteSource().open_reader(extract.source, extract.snapshot)
 pieces = [piece for unit in units for piece in unit.pieces]
-rows = [row for piece in pieces for batch in reader.batches(extract, piece, fetch_bytes=9999)
+rows = [row for piece in pieces for batch in reader.batches(extract, piece, batch_bytes=9999)
         for row in batch.to_pylist()]
 reader.close()
 print(len(rows), sorted({row["s"] for row in rows}))

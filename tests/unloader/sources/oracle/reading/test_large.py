@@ -162,7 +162,7 @@ def test_lobs_are_read_while_rows_are_fetched(server: OracleServer) -> None:
     reader = OracleReader(run.spec, run.extract.snapshot)
     piece = Piece(unit="u1", selector=WholeTable())
     found: list[tuple[Any, ...]] = []
-    pump = Pump(lambda: reader.batches(run.extract, piece, fetch_bytes=1024))
+    pump = Pump(lambda: reader.batches(run.extract, piece, batch_bytes=1024))
     pump.run(lambda item: found.extend(whole([item])[0]))
     reader.close()
     assert found == rows
