@@ -8,6 +8,7 @@ from json import loads
 from typing import Any
 
 import pyarrow as pa
+from one_output import OneOutput, oracle_projection
 from oracle_expected import as_number, expected, json_of, native_of, number, plain
 from oracle_server.model import Column, Type
 from oracle_server.server import OracleServer
@@ -20,18 +21,16 @@ from unloader.model import (
     SessionOptions,
     Snapshot,
     SourceSpec,
-    Target,
 )
 from unloader.sources.base import ReadAgain
 from unloader.sources.oracle.columns.native import ROWID
-from unloader.sources.oracle.columns.projection import projection
 from unloader.sources.oracle.reading.reader import OracleReader
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.schema import read_schema, text_class
 
-CSV = Target(format="csv", text=TextFormat())
-PARQUET = Target(format="parquet", text=None)
+CSV = OneOutput(text=TextFormat())
+PARQUET = OneOutput(text=None)
 BOTH: tuple[Fetch, ...] = ("arrow", "tuples")
 
 Rows = Sequence[tuple[Any, ...]]
@@ -49,7 +48,7 @@ class Run:
         *,
         name: str = "T",
         fetch: Fetch = "auto",
-        target: Target = CSV,
+        target: OneOutput = CSV,
         query: str | None = None,
         where: str | None = None,
         rowids: bool = True,
@@ -71,7 +70,7 @@ class Run:
             secret=SecretReference(kind="environment", name="UNLOADER_PASSWORD"),
             session=SessionOptions(fetch=fetch),
         )
-        made = projection(table, query, target)
+        made = oracle_projection(table, target)
         snapshot = Snapshot(kind="scn", value=str(server.database.scn), taken_at="")
         self.extract = Extract(
             source=self.spec,

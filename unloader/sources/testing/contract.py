@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.errors import SourceError
-from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName, Target
+from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName
 from unloader.request.names import matching_partitions
 from unloader.sources.base import Catalog, Source
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.statement import qualified
-from unloader.sources.testing.rows import Rows, check_batches, check_rows, ensure
+from unloader.sources.testing.readings import check_readings
+from unloader.sources.testing.rows import Rows, check_batches, check_rows, columns_of, ensure
 from unloader.sources.testing.worker import WorkerReader
 from writers.model import TextFormat
 
@@ -72,12 +74,14 @@ def check_source(
         info = _check_description(catalog, table)
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = _Case(catalog, reader, spec, snapshot, info, len(expected))
+            check_readings(catalog, info)
             _check_plans(case, expected)
             _check_columns(case, expected)
             _check_where(case)
             _check_partitions(case)
             _check_query(case)
             _check_text(case)
+            _check_both(case)
             if empty is not None:
                 nothing = _check_description(catalog, empty)
                 _check_plans(replace(case, table=nothing, rows=0), ())
@@ -99,8 +103,7 @@ class _Case:
 
     def extract(
         self,
-        target: Target,
-        *,
+        *outputs: OutputNeeds,
         query: str | None = None,
         where: str | None = None,
         partitions: tuple[str, ...] = (),
@@ -113,7 +116,7 @@ class _Case:
             query=query,
             where=where,
             partitions=partitions,
-            projection=self.catalog.project(self.table, query, target),
+            projection=project(self.catalog, self.table, query, outputs),
         )
 
     def batches(
@@ -130,9 +133,9 @@ class _Case:
 CHOSEN = 2
 """Partitions that are read each by itself; the others are read together."""
 
-PARQUET = Target(format="parquet", text=None)
-CSV_BATCHES = Target(format="csv", text=TextFormat(), encoded_allowed=False)
-CSV_ENCODED = Target(format="csv", text=TextFormat())
+PARQUET = OutputNeeds(text=None)
+CSV_BATCHES = OutputNeeds(text=TextFormat(), batches_only=True)
+CSV_ENCODED = OutputNeeds(text=TextFormat())
 
 
 def _check_snapshot(catalog: Catalog, snapshot: Snapshot, consistency: str) -> None:
@@ -183,8 +186,10 @@ def _check_description(catalog: Catalog, table: TableName) -> TableInfo:
 def _check_plans(case: _Case, expected: Rows) -> None:
     """Read the table cut in every way the planner knows."""
     extract = case.extract(PARQUET)
-    projection = case.catalog.project(case.table, None, PARQUET)
-    ensure(projection == extract.projection, "a table is projected differently the second time")
+    ensure(
+        extract.projection == case.extract(PARQUET).projection,
+        "a table is projected differently the second time",
+    )
     seen: set[tuple[WorkUnit, ...]] = set()
     for limits in _limits(case.table):
         units = plan(case.table, limits).units
@@ -317,6 +322,20 @@ def _check_text(case: _Case) -> None:
         ensure(case.catalog.capabilities.encoded_text, "text is rendered without the capability")
         total = sum(_check_encoded(case, encoded, unit) for unit in units)
         ensure(total == case.rows, f"{total} rows, not {case.rows}, are rendered as text")
+
+
+def _check_both(case: _Case) -> None:
+    """Read once for Parquet and for CSV: each gets what it gets from a scan of its own."""
+    units = plan(case.table, PlanLimits(parallelism=1, split="none")).units
+    both = case.extract(PARQUET, CSV_BATCHES)
+    found = case.batches(both, units)
+    check_batches(found, both.projection)
+    for taken, output in zip(both.projection.outputs, (PARQUET, CSV_BATCHES), strict=True):
+        alone = case.extract(output)
+        ensure(
+            columns_of(found, taken) == columns_of(case.batches(alone, units)),
+            f"one scan for Parquet and CSV has other values than one for {output} alone",
+        )
 
 
 def _check_encoded(case: _Case, extract: Extract, unit: WorkUnit) -> int:

@@ -19,8 +19,9 @@ import pytest
 from partition_planner.model import Piece, PlanLimits, RowRange, WholeTable
 from partition_planner.planner import plan
 from unloader.errors import ConfigError, OutputFailed, SourceError
-from unloader.model import Extract, SourceSpec, Target
+from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.sqlite.source import SQLiteSource
 from writers.text.number_texts import float_texts
 
@@ -60,14 +61,13 @@ def extract_of(
     """Return what the parent would hand to a worker."""
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
         info = catalog.describe_query(query) if query else catalog.describe(parse_table(table))
-        target = Target(format="parquet", text=None, as_text=as_text)
         return Extract(
             source=spec_of(path),
             snapshot=catalog.snapshot("none"),
             table=info,
             query=query,
             where=where,
-            projection=catalog.project(info, query, target),
+            projection=project(catalog, info, query, (OutputNeeds(text=None),), as_text=as_text),
         )
 
 

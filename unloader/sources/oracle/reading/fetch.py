@@ -80,6 +80,11 @@ def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
     return FetchPlan(items=items, fetched_as=_fetched_as(extract, items), columns=columns)
 
 
+def select_columns(extract: Extract) -> str:
+    """Return the SELECT list of a unit's statement, as workers send it first."""
+    return ", ".join(item.expression for item in fetch_plan(extract).items)
+
+
 def _fetched_as(extract: Extract, items: tuple[Item, ...]) -> FetchedAs:
     asked = extract.source.session.fetch
     if any(item.part == "locator" for item in items):
