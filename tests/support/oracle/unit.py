@@ -8,10 +8,10 @@ from json import loads
 from typing import Any
 
 import pyarrow as pa
-from oracle.expected import as_number, expected, json_of, native_of, number, plain
 from oracle_server.model import Column, Type
 from oracle_server.server import OracleServer
 
+from oracle.expected import as_number, expected, json_of, native_of, number, plain
 from partition_planner.model import ColumnInfo, Piece, TableInfo, WholeTable
 from unloader.model import (
     Extract,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle_server.data.privileges import view_name
 from oracle_server.data.tables import Row
-from oracle_server.dictionary import dynamic_views
-from oracle_server.dictionary import objects
+from oracle_server.dictionary import dynamic_views, objects
 from oracle_server.dictionary.objects import Shape
 from oracle_server.model import Column, SessionState, Type
 from oracle_server.sql.expressions.conversions import varchar
