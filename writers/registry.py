@@ -136,7 +136,7 @@ def _name(output_format: object) -> str:
     # Ours first: looking for other packages takes milliseconds, which each work unit would pay.
     if isinstance(name, str) and (name in FORMATS or name in _installed()):
         return name
-    raise FormatError(f"there is no format {name!r}. Next: use one of {', '.join(formats())}.")
+    raise FormatError(f"there is no format {name!r}.", f"use one of {', '.join(formats())}.")
 
 
 def _load(name: str) -> Any:

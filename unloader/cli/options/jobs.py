@@ -205,8 +205,7 @@ def _checked(spec: OutputSpec, *, fixed: bool) -> OutputSpec:
             check_choice(spec.encoder)
     except FormatError as error:
         # All of it was known from the options alone.
-        message, _, hint = str(error).partition("Next:")
-        raise UsageError(message.strip(), hint.strip()) from error
+        raise UsageError(error.message, error.hint) from error
     return spec
 
 
