@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from partition_planner.model import WorkUnit
 from unloader.model import Extract, Request
-from unloader.resolve.file_names import NameValues, file_name
+from unloader.request.file_names import NameValues, file_name
 from writers.registry import extension
 
 

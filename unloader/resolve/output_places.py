@@ -1,4 +1,4 @@
-"""From a job to its destination, and to where each of its work units would go."""
+"""Where each work unit of a job goes, before anything is taken or written."""
 
 from __future__ import annotations
 
@@ -6,29 +6,9 @@ from pathlib import Path
 
 from partition_planner.model import Plan
 from unloader.model import Extract, Request
-from unloader.storage.base import Destination
-from unloader.storage.directories.files import Files
-from unloader.storage.directories.stripes import stripes
-from unloader.storage.kinds import kind_of, pipe_template
-from unloader.storage.naming import Naming
-from unloader.storage.streams.pipes import UnitPipes
-from unloader.storage.streams.stream import OneStream
-
-
-def open_destination(job: Request, extract: Extract, plan: Plan) -> Destination:
-    """Take the destination of a job; the caller closes it.
-
-    Raises:
-        OutputFailed: It cannot be had.
-        UsageError: It does not go with the plan.
-        ConfigError: A file name is too long.
-    """
-    kind = kind_of(job.output.destinations)
-    if kind == "directories":
-        return Files(job, extract, plan)
-    if kind == "pipes":
-        return UnitPipes(job, extract, plan)
-    return OneStream(job, extract, plan, pipe=kind == "pipe")
+from unloader.resolve.naming import Naming
+from unloader.resolve.stripes import stripes
+from unloader.storage.kinds import destination_kind, pipe_template
 
 
 def places(job: Request, extract: Extract, plan: Plan) -> dict[str, str]:
@@ -40,7 +20,7 @@ def places(job: Request, extract: Extract, plan: Plan) -> dict[str, str]:
         ConfigError: A name is longer than file systems allow.
     """
     output = job.output
-    kind = kind_of(output.destinations)
+    kind = destination_kind(output.destinations)
     if not output.destination or kind == "stdout":
         return {unit.id: "standard output" for unit in plan.units if output.destination}
     if kind == "directories":
