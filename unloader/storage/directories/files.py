@@ -143,7 +143,7 @@ class Files:
     def what_next(self) -> str:
         """Return where finished units are, and what becomes of them."""
         staged = " and ".join(str(each.staged) for each in self._directories.all)
-        return f"run again; until then the finished units are in {staged}"
+        return f"run again, which starts anew; until then the finished units are in {staged}"
 
     def close(self) -> None:
         """Release the directories."""
