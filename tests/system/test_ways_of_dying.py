@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
-import killing_calls
 import pytest
+from processes import command, killing_calls
 
 import unloader
 from unloader.cli.signals import STOPPING
