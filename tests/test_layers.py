@@ -37,10 +37,10 @@ FLOORS = (
         "unloader.codecs",
         "unloader.manifest",
         "unloader.resolve",
-        "unloader.storage",
         "unloader.worker",
     },
     {"unloader.placement"},
+    {"unloader.storage"},
     {"unloader.sources"},
     {"unloader.request"},
     {

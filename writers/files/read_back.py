@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -33,8 +34,30 @@ class ReadBack:
     """Records counted by parsing the file, None where nothing here can parse the dialect."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """A file that has no path on this machine."""
+
+    name: str
+    """In messages."""
+    open: Callable[[], IO[bytes]]
+    """Returns it open for reading, from its first byte."""
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def __fspath__(self) -> str:
+        """Return the name: it stands where the path of a local file would, in messages."""
+        return self.name
+
+
+Readable = Path | RemoteFile
+"""Whatever can be read back."""
+
+
 def read_back(
-    path: Path,
+    path: Readable,
     output_format: TextFormat | ParquetFormat,
     compression: Compression,
     *,
@@ -44,7 +67,7 @@ def read_back(
     """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
 
     Args:
-        path: The file.
+        path: The file; a local one is read without the interpreter where that is possible.
         output_format: What it was written in.
         compression: What it was compressed with.
         rows: Count records.
@@ -62,10 +85,10 @@ def read_back(
     return ReadBack(bytes=size, checksum=found, rows=counted)
 
 
-def _digest(path: Path, checksum: str) -> tuple[int, str]:
+def _digest(path: Readable, checksum: str) -> tuple[int, str]:
     digest = open_digest(checksum)
     size = 0
-    with open(path, "rb", buffering=0) as file:
+    with _opened(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
@@ -73,7 +96,7 @@ def _digest(path: Path, checksum: str) -> tuple[int, str]:
 
 
 def _count(
-    path: Path, output_format: TextFormat | ParquetFormat, compression: Compression
+    path: Readable, output_format: TextFormat | ParquetFormat, compression: Compression
 ) -> int | None:
     import csv
     import zlib
@@ -98,11 +121,11 @@ def _count(
     return None
 
 
-def _count_parquet(path: Path) -> int:
+def _count_parquet(path: Readable) -> int:
     import pyarrow.parquet as pq
 
     rows = 0
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(_arrow_file(path)) as file:
         for batch in file.iter_batches():
             rows += batch.num_rows
         if rows != file.metadata.num_rows:
@@ -124,7 +147,7 @@ def _is_plain(text: TextFormat) -> bool:
     )
 
 
-def _count_plain(path: Path, text: TextFormat, compression: Compression) -> int:
+def _count_plain(path: Readable, text: TextFormat, compression: Compression) -> int:
     import pyarrow as pa
 
     columns = _first_width(path, text, compression)
@@ -141,7 +164,7 @@ def _count_plain(path: Path, text: TextFormat, compression: Compression) -> int:
 
 
 def _count_records(
-    path: Path, text: TextFormat, compression: Compression, columns: int, block_bytes: int
+    path: Readable, text: TextFormat, compression: Compression, columns: int, block_bytes: int
 ) -> int:
     import pyarrow as pa
     from pyarrow import csv
@@ -169,7 +192,7 @@ def _count_records(
         return sum(int(batch.num_rows) for batch in reader)
 
 
-def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
+def _first_width(path: Readable, text: TextFormat, compression: Compression) -> int:
     """Return the number of fields of the first record, 0 for an empty file."""
     import csv
 
@@ -186,7 +209,7 @@ def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
     return 0
 
 
-def _count_prefixed(path: Path, text: TextFormat, compression: Compression) -> int:
+def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) -> int:
     """Count records by walking their length prefixes, as SQL*Loader's `var` format says."""
     from writers.text.output_encoding import OutputEncoding
 
@@ -205,7 +228,7 @@ def _count_prefixed(path: Path, text: TextFormat, compression: Compression) -> i
     return records - 1 if text.header else records
 
 
-def _count_fixed(path: Path, text: TextFormat, compression: Compression) -> int:
+def _count_fixed(path: Readable, text: TextFormat, compression: Compression) -> int:
     """Count records by their size; each has to end as they all do."""
     from writers.text.output_encoding import OutputEncoding
 
@@ -225,7 +248,7 @@ def _count_fixed(path: Path, text: TextFormat, compression: Compression) -> int:
     return records
 
 
-def _arrow_stream(path: Path, compression: Compression) -> Any:
+def _arrow_stream(path: Readable, compression: Compression) -> Any:
     """Return a stream that Arrow reads without the interpreter.
 
     Its CSV reader reads ahead in a thread of its own, which may still be at it when the program
@@ -233,24 +256,35 @@ def _arrow_stream(path: Path, compression: Compression) -> Any:
     """
     import pyarrow as pa
 
-    file = pa.OSFile(str(path))
+    file = _arrow_file(path)
     return (
         file if compression.codec == "none" else pa.CompressedInputStream(file, compression.codec)
     )
 
 
-def _decompressed(path: Path, compression: Compression) -> Any:
+def _arrow_file(path: Readable) -> Any:
+    import pyarrow as pa
+
+    return pa.OSFile(str(path)) if isinstance(path, Path) else pa.PythonFile(path.open(), mode="r")
+
+
+def _opened(path: Readable) -> IO[bytes]:
+    return open(path, "rb", buffering=0) if isinstance(path, Path) else path.open()
+
+
+def _decompressed(path: Readable, compression: Compression) -> Any:
     import pyarrow as pa
 
     if compression.codec == "gzip":
-        return gzip.open(path, "rb")
+        return gzip.open(path if isinstance(path, Path) else path.open(), "rb")
     if compression.codec == "none":
-        return open(path, "rb")
+        return open(path, "rb") if isinstance(path, Path) else path.open()
     if compression.codec == "zstd":
         import zstandard
 
-        return zstandard.open(path, "rb")
-    return pa.CompressedInputStream(pa.OSFile(str(path)), compression.codec)
+        source: Any = path if isinstance(path, Path) else path.open()
+        return zstandard.open(source, "rb")
+    return pa.CompressedInputStream(_arrow_file(path), compression.codec)
 
 
 class _Raw(io.RawIOBase):
