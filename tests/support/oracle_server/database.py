@@ -6,23 +6,23 @@ from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any
 
-from oracle_server import session_answers
-from oracle_server.catalog import Catalog, User, View
-from oracle_server.definitions import Definitions
-from oracle_server.encodings import Encodings
-from oracle_server.evaluation import Compiled, Environment
-from oracle_server.fallback import Fallback
-from oracle_server.lexer import Token, tokens
+from oracle_server.data.catalog import Catalog, User, View
+from oracle_server.data.definitions import Definitions
+from oracle_server.data.privileges import Privileges
+from oracle_server.data.storage import Storage
+from oracle_server.data.tables import Row, SegmentView, Table
 from oracle_server.model import Answer, Column, OracleError, SessionState
-from oracle_server.privileges import Privileges
-from oracle_server.queries import Context, Queries, Result
-from oracle_server.scan import TableScan
-from oracle_server.session_statements import alter_session, run_block
-from oracle_server.shadows import Shadows
-from oracle_server.statement import Condition, parse_query
-from oracle_server.storage import Storage
-from oracle_server.syntax import Unsupported
-from oracle_server.tables import Row, SegmentView, Table
+from oracle_server.session import answers as session_answers
+from oracle_server.session.statements import alter_session, run_block
+from oracle_server.sql.expressions.evaluation import Compiled, Environment
+from oracle_server.sql.fallback import Fallback
+from oracle_server.sql.lexer import Token, tokens
+from oracle_server.sql.queries import Context, Queries, Result
+from oracle_server.sql.scan import TableScan
+from oracle_server.sql.shadows import Shadows
+from oracle_server.sql.statement import Condition, parse_query
+from oracle_server.sql.syntax import Unsupported
+from oracle_server.wire.rows.encodings import Encodings
 
 _CHANGES = {
     "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "DROP", "ALTER", "TRUNCATE", "GRANT", "REVOKE",

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from oracle_server.authentication import VERIFIER_FLAGS
-from oracle_server.catalog import User
-from oracle_server.connection import Connection
+from oracle_server.data.catalog import User
 from oracle_server.faults import Faults
 from oracle_server.model import SessionState
-from oracle_server.negotiation import CHARSETS, MODES
-from oracle_server.session import Database
+from oracle_server.session.authentication import VERIFIER_FLAGS
+from oracle_server.session.connection import Connection
+from oracle_server.session.session import Database
+from oracle_server.wire.negotiation import CHARSETS, MODES
 
 _FIRST_SID = 101
 _FIRST_SERIAL = 40_001

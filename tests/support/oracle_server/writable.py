@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from oracle_server.data_definition import DataDefinition
-from oracle_server.data_manipulation import DataManipulation
+from oracle_server.data.tables import Table
 from oracle_server.database import Database
 from oracle_server.model import Answer, OracleError, SessionState
-from oracle_server.tables import Table
+from oracle_server.sql.changes.data_definition import DataDefinition
+from oracle_server.sql.changes.data_manipulation import DataManipulation
 
 _FIRST = re.compile(r"[\s(]*([A-Za-z]+)(?:\s+([A-Za-z]+))?")
 _CHANGES = {"INSERT", "UPDATE", "DELETE"}

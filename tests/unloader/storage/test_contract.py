@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from memory_storage import MemoryRun, MemoryStorage, Plan
+from publications.memory_storage import MemoryRun, MemoryStorage, Plan
 
 from unloader.storage.base import Claim, Cleaning, Index, Move, RunStorage, WhoWasHere
 from unloader.storage.directories import publishing, run_directories

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
+from publications.staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from unloader.errors import OutputFailed
 sys.path.append("tests/support")
-from staged_runs import taken
+from publications.staged_runs import taken
 try:
     taken([Path(sys.argv[1])], overwrite=True)
 except OutputFailed as error:

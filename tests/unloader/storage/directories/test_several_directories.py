@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from staged_runs import as_bytes, taken
+from publications.staged_runs import as_bytes, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, places_of, read_manifest
