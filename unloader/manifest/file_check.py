@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from unloader.errors import VerifyMismatch
 from writers.files.checksums import checksum_name
-from writers.files.read_back import Readable, read_back
+from writers.files.read_back import read_back
+from writers.files.readable import Readable
 from writers.model import OutputSpec, TextFormat, WrittenFile
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any, NamedTuple, Protocol
 
-from writers.files.read_back import Readable
+from writers.files.readable import Readable
 
 MANIFEST = "_manifest.json"
 """Name of the file whose presence means that a run is finished. It gets its final name last."""

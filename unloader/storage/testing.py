@@ -23,7 +23,7 @@ from unloader.storage.base import (
     Storage,
 )
 from writers.errors import WriteError
-from writers.files.read_back import Readable
+from writers.files.readable import Readable
 
 CutShort = Callable[[RunStorage, Sequence[Move], bytes], None]
 """Begins a commit of a run and dies in the middle of it; returns when the process would be dead."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
 from writers.files.os_errors import write_error
+from writers.files.readable import Readable, arrow_stream, open_bytes, parquet_source
 from writers.model import Compression, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
@@ -32,28 +32,6 @@ class ReadBack:
     """As in `WrittenFile`."""
     rows: int | None
     """Records counted by parsing the file, None where nothing here can parse the dialect."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteFile:
-    """A file that has no path on this machine."""
-
-    name: str
-    """In messages."""
-    open: Callable[[], IO[bytes]]
-    """Returns it open for reading, from its first byte."""
-
-    def __str__(self) -> str:
-        """Return the name."""
-        return self.name
-
-    def __fspath__(self) -> str:
-        """Return the name: it stands where the path of a local file would, in messages."""
-        return self.name
-
-
-Readable = Path | RemoteFile
-"""Whatever can be read back."""
 
 
 def read_back(
@@ -88,7 +66,7 @@ def read_back(
 def _digest(path: Readable, checksum: str) -> tuple[int, str]:
     digest = open_digest(checksum)
     size = 0
-    with _opened(path) as file:
+    with open_bytes(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
@@ -125,7 +103,7 @@ def _count_parquet(path: Readable) -> int:
     import pyarrow.parquet as pq
 
     rows = 0
-    with pq.ParquetFile(_arrow_file(path)) as file:
+    with pq.ParquetFile(parquet_source(path)) as file:
         for batch in file.iter_batches():
             rows += batch.num_rows
         if rows != file.metadata.num_rows:
@@ -256,20 +234,10 @@ def _arrow_stream(path: Readable, compression: Compression) -> Any:
     """
     import pyarrow as pa
 
-    file = _arrow_file(path)
+    file = arrow_stream(path)
     return (
         file if compression.codec == "none" else pa.CompressedInputStream(file, compression.codec)
     )
-
-
-def _arrow_file(path: Readable) -> Any:
-    import pyarrow as pa
-
-    return pa.OSFile(str(path)) if isinstance(path, Path) else pa.PythonFile(path.open(), mode="r")
-
-
-def _opened(path: Readable) -> IO[bytes]:
-    return open(path, "rb", buffering=0) if isinstance(path, Path) else path.open()
 
 
 def _decompressed(path: Readable, compression: Compression) -> Any:
@@ -284,7 +252,7 @@ def _decompressed(path: Readable, compression: Compression) -> Any:
 
         source: Any = path if isinstance(path, Path) else path.open()
         return zstandard.open(source, "rb")
-    return pa.CompressedInputStream(_arrow_file(path), compression.codec)
+    return pa.CompressedInputStream(arrow_stream(path), compression.codec)
 
 
 class _Raw(io.RawIOBase):

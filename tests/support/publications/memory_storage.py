@@ -26,7 +26,7 @@ from unloader.storage.base import (
     WhoWasHere,
 )
 from writers.errors import WriteError
-from writers.files.read_back import RemoteFile
+from writers.files.readable import RemoteFile
 
 
 @dataclass

@@ -13,7 +13,7 @@ from unloader.storage.base import Claim, Cleaning, Index, Move, RunStorage, WhoW
 from unloader.storage.directories import publishing, run_directories
 from unloader.storage.directories.local import LocalDirectories
 from unloader.storage.testing import check_storage
-from writers.files.read_back import RemoteFile
+from writers.files.readable import RemoteFile
 
 
 class Killed(BaseException):

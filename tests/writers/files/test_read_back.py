@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from writers.errors import WriteError
-from writers.files.read_back import ReadBack, RemoteFile, read_back
+from writers.files.read_back import ReadBack, read_back
+from writers.files.readable import RemoteFile
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import open_writer
 

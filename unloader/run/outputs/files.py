@@ -71,7 +71,7 @@ class FileOutput:
         staging = self._storage.staging(self._stripes[assignment.unit.id])
         return OutputTask(
             spec=replace(self._job.output.output, directory=staging.directory),
-            stem=_stem(assignment),
+            stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
         )
@@ -102,7 +102,7 @@ class FileOutput:
 
     def discard(self, assignment: Assignment) -> None:
         """Remove what a broken attempt has staged."""
-        self._storage.discard(_stem(assignment))
+        self._storage.discard(_stem(assignment.unit.id, assignment.attempt))
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
         """Read every staged file again; see `RunOutput`."""
@@ -174,7 +174,15 @@ class FileOutput:
 
         spec = replace(self._job.output.output, directory=self._storage.staging(0).directory)
         files = [file for unit in ordered for file in unit.result.files]
-        joined = merge_files(files, spec, "table", header=self._headers.table())
+        joined = merge_files(
+            files,
+            spec,
+            "table",
+            header=self._headers.table(),
+            read=lambda name: self._storage.staged_file(0, name),
+        )
+        for unit in ordered:
+            self._storage.discard(_stem(unit.result.unit, unit.result.attempt))
         first, *others = ordered
         return [
             replace(first, result=replace(first.result, files=(joined,))),
@@ -191,5 +199,5 @@ def _encoded(manifest: dict[str, Any]) -> bytes:
     return (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
 
 
-def _stem(assignment: Assignment) -> str:
-    return f"{assignment.unit.id}-a{assignment.attempt}"
+def _stem(unit: str, attempt: int) -> str:
+    return f"{unit}-a{attempt}"
