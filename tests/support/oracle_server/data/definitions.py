@@ -19,12 +19,20 @@ FILES = (4, 7, 5)
 class Definitions:
     """The part of a database that defines objects and changes rows."""
 
+    version: str
     catalog: Catalog
     storage: Storage
     privileges: Privileges
     lock: RLock
     scn: int
     undo_from: int
+    sessions: dict[int, SessionState]
+    """Those that have run a statement, by sid."""
+
+    @property
+    def users(self) -> dict[str, User]:
+        """Who may log in, by name."""
+        return self.catalog.users
 
     def add_user(self, name: str, password: str, *, dba: bool = False) -> User:
         """Create an account."""

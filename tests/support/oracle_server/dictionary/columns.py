@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oracle_server.data.definitions import Definitions
 from oracle_server.model import Column, Type
-
-if TYPE_CHECKING:
-    from oracle_server.database import Database
 
 COLUMNS = (
     "OWNER TABLE_NAME COLUMN_NAME DATA_TYPE DATA_TYPE_MOD DATA_TYPE_OWNER DATA_LENGTH:N "
@@ -86,7 +84,7 @@ def _described(column: Column) -> dict[str, Any]:
     }
 
 
-def tab_cols(database: Database) -> Iterator[dict[str, Any]]:
+def tab_cols(database: Definitions) -> Iterator[dict[str, Any]]:
     """TAB_COLS and TAB_COLUMNS, of tables and views."""
     for relation in database.catalog.relations():
         for number, column in enumerate(relation.columns, 1):

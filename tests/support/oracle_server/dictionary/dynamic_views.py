@@ -3,75 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oracle_server.data.catalog import CREATED
+from oracle_server.data.definitions import Definitions
 from oracle_server.data.storage import BLOCK_BYTES
 from oracle_server.model import SessionState
 from oracle_server.session.answers import VERSIONS, nls_parameters
 
-if TYPE_CHECKING:
-    from oracle_server.database import Database
-
 Rows = Iterable[tuple[Any, ...]]
 
 
-def _database(database: Database, session: SessionState) -> Rows:
+def _database(database: Definitions, session: SessionState) -> Rows:
     yield (1_405_000_001, "FREE", "READ WRITE", "PRIMARY", database.scn, CREATED, "NOARCHIVELOG",
            "FREE", "NO", "YES")  # fmt: skip
 
 
-def _instance(database: Database, session: SessionState) -> Rows:
+def _instance(database: Definitions, session: SessionState) -> Rows:
     full = VERSIONS[database.version][1]
     yield (1, "FREE", "localhost", full, full, "OPEN", CREATED, "NO", 1, "ACTIVE")
 
 
-def _version(database: Database, session: SessionState) -> Rows:
+def _version(database: Definitions, session: SessionState) -> Rows:
     short, full, product = VERSIONS[database.version]
     banner = f"{product} {short} - Production"
     yield (banner, f"{banner}\nVersion {full}", banner, 0)
 
 
-def _component(database: Database, session: SessionState) -> Rows:
+def _component(database: Definitions, session: SessionState) -> Rows:
     short, full, product = VERSIONS[database.version]
     yield (product, short, full, "Production")
 
 
-def _sessions(database: Database, session: SessionState) -> Rows:
+def _sessions(database: Definitions, session: SessionState) -> Rows:
     for one in list(database.sessions.values()):
         yield (one.sid, one.serial, 4_000_000 + one.sid, one.user, "ACTIVE" if one is session else
                "INACTIVE", one.schema, one.module or None, one.action or None, one.client_info or
                None, one.client_identifier or None, "unloader", "USER", 1, CREATED)  # fmt: skip
 
 
-def _session_parameters(database: Database, session: SessionState) -> Rows:
+def _session_parameters(database: Definitions, session: SessionState) -> Rows:
     yield from nls_parameters(session).items()
 
 
-def _database_parameters(database: Database, session: SessionState) -> Rows:
+def _database_parameters(database: Definitions, session: SessionState) -> Rows:
     yield from nls_parameters(None).items()
     yield ("NLS_RDBMS_VERSION", VERSIONS[database.version][0])
 
 
-def _privileges(database: Database, session: SessionState) -> Rows:
+def _privileges(database: Definitions, session: SessionState) -> Rows:
     yield from ((word,) for word in database.privileges.system(session.user))
 
 
-def _roles(database: Database, session: SessionState) -> Rows:
+def _roles(database: Definitions, session: SessionState) -> Rows:
     yield from ((word,) for word in database.privileges.roles(session.user))
 
 
-def _granted(database: Database, session: SessionState) -> Rows:
+def _granted(database: Definitions, session: SessionState) -> Rows:
     for word in database.privileges.system(session.user):
         yield (session.user, word, "NO")
 
 
-def _granted_roles(database: Database, session: SessionState) -> Rows:
+def _granted_roles(database: Definitions, session: SessionState) -> Rows:
     for word in database.privileges.roles(session.user):
         yield (session.user, word, "NO", "YES")
 
 
-def _parameters(database: Database, session: SessionState) -> Rows:
+def _parameters(database: Definitions, session: SessionState) -> Rows:
     values = {
         "undo_retention": "900",
         "db_block_size": str(BLOCK_BYTES),
@@ -86,11 +84,11 @@ def _parameters(database: Database, session: SessionState) -> Rows:
         yield (number, name, value, value, "TRUE")
 
 
-def _no_rows(database: Database, session: SessionState) -> Rows:
+def _no_rows(database: Definitions, session: SessionState) -> Rows:
     return ()
 
 
-View = tuple[str, Callable[["Database", SessionState], Rows]]
+View = tuple[str, Callable[[Definitions, SessionState], Rows]]
 
 VIEWS: dict[str, View] = {
     "V$DATABASE": (

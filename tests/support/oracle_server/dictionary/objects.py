@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oracle_server.data.catalog import CREATED
+from oracle_server.data.definitions import Definitions
 from oracle_server.data.tables import Table
 from oracle_server.dictionary.columns import COLUMNS, tab_cols
 from oracle_server.dictionary.space import (
@@ -23,9 +24,6 @@ from oracle_server.dictionary.space import (
     tablespaces,
 )
 
-if TYPE_CHECKING:
-    from oracle_server.database import Database
-
 Rows = Iterator[dict[str, Any]]
 
 
@@ -35,7 +33,7 @@ class Shape:
 
     columns: str
     """Words such as `NUM_ROWS:N`."""
-    rows: Callable[[Database], Iterable[dict[str, Any]]]
+    rows: Callable[[Definitions], Iterable[dict[str, Any]]]
     owner: str | None = "OWNER"
     """The column that says whose it is, which USER_ views lack."""
     name: str = "TABLE_NAME"
@@ -45,7 +43,7 @@ class Shape:
     prefixes: tuple[str, ...] = ("ALL_", "USER_", "DBA_")
 
 
-def tables(database: Database) -> Rows:
+def tables(database: Definitions) -> Rows:
     """TABLES."""
     for table in database.catalog.tables.values():
         heap = table.organization == "heap"
@@ -67,14 +65,14 @@ def tables(database: Database) -> Rows:
         }  # fmt: skip
 
 
-def views(database: Database) -> Rows:
+def views(database: Definitions) -> Rows:
     """VIEWS."""
     for view in database.catalog.views.values():
         yield {"OWNER": view.owner, "VIEW_NAME": view.name, "TEXT": view.sql,
                "TEXT_VC": view.sql, "TEXT_LENGTH": len(view.sql), "READ_ONLY": "N"}  # fmt: skip
 
 
-def tab_comments(database: Database) -> Rows:
+def tab_comments(database: Definitions) -> Rows:
     """TAB_COMMENTS."""
     comments = database.catalog.comments
     for table in database.catalog.tables.values():
@@ -82,7 +80,7 @@ def tab_comments(database: Database) -> Rows:
                "COMMENTS": comments.get((table.owner, table.name))}  # fmt: skip
 
 
-def mviews(database: Database) -> Rows:
+def mviews(database: Definitions) -> Rows:
     """MVIEWS."""
     for table in database.catalog.tables.values():
         if table.materialized:
@@ -98,7 +96,7 @@ def _object(owner: str, name: str, kind: str, number: int, data: int | None, sub
             "SECONDARY": "N", "NAMESPACE": 1, "ORACLE_MAINTAINED": "N"}  # fmt: skip
 
 
-def objects(database: Database) -> Rows:
+def objects(database: Definitions) -> Rows:
     """OBJECTS."""
     catalog = database.catalog
     for table in catalog.tables.values():
@@ -128,14 +126,14 @@ def _table_objects(table: Table) -> Rows:
         yield _object(table.owner, table.name, kind, segment.object_id, own, name)
 
 
-def synonyms(database: Database) -> Rows:
+def synonyms(database: Definitions) -> Rows:
     """SYNONYMS."""
     for (owner, name), (target_owner, target) in database.catalog.synonyms.items():
         yield {"OWNER": owner, "SYNONYM_NAME": name, "TABLE_OWNER": target_owner,
                "TABLE_NAME": target, "DB_LINK": None}  # fmt: skip
 
 
-def part_tables(database: Database) -> Rows:
+def part_tables(database: Definitions) -> Rows:
     """PART_TABLES."""
     for table in database.catalog.tables.values():
         if table.partitions:
@@ -151,7 +149,7 @@ def part_tables(database: Database) -> Rows:
             }  # fmt: skip
 
 
-def tab_partitions(database: Database) -> Rows:
+def tab_partitions(database: Definitions) -> Rows:
     """TAB_PARTITIONS."""
     for table in database.catalog.tables.values():
         for position, spec in enumerate(table.partitions, 1):
@@ -165,7 +163,7 @@ def tab_partitions(database: Database) -> Rows:
             }  # fmt: skip
 
 
-def tab_subpartitions(database: Database) -> Rows:
+def tab_subpartitions(database: Definitions) -> Rows:
     """TAB_SUBPARTITIONS."""
     for table in database.catalog.tables.values():
         for part, spec in enumerate(table.partitions, 1):
@@ -179,7 +177,7 @@ def tab_subpartitions(database: Database) -> Rows:
                 }  # fmt: skip
 
 
-def part_key_columns(database: Database) -> Rows:
+def part_key_columns(database: Definitions) -> Rows:
     """PART_KEY_COLUMNS."""
     for table in database.catalog.tables.values():
         for position, column in enumerate(table.partition_key, 1):
@@ -187,7 +185,7 @@ def part_key_columns(database: Database) -> Rows:
                    "COLUMN_NAME": column, "COLUMN_POSITION": position}  # fmt: skip
 
 
-def constraints(database: Database) -> Rows:
+def constraints(database: Definitions) -> Rows:
     """CONSTRAINTS."""
     for table in database.catalog.tables.values():
         if table.key:
@@ -197,7 +195,7 @@ def constraints(database: Database) -> Rows:
                    "INDEX_NAME": key_name(table), "DEFERRABLE": "NOT DEFERRABLE"}  # fmt: skip
 
 
-def cons_columns(database: Database) -> Rows:
+def cons_columns(database: Definitions) -> Rows:
     """CONS_COLUMNS."""
     for table in database.catalog.tables.values():
         for position, column in enumerate(table.key, 1):
@@ -206,7 +204,7 @@ def cons_columns(database: Database) -> Rows:
                    "POSITION": position}  # fmt: skip
 
 
-def indexes(database: Database) -> Rows:
+def indexes(database: Definitions) -> Rows:
     """INDEXES."""
     for table in database.catalog.tables.values():
         if table.key:
@@ -222,7 +220,7 @@ def indexes(database: Database) -> Rows:
             }  # fmt: skip
 
 
-def ind_columns(database: Database) -> Rows:
+def ind_columns(database: Definitions) -> Rows:
     """IND_COLUMNS."""
     for table in database.catalog.tables.values():
         for position, column in enumerate(table.key, 1):
@@ -231,7 +229,7 @@ def ind_columns(database: Database) -> Rows:
                    "COLUMN_POSITION": position, "DESCEND": "ASC"}  # fmt: skip
 
 
-def tab_privs(database: Database) -> Rows:
+def tab_privs(database: Definitions) -> Rows:
     """TAB_PRIVS; TABLE_SCHEMA is what ALL_TAB_PRIVS calls the owner."""
     for grantee, privilege, owner, name in database.privileges.on_objects():
         yield {"GRANTEE": grantee, "OWNER": owner, "TABLE_SCHEMA": owner, "TABLE_NAME": name,
@@ -239,7 +237,7 @@ def tab_privs(database: Database) -> Rows:
                "TYPE": "TABLE"}  # fmt: skip
 
 
-def external_tables(database: Database) -> Rows:
+def external_tables(database: Definitions) -> Rows:
     """EXTERNAL_TABLES."""
     for table in database.catalog.tables.values():
         if table.organization == "external":
@@ -247,14 +245,14 @@ def external_tables(database: Database) -> Rows:
                    "DEFAULT_DIRECTORY_NAME": "DATA_DIR"}  # fmt: skip
 
 
-def users(database: Database) -> Rows:
+def users(database: Definitions) -> Rows:
     """USERS."""
     for user in database.catalog.users.values():
         yield {"USERNAME": user.name, "USER_ID": user.user_id, "CREATED": CREATED,
                "ORACLE_MAINTAINED": "Y" if user.name == "SYS" else "N"}  # fmt: skip
 
 
-def nothing(database: Database) -> Rows:
+def nothing(database: Definitions) -> Rows:
     """Views without rows."""
     yield from ()
 

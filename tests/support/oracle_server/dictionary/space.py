@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oracle_server.data.catalog import CREATED, View
+from oracle_server.data.definitions import Definitions
 from oracle_server.data.storage import ABSOLUTE_FILE_OFFSET, BLOCK_BYTES, HEADER_BLOCKS
 from oracle_server.data.tables import Segment, Table
-
-if TYPE_CHECKING:
-    from oracle_server.database import Database
 
 Rows = Iterator[dict[str, Any]]
 
@@ -55,7 +53,7 @@ def measures(table: Table, parts: list[Segment]) -> dict[str, Any]:
     }
 
 
-def _segments(database: Database) -> Iterator[tuple[str, str, str | None, str, Segment]]:
+def _segments(database: Definitions) -> Iterator[tuple[str, str, str | None, str, Segment]]:
     """Yield (owner, name, partition, type, segment) of all that takes space."""
     for table in database.catalog.tables.values():
         index = table.organization == "index"
@@ -70,7 +68,7 @@ def _segments(database: Database) -> Iterator[tuple[str, str, str | None, str, S
             yield table.owner, name, part, kind, segment
 
 
-def extents(database: Database) -> Rows:
+def extents(database: Definitions) -> Rows:
     """EXTENTS."""
     for owner, name, part, kind, segment in _segments(database):
         for number, extent in enumerate(segment.layout.extents):
@@ -91,7 +89,7 @@ def extents(database: Database) -> Rows:
         }  # fmt: skip
 
 
-def segments(database: Database) -> Rows:
+def segments(database: Definitions) -> Rows:
     """SEGMENTS."""
     for owner, name, part, kind, segment in _segments(database):
         if not segment.layout.extents:
@@ -106,7 +104,7 @@ def segments(database: Database) -> Rows:
         }  # fmt: skip
 
 
-def tablespaces(database: Database) -> Rows:
+def tablespaces(database: Definitions) -> Rows:
     """TABLESPACES."""
     for name in ("SYSTEM", "SYSAUX", "UNDOTBS1", "TEMP", TABLESPACE):
         yield {"TABLESPACE_NAME": name, "BLOCK_SIZE": BLOCK_BYTES, "STATUS": "ONLINE",
@@ -115,7 +113,7 @@ def tablespaces(database: Database) -> Rows:
                "EXTENT_MANAGEMENT": "LOCAL"}  # fmt: skip
 
 
-def data_files(database: Database) -> Rows:
+def data_files(database: Definitions) -> Rows:
     """DATA_FILES."""
     for file, end in sorted(database.storage.next_block.items()):
         yield {"FILE_NAME": f"/opt/oracle/oradata/FREE/users{file:02d}.dbf",
@@ -124,7 +122,7 @@ def data_files(database: Database) -> Rows:
                "STATUS": "AVAILABLE"}  # fmt: skip
 
 
-def lobs(database: Database) -> Rows:
+def lobs(database: Definitions) -> Rows:
     """LOBS."""
     for relation in database.catalog.relations():
         for number, column in enumerate(relation.columns, 1):

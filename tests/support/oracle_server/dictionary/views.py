@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oracle_server.data.definitions import Definitions
 from oracle_server.data.privileges import view_name
 from oracle_server.data.tables import Row
 from oracle_server.dictionary import dynamic_views, objects
@@ -16,16 +17,13 @@ from oracle_server.dictionary.objects import Shape
 from oracle_server.model import Column, SessionState, Type
 from oracle_server.sql.expressions.conversions import varchar
 
-if TYPE_CHECKING:
-    from oracle_server.database import Database
-
 _KINDS = {"V": varchar(128), "T": varchar(4000), "N": Type(name="NUMBER"), "D": Type(name="DATE")}
 
 
 class Dictionary:
     """Makes dictionary views from the catalogue."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Definitions) -> None:
         """Describe that database."""
         self._database = database
         self._moments = count()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oracle_server.data.definitions import Definitions
 from oracle_server.data.moments import now
 from oracle_server.model import OracleError, SessionState
-
-if TYPE_CHECKING:
-    from oracle_server.database import Database
 
 _NLS = {
     "NLS_CALENDAR": "GREGORIAN",
@@ -47,7 +45,9 @@ def nls_parameters(session: SessionState | None) -> dict[str, str]:
     return {name: session.settings.get(name, value) for name, value in _NLS.items()}
 
 
-def answer(database: Database, session: SessionState, name: str, arguments: Sequence[Any]) -> Any:
+def answer(
+    database: Definitions, session: SessionState, name: str, arguments: Sequence[Any]
+) -> Any:
     """Return the value of a function that depends on session or database.
 
     Raises:
@@ -70,7 +70,7 @@ def answer(database: Database, session: SessionState, name: str, arguments: Sequ
     return _context_value(database, session, str(arguments[-1]).upper())
 
 
-def check_function(database: Database, user: str, name: str) -> None:
+def check_function(database: Definitions, user: str, name: str) -> None:
     """Refuse a function that a user may not call.
 
     Raises:
@@ -84,7 +84,7 @@ def check_function(database: Database, user: str, name: str) -> None:
         raise OracleError(8180, "no snapshot found based on specified time")
 
 
-def _context_value(database: Database, session: SessionState, name: str) -> str | None:
+def _context_value(database: Definitions, session: SessionState, name: str) -> str | None:
     values = {
         "SESSION_USER": session.user,
         "CURRENT_USER": session.user,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oracle_server.model import OracleError, SessionState
 from oracle_server.session.cursors import Reply
 from oracle_server.session.handshake import Handshake
+from oracle_server.session.host import Host
 from oracle_server.session.session import Session
 from oracle_server.wire import calls
 from oracle_server.wire.calls import Head
@@ -31,7 +32,6 @@ from oracle_server.wire.values.forms import ub
 if TYPE_CHECKING:
     import socket
 
-    from oracle_server.server import OracleServer
 
 _KILLED = 28
 _TOKEN = b"\x21"
@@ -40,27 +40,38 @@ _TOKEN = b"\x21"
 class Connection(threading.Thread):
     """The server's side of one connection."""
 
-    def __init__(self, server: OracleServer, sock: socket.socket, *, is_redirected: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        sock: socket.socket,
+        *,
+        is_redirected: bool,
+        opened: Callable[[Connection, SessionState], None],
+        closed: Callable[[Connection], None],
+    ) -> None:
         """Take over a connected socket.
 
         Args:
-            server: Whose client it is.
+            host: The server whose client it is.
             sock: Closed when the thread ends.
             is_redirected: It came to the port that the listener redirects to.
+            opened: Called with a new session before its client is told of it.
+            closed: Called when the connection has ended.
         """
         super().__init__(name="oracle-connection", daemon=True)
         self.channel = Channel(sock, self._check)
         self.session: Session | None = None
         self.is_killed = False
         """An administrator has ended the session; the client gets to know with its next call."""
-        self._server = server
+        self._host = host
+        self._opened, self._closed = opened, closed
         self._is_redirected = is_redirected
         self._in_pipeline = False
 
     def run(self) -> None:
         """Serve the client until one side goes."""
         try:
-            handshake = Handshake(self._server, self.channel, self._opened)
+            handshake = Handshake(self._host, self.channel, lambda state: self._opened(self, state))
             if handshake.connect(is_redirected=self._is_redirected):
                 self.session = handshake.login()
                 while self.session is not None and self._serve():
@@ -68,17 +79,14 @@ class Connection(threading.Thread):
         except (Disconnected, Broken):
             pass
         except Exception as error:
-            self._server.report(error)
+            self._host.report(error)
         finally:
             self.channel.close()
-            self._server.closed(self)
-
-    def _opened(self, state: SessionState) -> None:
-        self._server.opened(self, state)
+            self._closed(self)
 
     def _check(self) -> None:
         """End a pause of the session."""
-        if self._server.is_closing:
+        if self._host.is_closing:
             raise Disconnected("the server is closing")
         if self.is_killed:
             raise known_error(_KILLED)
@@ -159,7 +167,7 @@ class Connection(threading.Thread):
         return lambda: self._simple(function)
 
     def _version(self) -> Reply:
-        session, mode = self._open_session, self._server.mode
+        session, mode = self._open_session, self._host.mode
         answer = version(mode.version_text, mode.version, bare=session.bare_texts)
         return Reply(pieces=[answer, status(session.status, session.calls)])
 

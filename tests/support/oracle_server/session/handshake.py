@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from oracle_server.model import OracleError, SessionState
 from oracle_server.session.authentication import Login, denied, user_name
+from oracle_server.session.host import Host
 from oracle_server.session.session import Session
 from oracle_server.wire import calls, negotiation
 from oracle_server.wire.announcements import login_return
@@ -31,7 +32,6 @@ from oracle_server.wire.reader import Reader
 
 if TYPE_CHECKING:
     from oracle_server.data.catalog import User
-    from oracle_server.server import OracleServer
 
 _PROTOCOL = 1
 _DATA_TYPES = 2
@@ -47,10 +47,10 @@ class Handshake:
     """What is known of a client before it has a session."""
 
     def __init__(
-        self, server: OracleServer, channel: Channel, opened: Callable[[SessionState], None]
+        self, host: Host, channel: Channel, opened: Callable[[SessionState], None]
     ) -> None:
         """Start before the first packet; `opened` is told of a session before its client is."""
-        self._server = server
+        self._host = host
         self._channel = channel
         self._opened = opened
         self._driver = ""
@@ -62,29 +62,29 @@ class Handshake:
 
     def connect(self, *, is_redirected: bool) -> bool:
         """Answer the CONNECT; False if the client was sent away."""
-        server, channel = self._server, self._channel
+        host, channel = self._host, self._channel
         request, flags = self._read_connect()
-        server.connect_data.append(request.data)
+        host.connect_data.append(request.data)
         kind, name = negotiation.service_of(request.data)
         if self._fault("connect", name):
             return False
         if request.version < negotiation.LEAST_VERSION:
             channel.send(REFUSE, negotiation.refusal(_INCOMPATIBLE))
             return False
-        if not server.serves(name):
+        if not host.serves(name):
             channel.send(REFUSE, negotiation.refusal(_UNKNOWN_SERVICE[kind]))
             return False
-        if server.redirects and not is_redirected and not flags & REDIRECTED:
-            text = negotiation.redirection(server.host, server.second_port, request.data)
+        if host.redirects and not is_redirected and not flags & REDIRECTED:
+            text = negotiation.redirection(host.host, host.second_port, request.data)
             channel.send(REDIRECT, len(text).to_bytes(2, "big"), TEXT_FOLLOWS)
             channel.send(DATA, b"\0\0" + text)
             return False
-        if server.mode.resends:
+        if host.mode.resends:
             channel.send(RESEND, b"")
             request, _ = self._read_connect()
-        version = min(request.version, server.mode.protocol)
-        sdu = negotiation.agreed_sdu(request.sdu, server.sdu)
-        channel.send(ACCEPT, negotiation.accept(server.mode, version, sdu))
+        version = min(request.version, host.mode.protocol)
+        sdu = negotiation.agreed_sdu(request.sdu, host.sdu)
+        channel.send(ACCEPT, negotiation.accept(host.mode, version, sdu))
         channel.sdu = sdu
         channel.wide = True
         self._may_end = version >= negotiation.END_OF_RESPONSE_VERSION
@@ -131,7 +131,7 @@ class Handshake:
 
     def _protocol(self, reader: Reader) -> bytes:
         self._driver = negotiation.parse_protocol(reader)
-        return negotiation.protocol_reply(self._server.mode, charset=self._server.charset)
+        return negotiation.protocol_reply(self._host.mode, charset=self._host.charset)
 
     def _data_types(self, reader: Reader) -> bytes:
         self._client = negotiation.parse_data_types(reader, self._driver)
@@ -141,7 +141,7 @@ class Handshake:
         """Settle field version and end of response, now that both sides' capabilities are known."""
         client = self._known_client
         theirs = client.compile_caps[_FIELD_VERSION_INDEX]
-        self._field_version = min(theirs, self._server.mode.field_version)
+        self._field_version = min(theirs, self._host.mode.field_version)
         ends = client.has(_END_OF_RESPONSE_INDEX, _END_OF_RESPONSE_BIT)
         self._channel.end_of_response = self._may_end and ends
 
@@ -172,24 +172,24 @@ class Handshake:
         self._bare_texts |= reader.bare_texts
         if reader.left:
             raise ValueError(f"{len(reader.left)} bytes after a login: {reader.left!r}")
-        triple = self._server.triple_lengths
+        triple = self._host.triple_lengths
         if head.function == calls.LOGIN_ONE:
             self._login = self._challenge(request)
             challenge = login_parameters(self._login.challenge(), triple=triple)
             self._channel.send_reply([before, challenge, self._end(head)])
             return None
         user, proof = self._check(request)
-        state = self._server.new_state(user.name, request.pairs)
-        self._server.logins.append(request.pairs)
-        session = Session(state, self._server.database, self._server.faults, self._terms())
+        state = self._host.new_state(user.name, request.pairs)
+        self._host.logins.append(request.pairs)
+        session = Session(state, self._host.database, self._host.faults, self._terms())
         session.calls = self._calls
         self._alter_session(session, request)
         if self._fault("login", user.name):
             raise Disconnected("cut on order")
         pairs = login_pairs(
-            self._server.mode,
+            self._host.mode,
             state,
-            service=self._server.service,
+            service=self._host.service,
             user_id=user.user_id,
             server_response=proof,
         )
@@ -201,8 +201,8 @@ class Handshake:
         return session
 
     def _challenge(self, request: LoginRequest) -> Login:
-        user = self._server.database.users.get(user_name(request.user))
-        return Login(self._server.verifier, None if user is None else user.password)
+        user = self._host.database.users.get(user_name(request.user))
+        return Login(self._host.verifier, None if user is None else user.password)
 
     def _check(self, request: LoginRequest) -> tuple[User, str]:
         """Return who logs in, and the proof that the server knows the password.
@@ -210,7 +210,7 @@ class Handshake:
         Raises:
             OracleError: ORA-01017, or ORA-28150 for a proxy that may not.
         """
-        users = self._server.database.users
+        users = self._host.database.users
         token = request.pairs.get("AUTH_TOKEN")
         if token is not None:
             for user in users.values():
@@ -232,14 +232,14 @@ class Handshake:
     def _alter_session(self, session: Session, request: LoginRequest) -> None:
         statement = request.pairs.get("AUTH_ALTER_SESSION", "").rstrip("\0").strip()
         if statement:
-            self._server.database.execute(session.state, statement)
+            self._host.database.execute(session.state, statement)
 
     def _terms(self) -> Terms:
         client = self._known_client
         return Terms(
             field_version=self._field_version,
-            charset=self._server.charset,
-            vectors=self._server.vectors and client.vectors,
+            charset=self._host.charset,
+            vectors=self._host.vectors and client.vectors,
             wide_scale=client.wide_scale,
             bare_texts=self._bare_texts,
         )
@@ -247,7 +247,7 @@ class Handshake:
     @property
     def _gets_nls(self) -> bool:
         """Language settings follow a login, but not one of 23ai by a Python or Node client."""
-        return not self._server.mode.fast_authentication or self._known_client.wide_scale
+        return not self._host.mode.fast_authentication or self._known_client.wide_scale
 
     def _fault(self, call: str, subject: str) -> bool:
         """Let an ordered fault happen; True if the connection is to be closed.
@@ -255,8 +255,8 @@ class Handshake:
         Raises:
             OracleError: It is an error, within a login.
         """
-        for fault in self._server.faults.armed(call, subject):
-            if not self._server.faults.claim(fault):
+        for fault in self._host.faults.armed(call, subject):
+            if not self._host.faults.claim(fault):
                 continue
             if fault.error is not None:
                 if call == "login":

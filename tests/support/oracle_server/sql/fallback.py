@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import sqlglot
@@ -19,14 +19,11 @@ from oracle_server.sql import oracle_functions
 from oracle_server.sql.expressions.conversions import varchar
 from oracle_server.sql.expressions.evaluation import Compiled, Environment
 from oracle_server.sql.lexer import Token, tokens
-from oracle_server.sql.queries import Context, Result
+from oracle_server.sql.queries import Context, Relations, Result
 from oracle_server.sql.rewriting import reference, rewritten, scn_of_alias
 from oracle_server.sql.scan import TableScan
 from oracle_server.sql.shadows import ORDINAL, ROWID_COLUMN, Shadows, from_duckdb, shaped
 from oracle_server.sql.statement import Condition
-
-if TYPE_CHECKING:
-    from oracle_server.database import Database
 
 _UNKNOWN_COLUMN = re.compile(
     r'column "?([^"\s!]+)"? (?:not found|that)|"([^"]+)" not found|a column named "([^"]+)"', re.I
@@ -37,11 +34,11 @@ _UNKNOWN_FUNCTION = re.compile(r"Function with name (\S+) does not exist", re.I)
 class Fallback:
     """Runs statements in DuckDB over shadows of the tables they read."""
 
-    def __init__(self, database: Database, shadows: Shadows) -> None:
-        """Read tables there, and keep their shadows here."""
+    def __init__(self, database: Relations, dictionary: Dictionary, shadows: Shadows) -> None:
+        """Read tables and the dictionary there, and keep their shadows here."""
         self._database = database
         self._shadows = shadows
-        self.dictionary = Dictionary(database)
+        self._dictionary = dictionary
 
     def run(self, sql: str, found: list[Token], context: Context) -> Result:
         """Return what a query finds.
@@ -165,7 +162,7 @@ class Fallback:
         )
 
     def _dictionary_shadow(self, name: str, context: Context) -> tuple[str, tuple[Column, ...]]:
-        key, columns, rows = self.dictionary.view(name, context.user, context.session)
+        key, columns, rows = self._dictionary.view(name, context.user, context.session)
         return self._shadows.name_of(key, columns, rows, addressed=False), columns
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from oracle_server.data.catalog import View
-from oracle_server.data.tables import Row, Table
+from oracle_server.data.tables import Row, SegmentView, Table
 from oracle_server.model import Column, OracleError, SessionState, Type
 from oracle_server.sql.expressions.compiling import compiled
 from oracle_server.sql.expressions.conversions import NUMBERS, expression_number
@@ -16,9 +16,6 @@ from oracle_server.sql.row_shaping import aggregated, first_rows, in_order, kept
 from oracle_server.sql.scan import RowsScan, TableScan, bounds
 from oracle_server.sql.statement import Condition, Query, Relation
 from oracle_server.sql.syntax import Call, Constant, Item, Name, Unsupported, conjuncts
-
-if TYPE_CHECKING:
-    from oracle_server.database import Database
 
 ROWID_PARTS = {f"DBMS_ROWID.ROWID_{part}" for part in ("OBJECT", "RELATIVE_FNO", "BLOCK_NUMBER")}
 _AGGREGATES = {"COUNT", "MIN", "MAX", "SUM"}
@@ -62,10 +59,42 @@ class Context:
 Scan = TableScan | RowsScan
 
 
+class Relations(Protocol):
+    """The database as queries see it: what names mean, and answers that only it has."""
+
+    scn: int
+
+    def select(self, sql: str, context: Context) -> Result:
+        """Return what a query inside another one finds."""
+
+    def found(
+        self, owner: str | None, name: str, context: Context, position: int = 0
+    ) -> Table | View | None:
+        """Return the table or view that a statement names, None for one of the dictionary."""
+
+    def views(self, table: Table, scn: int | None) -> list[SegmentView]:
+        """Return what is visible of every segment of a table."""
+
+    def answer(self, session: SessionState, name: str, arguments: Sequence[Any]) -> Any:
+        """Return what only the database can say: USER, SYS_CONTEXT, the SCN."""
+
+    def check_function(self, user: str, name: str) -> None:
+        """Refuse a function that a user may not call."""
+
+    def shadow_filter(
+        self,
+        scan: TableScan,
+        conditions: list[Condition],
+        environment: Environment,
+        context: Context,
+    ) -> Compiled:
+        """Return a filter on single rows for conditions that no expression of ours has."""
+
+
 class Queries:
     """Runs queries of one relation against a database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Relations) -> None:
         """Read tables and rights there."""
         self._database = database
 

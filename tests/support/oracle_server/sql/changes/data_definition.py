@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oracle_server.data.moments import ordered
 from oracle_server.data.privileges import view_name
 from oracle_server.data.tables import Row, hash_partition
 from oracle_server.model import OracleError, SessionState
+from oracle_server.sql.changes.changeable import Changeable
 from oracle_server.sql.changes.data_manipulation import table_name
 from oracle_server.sql.changes.table_texts import TableText, parse_table
 from oracle_server.sql.expressions.compiling import compiled
@@ -16,16 +17,13 @@ from oracle_server.sql.expressions.evaluation import Environment
 from oracle_server.sql.lexer import tokens
 from oracle_server.sql.syntax import Parser
 
-if TYPE_CHECKING:
-    from oracle_server.writable import WritableDatabase
-
 _ON_OBJECTS = {"SELECT", "READ", "FLASHBACK", "INSERT", "UPDATE", "DELETE", "ALL"}
 
 
 class DataDefinition:
     """Runs statements that define things; each commits."""
 
-    def __init__(self, database: WritableDatabase) -> None:
+    def __init__(self, database: Changeable) -> None:
         """Define things there."""
         self._database = database
 

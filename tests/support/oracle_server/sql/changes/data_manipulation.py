@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oracle_server.data.tables import Row, Segment, Table
 from oracle_server.model import Answer, OracleError, SessionState, Type
+from oracle_server.sql.changes.changeable import Changeable
 from oracle_server.sql.changes.data_values import evaluated
 from oracle_server.sql.expressions.compiling import compiled
 from oracle_server.sql.expressions.evaluation import Environment
 from oracle_server.sql.lexer import tokens
 from oracle_server.sql.syntax import Bind, Call, Constant, Name, Parser, conjuncts
-
-if TYPE_CHECKING:
-    from oracle_server.writable import WritableDatabase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ class _Pending:
 class DataManipulation:
     """The open transactions of all sessions, by sid."""
 
-    def __init__(self, database: WritableDatabase) -> None:
+    def __init__(self, database: Changeable) -> None:
         """Change that database."""
         self._database = database
         self._pending: dict[int, list[_Pending]] = {}
