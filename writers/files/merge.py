@@ -39,6 +39,7 @@ def merge_files(
     stem: str,
     *,
     header: bytes = b"",
+    check: Callable[[], None] = lambda: None,
     read: Callable[[str], Readable] | None = None,
 ) -> WrittenFile:
     """Join staged files, in the order given, into the staged file `<stem>.<extension>.part`.
@@ -52,6 +53,8 @@ def merge_files(
         stem: Name of the result without extension; no input may have it.
         header: What a text file begins with (`writers.text.text_writer.file_start`), not
             compressed.
+        check: Called after each piece of text and before each row group; what it
+            raises ends the joining.
         read: Returns an input by its staged name; None = those in the result's directory.
 
     Raises:
@@ -73,12 +76,16 @@ def merge_files(
     inputs = [(file, read(file.path) if read else staging / file.path) for file in files]
     if isinstance(spec.format, TextFormat):
         output = StagedFiles(spec, stem, extension, Compression())
-        return _merge_text(inputs, spec, output, header)
-    return _merge_parquet(inputs, spec, stem)
+        return _merge_text(inputs, spec, output, header, check)
+    return _merge_parquet(inputs, spec, stem, check)
 
 
 def _merge_text(
-    inputs: Sequence[_Input], spec: OutputSpec, output: StagedFiles, header: bytes
+    inputs: Sequence[_Input],
+    spec: OutputSpec,
+    output: StagedFiles,
+    header: bytes,
+    check: Callable[[], None],
 ) -> WrittenFile:
     try:
         if header and spec.compression.codec != "none":
@@ -86,7 +93,8 @@ def _merge_text(
         else:
             output.sink().write(header)
         for file, source in inputs:
-            _append(output.sink(), source, file.bytes)
+            _append(output.sink(), source, file.bytes, check)
+        check()
         output.finish(sum(file.rows for file, _ in inputs))
     except BaseException:
         output.abort()
@@ -95,7 +103,7 @@ def _merge_text(
     return merged
 
 
-def _append(sink: Sink, path: Readable, size: int) -> None:
+def _append(sink: Sink, path: Readable, size: int, check: Callable[[], None]) -> None:
     """Read a file that was reported with `size` bytes into the buffers of a sink."""
     done = 0
     try:
@@ -103,6 +111,7 @@ def _append(sink: Sink, path: Readable, size: int) -> None:
             while count := file.readinto(sink.room()):
                 sink.advance(count)
                 done += count
+                check()
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     if done != size:
@@ -112,7 +121,9 @@ def _append(sink: Sink, path: Readable, size: int) -> None:
         )
 
 
-def _merge_parquet(inputs: Sequence[_Input], spec: OutputSpec, stem: str) -> WrittenFile:
+def _merge_parquet(
+    inputs: Sequence[_Input], spec: OutputSpec, stem: str, check: Callable[[], None]
+) -> WrittenFile:
     from writers.parquet.writer import ParquetWriter
 
     with _open_parquet(inputs[0][1]) as first:
@@ -121,8 +132,10 @@ def _merge_parquet(inputs: Sequence[_Input], spec: OutputSpec, stem: str) -> Wri
     try:
         for file, source in inputs:
             for table in _row_groups(file, source, schema):
+                check()
                 for batch in table.to_batches():
                     writer.write(batch)
+        check()
         (merged,) = writer.close()
     except BaseException:
         writer.abort()

@@ -120,7 +120,7 @@ class FileOutput:
         _check_stop(stop)
         moves: list[Move] = []
         published = []
-        for finished in self._merged(units) if self._one else units:
+        for finished in self._merged(units, stop) if self._one else units:
             unit = self._units[finished.result.unit]
             number = self._stripes[unit.id]
             finals = []
@@ -129,7 +129,7 @@ class FileOutput:
                 moves.append(Move(place=number, staged=file.path, final=name))
                 finals.append(replace(file, path=name))
             published.append(replace(finished, finals=tuple(finals), directory=number))
-        # Joining may have taken long; from here on a signal comes too late.
+        # From here on a signal comes too late.
         _check_stop(stop)
         document = manifest(published, self._listed())
         for text in self._storage.commit(moves, _encoded(document)):
@@ -147,7 +147,7 @@ class FileOutput:
     def next_step(self) -> str:
         """Return where finished units are, and what becomes of them."""
         staged = " and ".join(each.label for each in self._stagings())
-        return f"run again; until then the finished units are in {staged}"
+        return f"run again, which starts anew; until then the finished units are in {staged}"
 
     def close(self) -> None:
         """Release the directories."""
@@ -168,7 +168,7 @@ class FileOutput:
         several = len(self._storage.places) > 1
         return tuple(place.address for place in self._storage.places if several)
 
-    def _merged(self, ordered: Sequence[FinishedUnit]) -> list[FinishedUnit]:
+    def _merged(self, ordered: Sequence[FinishedUnit], stop: Stop) -> list[FinishedUnit]:
         """Return the units with the joined file as the first one's, which begins the table."""
         from writers.files.merge import merge_files
 
@@ -179,6 +179,7 @@ class FileOutput:
             spec,
             "table",
             header=self._headers.table(),
+            check=lambda: _check_stop(stop),
             read=lambda name: self._storage.staged_file(0, name),
         )
         for unit in ordered:
