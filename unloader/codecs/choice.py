@@ -256,7 +256,7 @@ def _answer(ready: Prepared, task: SampleTask, stop: Callable[[], bool]) -> Samp
                         return _failure(f"the measuring process was lost: {event.detail.strip()}")
                 if stop():
                     raise Interrupted("stopped by a signal while codecs were measured")
-            return _failure(f"the source gave no sample within {patience:g} s")
+            return _failure(f"the source returned no sample within {patience:g} s")
         finally:
             pool.kill(seat.worker)
 

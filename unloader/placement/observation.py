@@ -17,7 +17,7 @@ from numa.residence import Pace, Residences
 from unloader.events import Notice, Observer, silent
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
-_OFF = "nobody looked where the workers were (--numa off)"
+_OFF = "where the workers ran was not observed (--numa off)"
 
 CPU_SECONDS = 1.0
 PAGE_SECONDS = 5.0
@@ -161,7 +161,7 @@ class Watch:
             self._unseen[note] = None
             # With one node there is nothing to miss.
             if len(self._machine_before) > 1:
-                self._observe(Notice(text=f"where memory is cannot be told: {note}"))
+                self._observe(Notice(text=f"cannot find out where memory is: {note}"))
         for key, text in self.evidence().warnings.items():
             # What a binding lacks is told when the process comes up.
             if key not in self._told and not key.startswith("bound"):

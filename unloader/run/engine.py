@@ -240,7 +240,7 @@ class Engine:
         if event.worker in self._stalled:
             seconds = f"{self._stalled[event.worker]:g} s (--stall-timeout)"
             message = f"worker {event.worker} made no progress for {seconds}"
-            hint = "see what the source, or whoever reads the output, waits for"
+            hint = "check what the source, or the reader of the output, is waiting for"
         return Failure(kind="PartialUnload", message=message, hint=hint, retryable=True)
 
     def _give_up_worker(self, pool: Pool, event: Lost) -> None:

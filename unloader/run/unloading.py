@@ -234,7 +234,7 @@ class _Run:
         return PartialUnload(
             f"{len(given_up)} of {len(self._units)} work units failed, first {unit}: "
             f"{failure.message}",
-            f"mend the cause ({failure.hint}) and {self.output.next_step()}",
+            f"fix the cause ({failure.hint}) and {self.output.next_step()}",
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
@@ -251,8 +251,9 @@ class _Run:
             raise VerifyMismatch(
                 f"{written} rows were written, the source counts {self.source_rows} at the same "
                 "snapshot",
-                "run again; if it comes back, see whether the condition or query gives other rows "
-                "each time (random, samples, the present time), else report it with the plan",
+                "run again; if it happens again, check whether the condition or query returns "
+                "other rows each time (random values, samples, the current time), else report it "
+                "with the plan",
             )
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":

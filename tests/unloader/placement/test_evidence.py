@@ -146,8 +146,8 @@ def test_a_run_as_planned_warns_of_nothing() -> None:
             "worker 3 is not placed as planned: memory policy preferred cannot be set (EPERM)",
         ),
         (
-            bound(worker(3), cpus=(4,), note="of CPUs 4,5,6,7 only 4 could be had"),
-            "only 4 could be had",
+            bound(worker(3), cpus=(4,), note="of CPUs 4,5,6,7 only 4 could be bound"),
+            "only 4 could be bound",
         ),
     ],
 )

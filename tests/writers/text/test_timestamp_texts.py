@@ -170,7 +170,7 @@ def test_other_text_is_refused_by_name_and_value(text):
 )
 def test_a_day_that_does_not_exist_is_refused(text):
     """A mask is not fed a day that its month does not have, or the year 0."""
-    assert f"{text!r} is no day of the calendar" in refusal(text, timestamp_format="SYYYY")
+    assert f"{text!r} is not a day of the calendar" in refusal(text, timestamp_format="SYYYY")
 
 
 def test_a_zone_in_the_mask_of_unzoned_timestamps_is_refused():

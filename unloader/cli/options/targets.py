@@ -133,7 +133,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> Target:
     values = {name.replace("-", "_"): value for name, value in job.items()}
     for name in values:
         if name != SOURCE and name not in _job_options():
-            raise _no_plan(path, "has an option that there is not")
+            raise _no_plan(path, "has an unknown option")
     # The plan stands for these; a variable set for all jobs must not seem to change them.
     ctx.meta[JobOption.WITHOUT_VARIABLE] = PLANNED
     return Target(url=_take_over(ctx, path, values, url, plan=True), plan=document, plan_file=path)
