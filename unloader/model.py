@@ -34,7 +34,7 @@ class SecretReference:
 class SessionOptions:
     """How the sessions of a run are opened and kept; a source uses what it knows of.
 
-    `Source.session_options` names the fields a source knows; others must keep their defaults.
+    `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
     fetch: Fetch = "auto"
@@ -142,7 +142,7 @@ class Projection:
 class ValueOptions:
     """What becomes of values that the usual Arrow types cannot hold.
 
-    `Source.value_options` names the fields a source knows; others must keep their defaults.
+    `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
     number_without_precision: str = "string"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Target,
     )
     from unloader.request.names import Folding
+    from unloader.request.options.option import Option
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
 
@@ -233,10 +234,9 @@ class Source(Protocol):
     """The extra that brings the driver, empty for a core one."""
     driver: str
     """The distribution whose version `unloader sources` shows."""
-    session_options: frozenset[str]
-    """The fields of `SessionOptions` that mean something here."""
-    value_options: frozenset[str]
-    """The fields of `ValueOptions` that mean something here."""
+    options: tuple[Option, ...]
+    """The options that say something to it and not to every source; their fields in a request keep
+    their defaults elsewhere."""
 
     def driver_warning(self, version: str) -> str | None:
         """Return a sentence if the driver in this version is not one that was found exact."""

@@ -27,6 +27,7 @@ from unloader.model import (
     Target,
 )
 from unloader.request.names import matching_partitions, resolve
+from unloader.request.options.option import Option
 from unloader.sources.arrow_width import batch_rows
 from unloader.sources.base import SHARES, Capabilities
 from unloader.sources.duckdb import layout as duckdb_layout
@@ -64,8 +65,7 @@ class DuckDBSource:
     summary = "DuckDB database file: duckdb:///abs/path.db"
     extra = "duckdb"
     driver = "duckdb"
-    session_options: frozenset[str] = frozenset()
-    value_options: frozenset[str] = frozenset()
+    options: tuple[Option, ...] = ()
 
     def load(self) -> None:
         """Import DuckDB."""
