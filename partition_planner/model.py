@@ -205,8 +205,8 @@ def _check_partitions(
         f"leave out {left_out[0]}" if left_out else f"read {unasked[0]}, which nobody asked for"
     )
     raise PlanError(
-        f"The work units of {table.label} {problem}. Next: make a new plan; if that does not help, "
-        "report it."
+        f"The work units of {table.label} {problem}.",
+        "make a new plan; if that does not help, report it.",
     )
 
 

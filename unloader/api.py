@@ -145,7 +145,7 @@ def plan(job: Request, *, observe: Observer = silent) -> PlannedRun:
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
-    from unloader.storage.opening import places
+    from unloader.resolve.output_places import places
 
     with _translated(), prepared(job, observe=observe) as ready:
         chosen = _with_codec(ready.job, ready, observe).output

@@ -31,7 +31,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
 from unloader.sources.registry import source_of
-from unloader.storage.kinds import is_one_stream, kind_of
+from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
 
 
@@ -107,7 +107,7 @@ def _prepare(job: Request, catalog: Catalog, started: float, observe: Observer) 
     observe(PhaseStarted(phase="locking"))
     catalog.check_where(extract)
     catalog.hold(extract, plan.selectors)
-    in_order = is_one_stream(kind_of(job.output.destinations))
+    in_order = is_one_stream(destination_kind(job.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     seating = seat_workers(topology, workers, job.seats)
     return Prepared(

@@ -16,7 +16,7 @@ from unloader.cli.options.origins import selected_by, settings_of
 from unloader.cli.options.parameter import given, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
-from unloader.storage.kinds import kind_of
+from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.model import OutputOptions, Request, Setting
@@ -73,7 +73,7 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         render.emit_json(manifest, done=done)
     elif values["quiet"]:
         return
-    elif kind_of(output.destinations) == "stdout":
+    elif destination_kind(output.destinations) == "stdout":
         # Where the data itself is on stdout, the result is for those who watch.
         render.tell(_summary(manifest, job))
     else:
@@ -128,8 +128,8 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
 
 
 def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
-    if kind_of(output.destinations) != "directories":
-        to_stdout = kind_of(output.destinations) == "stdout"
+    if destination_kind(output.destinations) != "directories":
+        to_stdout = destination_kind(output.destinations) == "stdout"
         yield "sent to", "standard output" if to_stdout else output.destination
         return
     if not output.others:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.errors import UsageError
 from unloader.model import Request, SeatOptions, SessionOptions, Setting, SourceSpec
+from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
 from unloader.request.options.fields import build, field_values
 from unloader.request.options.output import FORMAT, SPEC
-from unloader.resolve.file_names import DEFAULT_TABLE_TEMPLATE
 from unloader.sources.options import every_option
-from unloader.storage.kinds import is_one_stream, kind_of
+from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _destination(values: Mapping[str, Any]) -> dict[str, Any]:
         f"{SPEC}.directory": places[0],
     }
     per_table = values["file_per"] == "table"
-    stream = kind_of(tuple(places)) != "directories"
+    stream = destination_kind(tuple(places)) != "directories"
     if stream:
         found["output.file_per"] = "unit"
     if stream or per_table:
@@ -121,7 +121,7 @@ def _layout(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the limits of a plan for one stream: one worker, and of Parquet one unit."""
-    if not is_one_stream(kind_of(values.get("to") or ())):
+    if not is_one_stream(destination_kind(values.get("to") or ())):
         return {}
     whole = values["format"] == "parquet" and values["split"] == "auto"
     return {"limits.parallelism": 1, **({"limits.split": "none"} if whole else {})}
@@ -146,5 +146,4 @@ def _check_format(spec: OutputSpec, *, fixed: bool) -> None:
             check_choice(spec.encoder)
     except FormatError as error:
         # All of it was known from the options alone.
-        message, _, hint = str(error).partition("Next:")
-        raise UsageError(message.strip(), hint.strip()) from error
+        raise UsageError(error.message, error.hint) from error

@@ -1,0 +1,133 @@
+"""Final names of files: what a template becomes, and which templates are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unloader.errors import ConfigError, UsageError
+from unloader.request.file_names import (
+    DEFAULT_TABLE_TEMPLATE,
+    DEFAULT_TEMPLATE,
+    NameValues,
+    check_distinct,
+    check_template,
+    file_name,
+)
+
+VALUES = NameValues(
+    schema="sales",
+    table="orders",
+    partition="p2024",
+    unit="007",
+    part=None,
+    ext="csv.gz",
+    date="20240131",
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        (DEFAULT_TEMPLATE, "orders.007.csv.gz"),
+        (DEFAULT_TABLE_TEMPLATE, "orders.csv.gz"),
+        ("{schema}-{partition}-{date}-{unit}.{ext}", "sales-p2024-20240131-007.csv.gz"),
+        ("{unit}{unit}", "007007"),
+        ("plain", "plain"),
+    ],
+)
+def test_fields_are_filled_in(template: str, name: str) -> None:
+    """Each field gives way to its value, as often as it is named; the rest stays."""
+    assert file_name(template, VALUES) == name
+
+
+def test_parts_are_numbered_and_sortable() -> None:
+    """Where a unit has several files, each has a dot and three digits; more where needed."""
+    assert file_name(DEFAULT_TEMPLATE, replace(VALUES, part=2)) == "orders.007.002.csv.gz"
+    assert file_name(DEFAULT_TEMPLATE, replace(VALUES, part=1234)) == "orders.007.1234.csv.gz"
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ("a/b", "a%2Fb.007.csv.gz"),
+        ("a\\b", "a%5Cb.007.csv.gz"),
+        ("../../etc/passwd", "%2E.%2F..%2Fetc%2Fpasswd.007.csv.gz"),
+        ("new\nline\0", "new%0Aline%00.007.csv.gz"),
+        ("Größe 𝄞", "Größe 𝄞.007.csv.gz"),
+        ("{unit}", "{unit}.007.csv.gz"),
+    ],
+)
+def test_no_name_of_a_table_leaves_the_directory(table: str, name: str) -> None:
+    """Slashes and control characters are written as %XX; a value is never taken for a field."""
+    assert file_name(DEFAULT_TEMPLATE, replace(VALUES, table=table)) == name
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_every_name_is_one_plain_component(table: str, partition: str) -> None:
+    """Whatever a database calls its tables, a file's name holds no slash and no control byte."""
+    values = replace(VALUES, table=table, partition=partition)
+    name = file_name("x{table}.{partition}.{unit}", values)
+    assert "/" not in name
+    assert not any(ord(char) < 32 for char in name)
+
+
+@pytest.mark.parametrize("table", [".", "..", "_manifest.json", "_run", ".hidden", "-rf"])
+def test_a_name_made_of_values_alone_is_no_name_of_ours(table: str) -> None:
+    """A table called like the run's own files, or like a directory, cannot take their names.
+
+    Spark and Hive read no file whose name begins with a dot or an underscore; most programs take
+    one with a hyphen for an option.
+    """
+    name = file_name("{table}", replace(VALUES, table=table))
+    assert not name.startswith((".", "_", "-"))
+    assert name.endswith(table[1:])
+
+
+def test_a_long_name_is_refused_in_bytes() -> None:
+    """File systems count bytes: 255 are allowed, 256 are refused with the option to change it."""
+    assert len(file_name("{table}", replace(VALUES, table="x" * 255))) == 255
+    for table in ("x" * 256, "ü" * 128):
+        with pytest.raises(ConfigError, match=r"255 bytes.*--file-name"):
+            file_name("{table}", replace(VALUES, table=table))
+
+
+@pytest.mark.parametrize(
+    ("template", "what"),
+    [
+        ("{table}.{nope}", "{nope}"),
+        ("{table}.{}", "unknown field"),
+        ("{table}.{ext}", "{unit}"),
+        ("dir/{unit}", "plain file name"),
+        (".{unit}", "plain file name"),
+        ("_{unit}", "plain file name"),
+        ("-{unit}", "plain file name"),
+    ],
+)
+def test_a_template_that_cannot_serve_is_refused(template: str, what: str) -> None:
+    """Unknown fields, names for several files, paths and hidden names are usage errors."""
+    with pytest.raises(UsageError) as caught:
+        check_template(template, per_unit=True, parts=False)
+    assert what in str(caught.value)
+    assert "--file-name" in str(caught.value)
+
+
+def test_a_template_needs_only_what_tells_files_apart() -> None:
+    """{part} is needed where units have several files, {unit} where there are several units."""
+    check_template(DEFAULT_TEMPLATE, per_unit=True, parts=True)
+    check_template("{table}.{ext}", per_unit=False, parts=False)
+    check_template("{unit}", per_unit=True, parts=False)
+    with pytest.raises(UsageError, match=r"\{part\}"):
+        check_template("{unit}", per_unit=True, parts=True)
+
+
+def test_names_must_differ_by_more_than_case() -> None:
+    """Two names that a file system without case takes for one are refused."""
+    check_distinct(["a.csv", "b.csv"])
+    check_distinct([])
+    for names in (["a.csv", "a.csv"], ["a.csv", "A.csv"], ["straße", "STRASSE"]):
+        with pytest.raises(ConfigError, match="two files would be named"):
+            check_distinct(names)

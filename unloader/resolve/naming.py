@@ -1,0 +1,72 @@
+"""The final name of every file of a run, from the user's template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from partition_planner.model import WorkUnit
+from unloader.model import Extract, Request
+from unloader.request.file_names import NameValues, file_name
+from writers.registry import extension
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """What all names of a run share."""
+
+    template: str
+    schema: str
+    table: str
+    ext: str
+    date: str
+    one: bool
+    """One file or stream holds all work units."""
+    numbered: bool
+    """A unit may have several files, which are numbered from 1."""
+
+    @classmethod
+    def of(cls, job: Request, extract: Extract, template: str, *, one: bool) -> Naming:
+        """Return the naming of a job."""
+        spec = job.output.output
+        taken_at = extract.snapshot.taken_at if extract.snapshot else ""
+        return cls(
+            template=template,
+            schema=extract.table.schema or "",
+            table=extract.table.name,
+            ext=extension(spec.format, spec.compression),
+            date=taken_at[:10].replace("-", ""),
+            one=one,
+            numbered=bool(spec.file_size_bytes),
+        )
+
+    def name(self, unit: WorkUnit, number: int = 0) -> str:
+        """Return the name of a unit's file.
+
+        Args:
+            unit: The unit; any where one file holds them all.
+            number: Of the file among the unit's, from 0.
+
+        Raises:
+            ConfigError: The name is longer than file systems allow.
+        """
+        return file_name(
+            self.template,
+            NameValues(
+                schema=self.schema,
+                table=self.table,
+                partition="" if self.one else unit.partition or "",
+                unit="" if self.one else unit.id,
+                part=number + 1 if self.numbered else None,
+                ext=self.ext,
+                date=self.date,
+            ),
+        )
+
+    def first_names(self, units: Sequence[WorkUnit]) -> dict[str, str]:
+        """Return the name of each unit's first file by unit; of one unit where one file holds all.
+
+        Raises:
+            ConfigError: A name is longer than file systems allow.
+        """
+        return {unit.id: self.name(unit) for unit in (units[:1] if self.one else units)}

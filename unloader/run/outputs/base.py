@@ -1,0 +1,88 @@
+"""The protocol between a run and its output.
+
+A run asks where each attempt writes, reports what became of it, and at the end publishes or
+abandons everything. It never asks what kind of place the output goes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from unloader.events import Event, Observer
+from unloader.manifest.build import FinishedUnit
+from unloader.model import OutputTask
+from unloader.run.schedule import Assignment
+
+Stop = Callable[[], bool]
+"""Asked several times a second; True ends the run."""
+
+MakeManifest = Callable[[Sequence[FinishedUnit], tuple[str, ...]], dict[str, Any]]
+"""From the finished units, their files under final names, and the directories where there are
+several, to the manifest of a complete run."""
+
+
+class RunOutput(Protocol):
+    """What one run writes; its places are taken when it is made, given back by `close`."""
+
+    in_order: bool
+    """The units must come one after the other, in table order, through one worker."""
+
+    def begin(self, observe: Observer, stop: Stop) -> None:
+        """Check all names and get ready for the first unit, before anything is read.
+
+        Raises:
+            OutputFailed: Something is in the way, or nobody is there to read.
+            Interrupted: `stop` returned True during a wait.
+        """
+
+    def task(self, assignment: Assignment) -> OutputTask:
+        """Return where and how an attempt writes."""
+
+    def check(self) -> None:
+        """Raise OutputFailed if the place is lost; called several times a second."""
+
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
+        """Take an event of the run on its way to the display; return what is shown in its place."""
+
+    def not_repeatable(self, unit: str) -> str:
+        """Return why a broken attempt at a unit cannot be repeated; empty if it can."""
+
+    def record(self, unit: FinishedUnit) -> Event | None:
+        """Put a finished unit on record; return the event that follows from it, if any."""
+
+    def discard(self, assignment: Assignment) -> None:
+        """Remove what a broken attempt may have left."""
+
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+        """Read every file again and compare it with what its writer reported.
+
+        Raises:
+            VerifyMismatch: One differs.
+            Interrupted: `stop` returned True.
+        """
+
+    def publish(self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop) -> Any:
+        """Make the output final; return the manifest.
+
+        Args:
+            units: All of them, in table order.
+            manifest: Makes the manifest once the files have final names.
+            stop: As everywhere.
+        """
+
+    def abandon(self, manifest: dict[str, Any] | None) -> None:
+        """End a broken run: keep what may be of use later, or leave no trace.
+
+        Args:
+            manifest: What is done so far; None if no unit is.
+        """
+
+    def already_delivered(self) -> str:
+        """Return what of a broken run has reached a reader and is not to be used; empty if none."""
+
+    def next_step(self) -> str:
+        """Return what the user does once the cause of a broken run is mended."""
+
+    def close(self) -> None:
+        """Release the places to others."""

@@ -1,0 +1,128 @@
+"""A named pipe for each work unit, which its worker writes to itself.
+
+A reader must take the pipes as they come: as many at a time as there are workers, in plan order.
+An attempt is repeated only while its pipe has no reader yet; the end of a broken one looks to the
+reader like the end of the data, and only our exit status tells the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from partition_planner.model import Plan
+from unloader.errors import UsageError
+from unloader.events import Event, Notice, Observer, UnitAdvanced
+from unloader.manifest.build import FinishedUnit
+from unloader.model import Extract, OutputTask, Request
+from unloader.request.file_names import check_distinct
+from unloader.resolve.naming import Naming
+from unloader.run.outputs.base import MakeManifest, Stop
+from unloader.run.outputs.headers import Headers
+from unloader.run.outputs.one_stream import FROM_THE_START
+from unloader.run.schedule import Assignment
+from unloader.storage.kinds import pipe_template
+from unloader.storage.streams.fifo import Fifos
+
+
+class PipeOutput:
+    """Named pipes; see `unloader.run.outputs.base.RunOutput`."""
+
+    in_order = False
+
+    def __init__(self, job: Request, extract: Extract, plan: Plan) -> None:
+        """Work out the names.
+
+        Raises:
+            ConfigError: A name is too long, or two are one.
+        """
+        folder, template = pipe_template(job.output.destination)
+        names = Naming.of(job, extract, template, one=False).first_names(plan.units)
+        check_distinct(names.values())
+        self._paths = {unit: folder / name for unit, name in names.items()}
+        self._job = job
+        self._headers = Headers(extract, job.output.output.format)
+        self._fifos = Fifos()
+        self._waiting: set[str] = set()
+        self._opened: set[str] = set()
+
+    def begin(self, observe: Observer, stop: Stop) -> None:
+        """Make the pipes that are not there."""
+        for path in self._paths.values():
+            self._fifos.provide(path)
+
+    def task(self, assignment: Assignment) -> OutputTask:
+        """Return the unit's pipe, whose reader the worker waits for."""
+        path = self._paths[assignment.unit.id]
+        return OutputTask(
+            spec=replace(self._job.output.output, directory=str(path.parent), stream=str(path)),
+            stem=assignment.unit.id,
+            header=self._headers.of_task(True),
+            reader_seconds=self._job.output.pipe_seconds,
+        )
+
+    def check(self) -> None:
+        """Do nothing: workers find out themselves."""
+
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
+        """Learn whose pipe has a reader; report once each that waits for one."""
+        if isinstance(event, UnitAdvanced):
+            if not event.waiting_for:
+                self._opened.add(event.unit)
+            elif event.unit not in self._waiting:
+                self._waiting.add(event.unit)
+                return Notice(text=f"waiting for a reader of {event.waiting_for}"), event
+        return (event,)
+
+    def not_repeatable(self, unit: str) -> str:
+        """Return why an attempt cannot be repeated: its pipe has been opened."""
+        if unit not in self._opened:
+            return ""
+        return f"the attempt cannot be repeated, for {self._paths[unit]} was opened already"
+
+    def record(self, unit: FinishedUnit) -> Event | None:
+        """Do nothing: there is no journal."""
+        return None
+
+    def discard(self, assignment: Assignment) -> None:
+        """Do nothing: what has left cannot be taken back."""
+
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+        """Refuse: nothing is left to be read."""
+        raise UsageError("what went through pipes cannot be read back", "use --verify count")
+
+    def publish(
+        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+    ) -> dict[str, Any]:
+        """Return the manifest: all has been read, or is in the hands of the system."""
+        sent = [
+            replace(
+                unit,
+                finals=tuple(
+                    replace(file, path=str(self._paths[unit.result.unit]))
+                    for file in unit.result.files
+                ),
+            )
+            for unit in units
+        ]
+        return manifest(sent, ())
+
+    def abandon(self, manifest: dict[str, Any] | None) -> None:
+        """Do nothing: what has left cannot be taken back."""
+
+    def already_delivered(self) -> str:
+        """Return what went through pipes."""
+        if not self._opened:
+            return ""
+        first = self._paths[min(self._opened)]
+        more = f" and {len(self._opened) - 1} more pipes" if len(self._opened) > 1 else ""
+        return f"what went through {first}{more} is not valid output"
+
+    def next_step(self) -> str:
+        """Return that everything begins anew."""
+        return FROM_THE_START
+
+    def close(self) -> None:
+        """Remove the pipes made here."""
+        self._fifos.close()
