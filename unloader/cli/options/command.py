@@ -11,7 +11,7 @@ from unloader.cli.options.parameter import JobOption
 from unloader.cli.options.variables import tell_unknown_variables
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
-from unloader.request.options.option import of_command
+from unloader.request.options.option import Option, of_command
 from unloader.sources.options import every_option
 
 
@@ -74,10 +74,12 @@ def declared_options(command: str) -> Callable[[click.decorators.FC], click.deco
     return decorate
 
 
-def _parameter(declared: Any) -> click.Option:
+def _parameter(declared: Option) -> click.Option:
     option = JobOption(declared)
-    if option.name == "json":
+    if declared.name == "json":
         option.callback = _answer_json
+    elif declared.name == "to" and declared.required:
+        option.callback = _answer_beside_data
     return option
 
 
@@ -98,6 +100,15 @@ def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) ->
             "UNLOADER_PASSWORD, or use --password-file or --password-prompt",
             ctx,
         )
+
+
+def _answer_beside_data(
+    ctx: click.Context, option: click.Parameter, value: tuple[tuple[str, ...], ...]
+) -> tuple[tuple[str, ...], ...]:
+    """Keep the JSON of an error off a standard output that is for data."""
+    if any("-" in places for places in value) and ctx.obj is not None:
+        ctx.obj.data_on_stdout = True
+    return value
 
 
 def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
