@@ -27,9 +27,10 @@ from unloader.model import (
     SourceSpec,
     TableName,
     TableSummary,
-    Target,
+    ValueOptions,
 )
 from unloader.resolve.preparation import Prepared, prepared
+from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
 from writers.codecs.choice import Choice
 from writers.model import Compression, TextFormat
@@ -124,12 +125,16 @@ def describe(
         catalog = source_of(source.kind).open_catalog(source)
         try:
             info = catalog.describe(table)
-            csv = Target(format="csv", text=TextFormat(), as_text=as_text)
-            parquet = Target(format="parquet", text=None, as_text=as_text)
+            readings = catalog.readings(info, None, ValueOptions())
+            encodes = encodes_of(catalog)
+            csv, parquet = (
+                choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=encodes)
+                for text in (TextFormat(), None)
+            )
             return TableDescription(
                 table=info,
-                columns=catalog.project(info, None, csv).columns,
-                parquet_columns=catalog.project(info, None, parquet).columns,
+                columns=csv.columns,
+                parquet_columns=parquet.columns,
                 missing_privileges=catalog.missing_privileges(info),
                 server_version=catalog.server_version,
             )
@@ -270,10 +275,11 @@ def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, An
     Raises:
         UnloaderError: OutputFailed if a run is writing there, or the file system refused.
     """
-    from unloader.storage.directories.cleaning import clean as remove
+    from unloader.storage.opening import storage_at
 
     with _translated():
-        return remove(directories, dry_run=dry_run).to_json()
+        places = [str(directory) for directory in directories]
+        return storage_at(next(iter(places), "")).clear(places, dry_run=dry_run).to_json()
 
 
 def topology(

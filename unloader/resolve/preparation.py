@@ -23,13 +23,14 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, Projection, Request, Selection, Target
+from unloader.model import Extract, Projection, Request, Selection
 from unloader.placement.seating import Seating, automatic_parallelism, machine, seat_workers
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import with_named_columns
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
@@ -88,7 +89,14 @@ def _prepare(job: Request, catalog: Catalog, started: float, observe: Observer) 
     observe(PhaseStarted(phase="table"))
     table = chosen_table(catalog, job.selection, observe)
     observe(PhaseStarted(phase="planning"))
-    projection = catalog.project(table, job.selection.query, target_of(job))
+    projection = project(
+        catalog,
+        table,
+        job.selection.query,
+        (needs_of(job),),
+        as_text=job.selection.as_text,
+        values=job.values,
+    )
     job = with_named_columns(
         _with_fields(job, projection, catalog), projection, catalog.capabilities.folding
     )
@@ -170,16 +178,12 @@ def _with_fields(job: Request, projection: Projection, catalog: Catalog) -> Requ
     return replace(job, output=replace(job.output, output=output))
 
 
-def target_of(job: Request) -> Target:
-    """Return what the source must know of the job's output."""
+def needs_of(job: Request) -> OutputNeeds:
+    """Return what the job's output needs of the columns."""
     spec = job.output.output
-    text = spec.format if isinstance(spec.format, TextFormat) else None
-    return Target(
-        format="parquet" if text is None else "csv",
-        text=text,
-        as_text=job.selection.as_text,
-        encoded_allowed=spec.file_size_bytes == 0 and job.fixed is None,
-        values=job.values,
+    return OutputNeeds(
+        text=spec.format if isinstance(spec.format, TextFormat) else None,
+        batches_only=spec.file_size_bytes != 0 or job.fixed is not None,
     )
 
 
