@@ -23,9 +23,9 @@ from unloader.model import (
     Target,
 )
 from unloader.sources.base import ReadAgain
-from unloader.sources.oracle.native import ROWID
-from unloader.sources.oracle.projection import projection
-from unloader.sources.oracle.reader import OracleReader
+from unloader.sources.oracle.columns.native import ROWID
+from unloader.sources.oracle.columns.projection import projection
+from unloader.sources.oracle.reading.reader import OracleReader
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.schema import read_schema, text_class

@@ -20,29 +20,29 @@ from unloader.model import (
 )
 from unloader.request.names import matching_partitions
 from unloader.sources.base import Capabilities
-from unloader.sources.oracle import dictionary
+from unloader.sources.oracle.columns.native import described_column
+from unloader.sources.oracle.columns.projection import projection, select_columns
 from unloader.sources.oracle.condition import refuse_row_numbers
-from unloader.sources.oracle.connect import PROGRAM
-from unloader.sources.oracle.dictionary import Relation
-from unloader.sources.oracle.layout import Layout, lay_out
-from unloader.sources.oracle.names import FOLDING, find
-from unloader.sources.oracle.native import described_column
-from unloader.sources.oracle.projection import projection, select_columns
-from unloader.sources.oracle.segments import object_ids
-from unloader.sources.oracle.session import Session, client_identifier
-from unloader.sources.oracle.snapshot import (
-    LADDER,
-    check_readable,
-    current_scn,
-    take_snapshot,
-)
-from unloader.sources.oracle.units import (
+from unloader.sources.oracle.connection.connect import PROGRAM
+from unloader.sources.oracle.connection.session import Session, client_identifier
+from unloader.sources.oracle.reading.units import (
     as_of,
     count_statement,
     last_level,
     query_relation,
     selector_statement,
 )
+from unloader.sources.oracle.snapshot import (
+    LADDER,
+    check_readable,
+    current_scn,
+    take_snapshot,
+)
+from unloader.sources.oracle.tables import dictionary
+from unloader.sources.oracle.tables.dictionary import Relation
+from unloader.sources.oracle.tables.layout import Layout, lay_out
+from unloader.sources.oracle.tables.names import FOLDING, find
+from unloader.sources.oracle.tables.segments import object_ids
 from unloader.sources.statement import check_condition, check_distinct, literal, qualified
 
 _WHO = (

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 from unloader.errors import SourceError
 from unloader.model import Consistency, Snapshot
-from unloader.sources.oracle.session import Session
+from unloader.sources.oracle.connection.session import Session
 
 logger = logging.getLogger(__name__)
 

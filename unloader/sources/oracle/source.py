@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from unloader.model import Snapshot, SourceSpec
 from unloader.sources.oracle.catalog import OracleCatalog
-from unloader.sources.oracle.drivers import driver_warning
+from unloader.sources.oracle.connection.drivers import driver_warning
 
 if TYPE_CHECKING:
-    from unloader.sources.oracle.reader import OracleReader
+    from unloader.sources.oracle.reading.reader import OracleReader
 
 
 class OracleSource:
@@ -52,6 +52,6 @@ class OracleSource:
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> OracleReader:
         """Connect in a worker."""
-        from unloader.sources.oracle.reader import OracleReader
+        from unloader.sources.oracle.reading.reader import OracleReader
 
         return OracleReader(spec, snapshot)

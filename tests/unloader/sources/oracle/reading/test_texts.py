@@ -1,0 +1,145 @@
+"""Texts of numbers, dates and zones as an Oracle database makes them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unloader.sources.oracle.reading.texts import (
+    MomentRefused,
+    moment_texts,
+    number_texts,
+    parse_moments,
+    utc_texts,
+    zoned_texts,
+)
+
+CYCLE_YEARS = 400
+CYCLE_DAYS = 146_097
+"""The Gregorian calendar repeats after these."""
+
+
+def shown(value: datetime, digits: int) -> str:
+    """Return a moment as `TO_CHAR` shows it with SYYYY."""
+    fraction = f".{value.microsecond:06d}"[: digits + 1] if digits else ""
+    return f" {value.year:04d}-{value:%m-%d %H:%M:%S}{fraction}"
+
+
+def test_numbers_get_a_digit_before_the_point() -> None:
+    """TM9 leaves out a zero before the point; ours is there, and nothing else changes."""
+    texts = pa.array([".5", "-.5", "0", "-12.5", None, "1.0E-130", "1E+125", "-0.5"])
+    expected = ["0.5", "-0.5", "0", "-12.5", None, "1.0E-130", "1E+125", "-0.5"]
+    assert number_texts(texts).to_pylist() == expected
+
+
+def test_moments_lose_blank_and_zeros_only() -> None:
+    """Fractions lose the zeros at their end, years after Christ the blank; seconds keep zeros."""
+    texts = pa.array([" 2024-01-31 23:59:50.120000", None, "-0044-03-15 12:00:00.000000"])
+    expected = ["2024-01-31 23:59:50.12", None, "-0044-03-15 12:00:00"]
+    assert moment_texts(texts, 6).to_pylist() == expected
+    assert moment_texts(pa.array([" 2024-01-31 23:59:50"]), 0).to_pylist() == [
+        "2024-01-31 23:59:50"
+    ]
+    assert utc_texts(pa.array([" 2024-01-31 23:59:50.100", None]), 3).to_pylist() == [
+        "2024-01-31 23:59:50.1 +00:00",
+        None,
+    ]
+
+
+def test_zones_are_offset_and_region() -> None:
+    """A region follows its offset in brackets; a zone that is an offset is said once."""
+    texts = pa.array(
+        [
+            " 2024-01-31 23:59:59.500000 +01:00 EUROPE/BERLIN",
+            " 2024-01-31 23:59:59.000000 -05:30 -05:30",
+            None,
+            "-0044-03-15 12:00:00.120000 +00:00 UTC",
+        ]
+    )
+    assert zoned_texts(texts, 6).to_pylist() == [
+        "2024-01-31 23:59:59.5 +01:00[Europe/Berlin]",
+        "2024-01-31 23:59:59 -05:30",
+        None,
+        "-0044-03-15 12:00:00.12 +00:00[UTC]",
+    ]
+    assert zoned_texts(pa.array([" 2024-01-31 23:59:50 +14:00 +14:00"]), 0).to_pylist() == [
+        "2024-01-31 23:59:50 +14:00"
+    ]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.datetimes() | st.none(), max_size=40), st.sampled_from([0, 3, 6]))
+def test_moments_become_the_ticks_of_their_fields(
+    values: list[datetime | None], digits: int
+) -> None:
+    """Every moment from the year 1 to 9999 becomes what Python's calendar makes of its fields."""
+    texts = pa.array([None if v is None else shown(v, digits) for v in values], pa.string())
+    kept = 10 ** (6 - digits)
+    expected = [
+        None if v is None else v.replace(microsecond=v.microsecond // kept * kept) for v in values
+    ]
+    assert parse_moments(texts, pa.timestamp("us")).to_pylist() == expected
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.dates(min_value=date(CYCLE_YEARS * 12 + 1, 1, 1), max_value=date(9512, 12, 31)))
+def test_years_before_christ_follow_the_gregorian_cycle(later: date) -> None:
+    """Days before the year 1 lie whole cycles of 400 years before those that Python knows."""
+    year = later.year - 24 * CYCLE_YEARS
+    sign, counted = ("-", 1 - year) if year < 1 else (" ", year)
+    if counted > 4712:
+        return
+    text = f"{sign}{counted:04d}-{later:%m-%d} 00:00:00"
+    expected = ((later - date(1970, 1, 1)).days - 24 * CYCLE_DAYS) * 86400
+    assert parse_moments(pa.array([text]), pa.timestamp("s")).view(pa.int64()).to_pylist() == [
+        expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (" 1500-02-29 00:00:00", "no day of the Gregorian calendar"),
+        (" 2023-02-29 00:00:00", "no day of the Gregorian calendar"),
+        (" 0000-00-00 00:00:00", "no year"),
+        ("-0000-01-01 00:00:00", "no year"),
+        (" 2024-00-10 00:00:00", "no month"),
+        (" 2024-01-00 00:00:00", "no day"),
+        (" 2024-01-01 24:00:00", "no time"),
+        (" 2024-01-01 00:00:60", "no time"),
+        ("rubbish", "no date"),
+    ],
+)
+def test_what_is_no_moment_is_refused(text: str, reason: str) -> None:
+    """The first text that no timestamp stands for is named with its place."""
+    texts = pa.array([None, " 2024-01-01 00:00:00", text, text])
+    with pytest.raises(MomentRefused) as refused:
+        parse_moments(texts, pa.timestamp("s"))
+    assert refused.value.index == 2
+    assert refused.value.text == text.strip()
+    assert reason in refused.value.reason
+
+
+def test_nanoseconds_end_where_their_type_does() -> None:
+    """The last nanosecond that 64 bits count is kept; the next one is refused, not wrapped."""
+    kind = pa.timestamp("ns", "UTC")
+    last = " 2262-04-11 23:47:16.854775807"
+    early = " 1677-09-21 00:12:44.000000001"
+    ticks = parse_moments(pa.array([last, early]), kind).view(pa.int64()).to_pylist()
+    since = datetime(1677, 9, 21, 0, 12, 44, tzinfo=timezone.utc) - datetime(
+        1970, 1, 1, tzinfo=timezone.utc
+    )
+    assert ticks == [2**63 - 1, since // timedelta(seconds=1) * 10**9 + 1]
+    for text in (
+        " 2262-04-11 23:47:16.854775808",
+        " 2262-04-11 23:47:17.000000000",
+        " 1677-09-21 00:12:43.000000000",
+        " 3844-11-27 03:57:31.123456789",
+        "-0044-03-15 00:00:00.000000000",
+    ):
+        with pytest.raises(MomentRefused, match=text.strip()):
+            parse_moments(pa.array([text]), kind)

@@ -1,0 +1,209 @@
+"""The parent's view of a DuckDB file: what is in it, how it is read, how many rows it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from partition_planner.model import ColumnInfo, Selector, TableInfo
+from unloader.errors import SourceError
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import (
+    Consistency,
+    Extract,
+    Projection,
+    Snapshot,
+    TableName,
+    TableSummary,
+    Target,
+)
+from unloader.request.names import matching_partitions, resolve
+from unloader.sources.base import Capabilities
+from unloader.sources.duckdb import layout as duckdb_layout
+from unloader.sources.duckdb import types as duckdb_types
+from unloader.sources.duckdb.file import identity, relation, translated
+from unloader.sources.duckdb.statement import relation_of, selector_statement
+from unloader.sources.statement import (
+    check_condition,
+    check_distinct,
+    condition,
+    derived_table,
+    qualified,
+    select,
+    select_list,
+)
+
+
+class DuckDBCatalog:
+    """The parent's connection; while it is open no other process can write the file."""
+
+    capabilities = Capabilities(
+        shared_snapshot=True,
+        snapshot_outlives_run=True,
+        encoded_text=False,
+        queries=True,
+        folding="any",
+    )
+
+    def __init__(self, connection: Any, path: Path) -> None:
+        """Take over an open connection to the file at `path`."""
+        self._connection = connection
+        self._path = path
+        self.server_version = (
+            f"DuckDB {self._rows('SELECT library_version FROM pragma_version()')[0][0]}"
+        )
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        """Return tables and views of the file, by schema and name."""
+        rows = self._rows(
+            "SELECT schema_name, table_name, 'table', estimated_size FROM duckdb_tables() "
+            "WHERE NOT internal AND database_name = current_database() UNION ALL "
+            "SELECT schema_name, view_name, 'view', NULL FROM duckdb_views() "
+            "WHERE NOT internal AND database_name = current_database() ORDER BY 1, 2"
+        )
+        return tuple(
+            TableSummary(
+                schema=schema,
+                name=name,
+                kind=kind,
+                rows=size,
+                bytes=None,
+                partitions=duckdb_layout.partition_count(self._rows, schema, name),
+            )
+            for schema, name, kind, size in rows
+            if name != duckdb_layout.PARTITION_MAP
+        )
+
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
+        """Return columns, rowid extent and, where the file maps them, partitions."""
+        found = resolve(
+            table,
+            self.tables(),
+            folding=self.capabilities.folding,
+            default_schemas=("main",),
+            where=str(self._path),
+        )
+        schema, name = found.schema or "main", found.name
+        observe(PhaseStarted(phase="columns"))
+        columns = self._columns(f"SELECT * FROM {qualified(schema, name)}")
+        if found.kind == "view":
+            return TableInfo(
+                schema=schema, name=name, columns=columns, named_partitions=False, row_ranges=False
+            )
+        observe(PhaseStarted(phase="extents"))
+        rows, extent = duckdb_layout.extent_of(self._rows, schema, name)
+        return TableInfo(
+            schema=schema,
+            name=name,
+            columns=columns,
+            partitions=duckdb_layout.partitions_of(self._rows, schema, name, extent),
+            rows=rows,
+            extents=(extent,),
+            ranges_from="rowid",
+            named_partitions=False,
+            row_ranges=True,
+        )
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of the query."""
+        # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+        self._explain(query)
+        # Bare again: as a table the query has its second `a` renamed. DuckDB ignores case in names.
+        check_distinct([row[0].casefold() for row in self._rows(f"DESCRIBE {query}")])
+        columns = self._columns(f"SELECT * FROM {derived_table(query)}")
+        return TableInfo(
+            schema=None, name="query", columns=columns, named_partitions=False, row_ranges=False
+        )
+
+    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
+        """Return nothing: who may open the file may read all of it."""
+        return ()
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Return the identity of the file, which nobody can write while we have it open."""
+        return Snapshot(
+            kind="read-only-file",
+            value=identity(self._path),
+            taken_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+
+    def check_snapshot(self) -> None:
+        """Check that the file is still the one we opened."""
+        if not self._path.is_file():
+            raise SourceError(f"{self._path} is gone", "restore the file and run again")
+
+    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
+        """Decide how each column is read; the schema is what DuckDB itself says of the result."""
+        columns = tuple(duckdb_types.read_column(column, target) for column in table.columns)
+        read_from = derived_table(query) if query else qualified(table.schema, table.name)
+        nothing = select(select_list(columns), read_from, ["false"])
+        found = relation(self._connection, nothing).to_arrow_reader(1).schema
+        typed, schema = duckdb_types.with_types(columns, found, target)
+        return Projection(columns=typed, route="arrow", schema=schema.serialize().to_pybytes())
+
+    def check_where(self, extract: Extract) -> None:
+        """Let DuckDB plan the user's condition."""
+        if extract.where is not None:
+            check_condition(self._explain, relation_of(extract), extract.where)
+
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
+        """Do nothing: while the snapshot lasts nobody else can write."""
+
+    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+        """Return the statement that reads what a selector stands for."""
+        return selector_statement(select_list(extract.projection.columns), extract, selector)
+
+    def count(self, extract: Extract) -> int:
+        """Return the rows asked for: by partition, where some were, as the file maps them now."""
+        conditions = [condition(extract.where)] if extract.where else []
+        if extract.partitions:
+            conditions.append(f"({' OR '.join(self._rows_asked(extract)) or 'false'})")
+        counted = self._rows(select("count(*)", relation_of(extract), conditions))
+        return int(counted[0][0])
+
+    def _rows_asked(self, extract: Extract) -> Iterator[str]:
+        """Yield a condition for each partition asked for, on the rows that the map says it has."""
+        ranges = duckdb_layout.mapped_rows(
+            self._rows, extract.table.schema or "main", extract.table.name
+        )
+        asked = matching_partitions((name for name, _, _ in ranges), extract.partitions)
+        for name, first, last in ranges:
+            if name in asked:
+                yield f"rowid BETWEEN {first} AND {last}"
+
+    def end_sessions_sql(self) -> str:
+        """Return nothing: a file has no sessions."""
+        return ""
+
+    def cancel(self) -> None:
+        """Interrupt the query that is running."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _explain(self, sql: str) -> None:
+        # DuckDB runs all statements of a text; more than one here is never what was meant.
+        try:
+            single = len(self._connection.extract_statements(sql)) == 1
+        except Exception as error:
+            raise translated(error) from error
+        if not single:
+            raise SourceError("it holds more than one statement", "give one without a semicolon")
+        self._rows(f"EXPLAIN {sql}")
+
+    def _columns(self, query: str) -> tuple[ColumnInfo, ...]:
+        rows = self._rows(f"DESCRIBE {query}")
+        check_distinct([row[0] for row in rows])
+        return tuple(
+            ColumnInfo(name=row[0], native_type=row[1], nullable=row[2] == "YES") for row in rows
+        )
+
+    def _rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return list(self._connection.execute(sql, list(parameters)).fetchall())
+        except Exception as error:
+            raise translated(error) from error

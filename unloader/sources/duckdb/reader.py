@@ -1,0 +1,117 @@
+"""A worker's side of a DuckDB file: one unit at a time into batches of the projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from partition_planner.model import Piece
+from unloader.errors import OutputFailed
+from unloader.model import Extract
+from unloader.sources.arrow_width import batch_rows
+from unloader.sources.base import SHARES
+from unloader.sources.duckdb import types as duckdb_types
+from unloader.sources.duckdb.file import is_out_of_memory, relation, translated
+from unloader.sources.duckdb.statement import selector_statement
+from unloader.sources.statement import select_list
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READER_MEMORY_BYTES = (32 << 20, 256 << 20)
+"""Caps of DuckDB's own buffers in a worker that scans a table. Without one every block read stays
+cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only. But 2048
+values come at a time: where those of 20 kB need 64 MiB, the next cap is tried."""
+LAST_CAP_SHARES = 512
+"""The last cap is so many times the memory of a batch, but 1 GiB at least."""
+LEAST_LAST_CAP_BYTES = 1 << 30
+WIDE_BATCH_ROWS = (64, 4)
+"""Rows of a batch under the second cap and the last one: the values of a batch are as wide as those
+that did not fit under the cap before."""
+
+
+class DuckDBReader:
+    """A worker's read-only connection."""
+
+    def __init__(self, connection: Any) -> None:
+        """Take over an open connection."""
+        self._connection = connection
+        self._tried = 0
+        """Caps that were too low."""
+
+    def batches(
+        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the piece's rows in batches of about `fetch_bytes`."""
+        from writers.schema import read_schema
+
+        schema = read_schema(extract.projection.schema)
+        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
+        rows = batch_rows(schema, fetch_bytes)
+        caps = _caps(extract, fetch_bytes)
+        yielded = 0
+        while True:
+            self._limit_memory(caps)
+            fewer = (rows, *WIDE_BATCH_ROWS)[self._tried] if caps else rows
+            try:
+                # One thread gives the same rows in the same order again.
+                for batch in _without(yielded, self._scan(sql, fewer)):
+                    yielded += batch.num_rows
+                    yield duckdb_types.conform(batch, schema)
+                    del batch
+                return
+            except Exception as error:
+                if not (caps and is_out_of_memory(error)):
+                    raise translated(error) from error
+                if self._tried == len(caps) - 1:
+                    raise _too_wide(schema, caps[-1]) from error
+                self._tried += 1
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _scan(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
+        with relation(self._connection, sql).to_arrow_reader(rows) as reader:
+            yield from reader
+
+    def _limit_memory(self, caps: tuple[int, ...]) -> None:
+        if caps:
+            self._connection.execute(f"SET memory_limit = '{caps[self._tried]}B'")
+        else:
+            self._connection.execute("RESET memory_limit")
+
+
+def _caps(extract: Extract, fetch_bytes: int) -> tuple[int, ...]:
+    """Return the caps to try one after the other, nothing where there is none."""
+    # A query or a condition may sort or join: that needs room, and what is read once more under
+    # another cap may come in another order. A scan of a table does neither.
+    if extract.query is not None or extract.where is not None or not extract.table.row_ranges:
+        return ()
+    return (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * fetch_bytes))
+
+
+def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
+    """Return the error for rows that DuckDB itself cannot hold under the last cap."""
+    import pyarrow as pa
+
+    from writers.large_rows import is_long
+
+    names = [
+        field.name for field in schema if is_long(field.type) or pa.types.is_nested(field.type)
+    ]
+    return OutputFailed(
+        f"DuckDB needs more than {cap >> 20:,} MiB to read the values of {', '.join(names)}: it "
+        "reads up to 2,048 values of a column at once",
+        f"raise --fetch-memory, of which DuckDB may take {LAST_CAP_SHARES // SHARES} times as much "
+        "in each worker, or leave wide columns out with --exclude",
+    )
+
+
+def _without(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches without their first rows."""
+    for batch in batches:
+        if rows < batch.num_rows:
+            yield batch.slice(rows)
+        rows = max(0, rows - batch.num_rows)

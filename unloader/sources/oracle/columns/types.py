@@ -1,0 +1,292 @@
+"""Oracle types: the Arrow type each becomes, and the SQL by which it comes without a change.
+
+`TYPES` is the one table of them. A type that no Arrow type holds exactly is fetched as text that
+the database itself makes of it; one that has no exact text is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from partition_planner.model import ColumnInfo
+from unloader.errors import SourceError
+from unloader.model import ReadColumn, Target
+from unloader.request.names import matches_any
+from unloader.sources.oracle.columns.native import NativeType, parse_native
+from unloader.sources.statement import quoted
+
+Form = Literal[
+    "plain",
+    "number",
+    "moment",
+    "utc",
+    "zoned",
+    "zone",
+    "hex",
+    "real",
+    "boolean",
+    "lob",
+    "document",
+]
+"""What is fetched for a column.
+
+plain: the value itself. number: text of TM9. moment: text of a date and time, zoned with offset
+and zone behind it, utc of an instant; zone: the name of a time zone. hex: bytes to be written as
+digits. real, boolean: a binary float or truth value to be written as text. lob: small values of a
+LOB, and where the others are. document: a LOB that the database makes of the value.
+"""
+
+ZONE_OF = "zone of "
+"""What the source type of a zone column begins with."""
+ZONE_SUFFIX = "_zone"
+MOMENT = "SYYYY-MM-DD HH24:MI:SS"
+_MAX_DECIMAL = 38
+"""Digits of decimal128, the widest that DuckDB, Spark and BigQuery read from Parquet."""
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+_LOCAL = "TIMESTAMP WITH LOCAL TIME ZONE"
+LOBS = ("CLOB", "NCLOB", "BLOB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a column becomes."""
+
+    kind: str
+    """The Arrow type."""
+    note: str = ""
+    lossless: bool = True
+
+
+def fixed(kind: str, note: str = "") -> Callable[[NativeType, Target], Output]:
+    """Return the rule of a type that always becomes the same."""
+    return lambda native, target: Output(kind=kind, note=note)
+
+
+def _number(native: NativeType, target: Target) -> Output:
+    precision, scale = decimal_digits(native)
+    if precision is None:
+        return _free_number(target, "no precision")
+    if scale < 0:
+        return _free_number(target, "negative scale")
+    if max(precision, scale) > _MAX_DECIMAL:
+        return _free_number(target, "more digits than decimal(38)")
+    if scale == 0 and precision <= 18:
+        return Output(kind="int32" if precision <= 9 else "int64")
+    return Output(kind=f"decimal128({max(precision, scale)}, {scale})")
+
+
+def decimal_digits(native: NativeType) -> tuple[int | None, int]:
+    """Return precision and scale of a NUMBER; no precision where values may have any scale."""
+    if native.name == "FLOAT" or not native.numbers:
+        return None, 0
+    scale = native.numbers[1] if len(native.numbers) > 1 else 0
+    return (_MAX_DECIMAL if native.numbers[0] is None else native.numbers[0]), scale or 0
+
+
+def _free_number(target: Target, why: str) -> Output:
+    form = target.values.number_without_precision
+    if target.format == "csv" or form == "string":
+        return Output(kind="string", note=f"{why}: exact text")
+    if form == "double":
+        note = f"{why}: nearest double, as --number-without-precision asks"
+        return Output(kind="double", note=note, lossless=False)
+    match = _DECIMAL.fullmatch(form)
+    if match is None:
+        raise SourceError(
+            f"--number-without-precision {form} is no form for numbers",
+            "give string, double or decimal(PRECISION,SCALE)",
+        )
+    digits = f"decimal128({match[1]}, {match[2]})"
+    return Output(kind=digits, note=f"{why}: a value that does not fit is refused")
+
+
+def _timestamp(native: NativeType, target: Target) -> Output:
+    return _by_digits(native, target, "timestamp[us]", "timestamp[ns]", "")
+
+
+def _local_timestamp(native: NativeType, target: Target) -> Output:
+    kinds = ("timestamp[us, tz=UTC]", "timestamp[ns, tz=UTC]")
+    return _by_digits(native, target, *kinds, "instant in UTC")
+
+
+def _zoned_timestamp(native: NativeType, target: Target) -> Output:
+    if target.format == "csv":
+        return Output(kind="string", note="exact text with offset, and region if there is one")
+    output = _local_timestamp(native, target)
+    if output.kind == "string" or target.values.zone_columns:
+        return output
+    return Output(
+        kind=output.kind, note=f"{output.note}; its zone with --zone-columns", lossless=False
+    )
+
+
+def _by_digits(native: NativeType, target: Target, usual: str, finest: str, note: str) -> Output:
+    if fraction_digits(native) <= 6:
+        return Output(kind=usual, note=note)
+    if target.format == "parquet" and target.values.nanoseconds == "timestamp":
+        span = "years 1677 to 2262"
+        return Output(kind=finest, note=f"{note}, {span}" if note else span)
+    return Output(kind="string", note="7 to 9 digits of a second: exact text")
+
+
+def fraction_digits(native: NativeType) -> int:
+    """Return the digits of a second's fraction; DATE has none, a bare TIMESTAMP six."""
+    if native.name == "DATE":
+        return 0
+    return 6 if native.first is None else native.first
+
+
+TYPES: dict[str, Callable[[NativeType, Target], Output]] = {
+    "NUMBER": _number,
+    "FLOAT": _number,
+    "BINARY_FLOAT": fixed("float"),
+    "BINARY_DOUBLE": fixed("double"),
+    "VARCHAR2": fixed("string"),
+    "NVARCHAR2": fixed("string"),
+    "CHAR": fixed("string"),
+    "NCHAR": fixed("string"),
+    "LONG": fixed("string"),
+    "RAW": fixed("binary"),
+    "LONG RAW": fixed("binary"),
+    "DATE": fixed("timestamp[s]"),
+    "TIMESTAMP": _timestamp,
+    _ZONED: _zoned_timestamp,
+    _LOCAL: _local_timestamp,
+    "INTERVAL YEAR TO MONTH": fixed("string", "exact text"),
+    "INTERVAL DAY TO SECOND": fixed("string", "exact text"),
+    "CLOB": fixed("string"),
+    "NCLOB": fixed("string"),
+    "BLOB": fixed("binary"),
+    "ROWID": fixed("string", "exact text"),
+    "UROWID": fixed("string", "exact text"),
+    "XMLTYPE": fixed("string", "exact text"),
+    "JSON": fixed("string", "exact text"),
+    "VECTOR": fixed("string", "exact text"),
+    "BOOLEAN": fixed("bool"),
+}
+"""Every type that can be read, and what it becomes; docs/types.md shows the same to users."""
+
+_TEXT_OF = {
+    "INTERVAL YEAR TO MONTH": "TO_CHAR({})",
+    "INTERVAL DAY TO SECOND": "TO_CHAR({})",
+    "ROWID": "ROWIDTOCHAR({})",
+    "UROWID": "CAST({} AS VARCHAR2(4000))",
+    "XMLTYPE": "XMLSERIALIZE(CONTENT {} AS CLOB)",
+    "JSON": "JSON_SERIALIZE({} RETURNING CLOB)",
+    "VECTOR": "VECTOR_SERIALIZE({} RETURNING CLOB)",
+}
+"""SQL for the text of types that the driver does not deliver exactly."""
+_DOCUMENTS = ("XMLTYPE", "JSON", "VECTOR")
+_NUMBER_TEXT = "TO_CHAR({},'TM9','NLS_NUMERIC_CHARACTERS=''.,''')"
+
+
+def read_columns(column: ColumnInfo, target: Target) -> tuple[ReadColumn, ...]:
+    """Return how a column is read: one column, or two where its zone is asked for.
+
+    Args:
+        column: Its native type is as `native` prints it.
+        target: What the output needs.
+
+    Raises:
+        SourceError: The type cannot be read exactly; names the column and `--exclude`.
+    """
+    native = parse_native(column.native_type)
+    rule = TYPES.get(native.name)
+    if rule is None:
+        raise SourceError(
+            f"column {column.name} has the type {column.native_type}, which cannot be read exactly",
+            f"leave it out with --exclude {column.name}",
+        )
+    output = rule(native, target)
+    if matches_any(column.name, target.as_text):
+        output = Output(kind="string", note="exact text, as asked for")
+    read = ReadColumn(
+        name=column.name,
+        source_type=column.native_type,
+        expression=_expression(column.name, native, output.kind),
+        output_type=output.kind,
+        nullable=column.nullable,
+        lossless=output.lossless,
+        note=output.note,
+    )
+    asked = target.format == "parquet" and target.values.zone_columns
+    if asked and native.name == _ZONED and output.kind != "string":
+        return read, _zone_column(column)
+    return (read,)
+
+
+def _zone_column(column: ColumnInfo) -> ReadColumn:
+    return ReadColumn(
+        name=column.name + ZONE_SUFFIX,
+        source_type=ZONE_OF + column.native_type,
+        expression=f"TO_CHAR({quoted(column.name)},'TZR')",
+        output_type="string",
+        nullable=column.nullable,
+        lossless=True,
+        note=f"time zone of {column.name}",
+    )
+
+
+def form_of(column: ReadColumn) -> Form:
+    """Return what is fetched for a column; it follows from its source type and output type."""
+    if column.source_type.startswith(ZONE_OF):
+        return "zone"
+    return _form(parse_native(column.source_type), column.output_type)
+
+
+def _form(native: NativeType, output: str) -> Form:
+    if native.name in LOBS:
+        return "lob"
+    if native.name in _DOCUMENTS:
+        return "document"
+    if output == "string":
+        forms: dict[str, Form] = {
+            "NUMBER": "number",
+            "FLOAT": "number",
+            "BINARY_FLOAT": "real",
+            "BINARY_DOUBLE": "real",
+            "DATE": "moment",
+            "TIMESTAMP": "moment",
+            _LOCAL: "utc",
+            _ZONED: "zoned",
+            "BOOLEAN": "boolean",
+            "RAW": "hex",
+            "LONG RAW": "hex",
+        }
+        return forms.get(native.name, "plain")
+    return "moment" if output.startswith("timestamp[ns") else "plain"
+
+
+def _expression(name: str, native: NativeType, output: str) -> str:
+    value = quoted(name)
+    form = _form(native, output)
+    if native.name in _TEXT_OF:
+        return _TEXT_OF[native.name].format(value)
+    if form == "number":
+        return _NUMBER_TEXT.format(value)
+    if form == "zoned":
+        return f"TO_CHAR({value},'{_moment_mask(native)} TZH:TZM TZR')"
+    if native.name == _LOCAL:
+        # The manuals disagree on which zone SYS_EXTRACT_UTC takes such a value to be in.
+        value = f"{value} AT TIME ZONE '+00:00'"
+    if native.name in (_ZONED, _LOCAL):
+        value = f"SYS_EXTRACT_UTC({value})"
+    return _moment_text(value, native) if form in ("moment", "utc") else value
+
+
+def moment_text(column: ReadColumn) -> str:
+    """Return SQL for the text of a date or timestamp that is otherwise fetched as itself."""
+    return _moment_text(column.expression, parse_native(column.source_type))
+
+
+def _moment_text(value: str, native: NativeType) -> str:
+    return f"TO_CHAR({value},'{_moment_mask(native)}')"
+
+
+def _moment_mask(native: NativeType) -> str:
+    digits = fraction_digits(native)
+    return f"{MOMENT}.FF{digits}" if digits else MOMENT

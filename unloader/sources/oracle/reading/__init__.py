@@ -1,0 +1,1 @@
+"""Reading work units: statements, fetches, and the batches that are made of them."""

@@ -1,0 +1,162 @@
+"""What a worker's statement fetches: the items of its SELECT list, and how rows come over.
+
+A column is one item, but for LOBs: a small value comes with its row, of a large one only where it
+is. A value of no length would come back as NULL, so the length comes beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from unloader.model import Extract, ReadColumn
+from unloader.sources.oracle.columns.native import ROWID, parse_native
+from unloader.sources.oracle.columns.types import Form, form_of, moment_text
+from unloader.sources.oracle.connection.drivers import arrow_is_exact, driver_version
+
+Part = Literal["value", "length", "rowid", "locator"]
+Route = Literal["arrow", "tuples"]
+
+INLINE_UNITS = 32 * 1024
+"""Characters (UTF-16 units) or bytes up to which a LOB comes with its row."""
+SHARES = 16
+"""What `fetch_bytes` is a share of: rows are bounded so that even the widest fit into the whole."""
+MIN_ROWS = 16
+_LONGS = ("LONG", "LONG RAW")
+_USUAL_LOB_BYTES = 8 * 1024
+"""Guess for LOBs, LONGs and documents, which have no length of their own."""
+_NO_LENGTH = 128
+"""More than numbers and dates ever take, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One item of the SELECT list."""
+
+    expression: str
+    fetched: str
+    """The Arrow type asked of the driver."""
+    column: int
+    """Index of the column it belongs to."""
+    form: Form
+    part: Part = "value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPlan:
+    """How the rows of an extract are fetched."""
+
+    items: tuple[Item, ...]
+    route: Route
+    columns: tuple[ReadColumn, ...]
+
+    @property
+    def sees_moments(self) -> bool:
+        """Whether the driver itself makes dates, which it cannot of all that Oracle stores."""
+        return any(item.fetched.startswith("timestamp") for item in self.items)
+
+    @property
+    def has_lobs(self) -> bool:
+        """Whether a value may be elsewhere than in its row."""
+        return any(item.part == "length" for item in self.items)
+
+
+def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
+    """Return what is fetched for the projection of an extract.
+
+    Args:
+        extract: What is read.
+        moments_as_text: Fetch dates and timestamps as the database's text of them.
+    """
+    rowid = extract.query is None and not any(
+        dict(column.attributes).get(ROWID) == "no" for column in extract.table.columns
+    )
+    columns = extract.projection.columns
+    items = tuple(
+        item
+        for index, column in enumerate(columns)
+        for item in _items(column, index, rowid=rowid, moments_as_text=moments_as_text)
+    )
+    return FetchPlan(items=items, route=_route(extract, items), columns=columns)
+
+
+def _route(extract: Extract, items: tuple[Item, ...]) -> Route:
+    asked = extract.source.session.fetch
+    if any(item.part == "locator" for item in items):
+        return "tuples"
+    if asked == "auto":
+        return "arrow" if arrow_is_exact(driver_version()) else "tuples"
+    return asked
+
+
+def _items(
+    column: ReadColumn, index: int, *, rowid: bool, moments_as_text: bool
+) -> tuple[Item, ...]:
+    form, output = form_of(column), column.output_type
+    if form == "lob":
+        return _lob_items(column, index, rowid=rowid)
+    expression, fetched = column.expression, "string"
+    if form == "hex":
+        fetched = "binary"
+    elif form == "boolean":
+        fetched = "bool"
+    elif form == "real":
+        fetched = "float" if column.source_type == "BINARY_FLOAT" else "double"
+    elif form == "plain" and output.startswith("timestamp") and moments_as_text:
+        expression, form = moment_text(column), "moment"
+    elif form == "plain":
+        fetched = output.partition(", tz")[0].rstrip("]") + "]" if ", tz" in output else output
+    return (Item(expression=expression, fetched=fetched, column=index, form=form),)
+
+
+def _lob_items(column: ReadColumn, index: int, *, rowid: bool) -> tuple[Item, ...]:
+    lob = column.expression
+    # Not DBMS_LOB.GETLENGTH: hardened databases take that package away from PUBLIC, and a call of
+    # PL/SQL costs more. LENGTH is the same number, 0 where the LOB is empty, and knows BLOBs too.
+    length = f"LENGTH({lob})"
+    fetched = "binary" if column.source_type == "BLOB" else "string"
+    where = "ROWIDTOCHAR(ROWID)" if rowid else lob
+    parts: tuple[tuple[Part, str, str], ...] = (
+        ("value", f"CASE WHEN {length} <= {INLINE_UNITS} THEN {lob} END", fetched),
+        ("length", length, "int64"),
+        (
+            "rowid" if rowid else "locator",
+            f"CASE WHEN {length} > {INLINE_UNITS} THEN {where} END",
+            "string",
+        ),
+    )
+    return tuple(
+        Item(expression=expression, fetched=kind, column=index, form="lob", part=part)
+        for part, expression, kind in parts
+    )
+
+
+def batch_rows(plan: FetchPlan, usual_rows: int, fetch_bytes: int) -> int:
+    """Return the rows of one fetch.
+
+    Args:
+        plan: What is fetched.
+        usual_rows: What suits rows of usual width.
+        fetch_bytes: What a batch should take; even of the widest rows it takes a few times that.
+    """
+    widest = sum(_widest_bytes(plan.columns[item.column], item) for item in plan.items)
+    lobs = sum(item.part == "value" and _is_long(plan, item) for item in plan.items)
+    rows = min(usual_rows, SHARES * fetch_bytes // widest)
+    if lobs:
+        rows = min(rows, fetch_bytes // (lobs * _USUAL_LOB_BYTES))
+    return max(MIN_ROWS, rows)
+
+
+def _is_long(plan: FetchPlan, item: Item) -> bool:
+    return item.form in ("lob", "document") or plan.columns[item.column].source_type in _LONGS
+
+
+def _widest_bytes(column: ReadColumn, item: Item) -> int:
+    native = parse_native(column.source_type)
+    if item.part != "value" or item.fetched not in ("string", "binary"):
+        return _NO_LENGTH
+    if re.fullmatch(r"N?VARCHAR2|N?CHAR|RAW|UROWID", native.name):
+        length = native.first or 4000
+        return length * (4 if native.in_chars else 1)
+    return _NO_LENGTH

@@ -1,0 +1,167 @@
+"""A worker's side of an Oracle database: one unit at a time into batches of the projection.
+
+The driver makes Arrow batches of most rows. It cannot make dates before the year 1, nor days that
+only the Julian calendar has; a unit with such a value is read once more, with dates as text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from partition_planner.model import Piece
+from unloader.errors import OutputFailed, SourceError, UnloaderError
+from unloader.model import Extract, Snapshot, SourceSpec
+from unloader.sources.arrow_width import batch_rows as usual_rows
+from unloader.sources.base import ReadAgain
+from unloader.sources.oracle.connection.session import MAX_ACTION_BYTES, Session
+from unloader.sources.oracle.reading.arrow import BatchMaker, bad_text
+from unloader.sources.oracle.reading.batches import arrow_batches
+from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan
+from unloader.sources.oracle.reading.large import LobFinder
+from unloader.sources.oracle.reading.tuples import Fetched, NumberRefused, tuple_batches
+from unloader.sources.oracle.reading.units import relation, selector_statement
+from unloader.sources.statement import quoted
+from writers.schema import read_schema
+
+if TYPE_CHECKING:
+    from writers.large_rows import LargeRow
+
+logger = logging.getLogger(__name__)
+
+
+class OracleReader:
+    """A worker's session; units are read at the snapshot that their extract names."""
+
+    def __init__(self, spec: SourceSpec, snapshot: Snapshot | None) -> None:
+        """Connect.
+
+        Args:
+            spec: The source.
+            snapshot: The run's; each statement names it, so there is nothing to enter.
+        """
+        self._connect: Callable[[], Session] = lambda: Session(spec, action="worker")
+        self._session = self._connect()
+        self._moments_as_text = False
+        self._stale = False
+        """The driver broke off amid an answer. Not closed at once: a LOB may be read meanwhile."""
+
+    def batches(
+        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+    ) -> Iterator[pa.RecordBatch | LargeRow]:
+        """Yield the piece's rows; `ReadAgain` where the driver cannot make a date."""
+        schema = read_schema(extract.projection.schema)
+        plan = fetch_plan(extract, moments_as_text=self._moments_as_text)
+        session = self._connected()
+        session.act(_action(extract, piece))
+        finder = LobFinder(
+            session=session, plan=plan, relation=relation(extract, piece.selector), schema=schema
+        )
+        maker = BatchMaker(plan=plan, schema=schema)
+        for fetched in self._fetched(plan, extract, piece, schema, fetch_bytes):
+            batch = maker.batch(fetched)
+            if not plan.has_lobs:
+                yield batch
+            else:
+                yield from finder.rows(batch, fetched)
+
+    def close(self) -> None:
+        """Close the session."""
+        self._session.close()
+
+    def _connected(self) -> Session:
+        if self._stale or not self._session.alive:
+            self._session.close()
+            self._session = self._connect()
+            self._stale = False
+        return self._session
+
+    def _fetched(
+        self, plan: FetchPlan, extract: Extract, piece: Piece, schema: pa.Schema, size: int
+    ) -> Iterator[Fetched]:
+        sql = selector_statement(
+            ", ".join(item.expression for item in plan.items), extract, piece.selector
+        )
+        fetch = arrow_batches if plan.route == "arrow" else tuple_batches
+        rows = batch_rows(plan, usual_rows(schema, size), size)
+        source = fetch(self._session.connection, sql, plan, rows)
+        while True:
+            with self._translating(plan, extract, piece):
+                fetched = next(source, None)
+            if fetched is None:
+                return
+            yield fetched
+
+    @contextmanager
+    def _translating(self, plan: FetchPlan, extract: Extract, piece: Piece) -> Iterator[None]:
+        try:
+            with self._session.translating():
+                yield
+        except UnicodeDecodeError as error:
+            self._stale = True
+            raise _undecodable(plan, error) from error
+        except NumberRefused as error:
+            raise self._misfit(error, plan, extract, piece) from error
+        except (ValueError, OverflowError) as error:
+            # The driver's own dates end at the year 1, and know no day of the Julian calendar.
+            self._stale = True
+            if not plan.sees_moments:
+                raise SourceError(f"the driver cannot make a value: {error}") from error
+            logger.info("%s: %s; dates are read as text", piece.unit, error)
+            self._moments_as_text = True
+            raise ReadAgain from error
+
+    def _misfit(
+        self, error: NumberRefused, plan: FetchPlan, extract: Extract, piece: Piece
+    ) -> OutputFailed:
+        """Return the error for a number that does not fit, with its column and row."""
+        names = [
+            plan.columns[item.column].name
+            for item in plan.items
+            if item.fetched == f"decimal128({error.digits[0]}, {error.digits[1]})"
+        ]
+        where, column = "", " or ".join(names)
+        for name in names:
+            with suppress(UnloaderError):
+                rowid = self._row_with(name, error.value, extract, piece)
+                if rowid is not None:
+                    where, column = f" in the row with ROWID {rowid}", name
+                    break
+        return OutputFailed(
+            f"column {column} holds {error.value}{where}, which does not fit "
+            f"decimal({error.digits[0]},{error.digits[1]})",
+            f"write the column as exact text with --as-text {column}; for a NUMBER without "
+            "precision --number-without-precision string does the same",
+        )
+
+    def _row_with(self, name: str, value: str, extract: Extract, piece: Piece) -> str | None:
+        """Return the ROWID of the first row of the unit with a number."""
+        alone = f"{quoted(name)} = {value}"
+        where = f"({extract.where}\n) AND {alone}" if extract.where else alone
+        sql = selector_statement(
+            "ROWIDTOCHAR(ROWID)", replace(extract, where=where), piece.selector
+        )
+        self._stale = True
+        found = self._connected().value(sql)
+        return None if found is None else str(found)
+
+
+def _action(extract: Extract, piece: Piece) -> str:
+    """Return `TABLE.UNIT`; a long name of a table is cut, a unit's never."""
+    room = MAX_ACTION_BYTES - len(piece.unit) - 1
+    return extract.table.name.encode()[:room].decode(errors="ignore") + "." + piece.unit
+
+
+def _undecodable(plan: FetchPlan, error: UnicodeDecodeError) -> OutputFailed:
+    """Return the error for text that the driver cannot decode; it does not say of which column."""
+    names = [
+        plan.columns[item.column].name
+        for item in plan.items
+        if item.part == "value" and item.fetched == "string"
+    ]
+    return bad_text(" or ".join(names), bytes(error.object))

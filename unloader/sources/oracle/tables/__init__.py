@@ -1,0 +1,1 @@
+"""What tables there are and how their rows lie, from the data dictionary."""

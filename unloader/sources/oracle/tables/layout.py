@@ -1,0 +1,203 @@
+"""Where the rows of an Oracle table lie, as well as the user may know it.
+
+A ladder, best rung first: the extents in DBA_EXTENTS; a sample of the blocks, which needs nothing
+but the right to read the table; partitions without more; the table as one. An index-organized
+table has no ROWIDs of its own segment: a sample of its keys takes their place. None of it writes
+anything, so a standby will do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
+from partition_planner.table import coalesced
+from unloader.errors import SourceError
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.reading.units import FILE_SHIFT, last_level
+from unloader.sources.oracle.tables import dictionary, segments
+from unloader.sources.oracle.tables.dictionary import BLOCK_BYTES, Relation
+from unloader.sources.oracle.tables.sample import (
+    SAMPLED_BLOCKS,
+    can_be_key,
+    sample_blocks,
+    sample_keys,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_SAMPLED = 64
+"""Parts that are sampled, each by a statement of its own."""
+
+MUCH_ABOVE_MEAN = 2
+"""Of more parts than that only those so many times as large as the mean, which idle workers would
+wait for."""
+
+SMALL_BYTES = 16 * BLOCK_BYTES
+"""Guess: a part below it is not worth a statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A table's leaves and what is known of each; of a table without any, the one part it is."""
+
+    parts: tuple[PartitionInfo, ...]
+    """In table order. The table itself where `partitioned` is False; its name is then empty."""
+    partitioned: bool
+    ranges_from: str | None = None
+    """The rung, for people to read."""
+    missing: tuple[str, ...] = ()
+    """What a higher rung would take, a sentence each."""
+
+
+def lay_out(
+    session: Session,
+    table: Relation,
+    columns: Sequence[ColumnInfo],
+    user: str,
+    observe: Observer = silent,
+) -> Layout:
+    """Return the parts of a table, with extents or keys as far as they can be known.
+
+    Args:
+        session: Of the parent.
+        table: The table or view.
+        columns: Its columns.
+        user: Who is connected.
+        observe: Told as each slow step begins.
+
+    Raises:
+        SourceError: The connection is lost, or partitions cannot be listed.
+    """
+    whole = PartitionInfo(name="", position=0, rows=table.rows, bytes=table.bytes)
+    if not (table.has_rowids or table.is_index):
+        return Layout(parts=(whole,), partitioned=False)
+    observe(PhaseStarted(phase="partitions"))
+    leaves = segments.leaves(session, table)
+    layout = Layout(parts=leaves or (whole,), partitioned=bool(leaves))
+    observe(PhaseStarted(phase="extents"))
+    if table.is_index:
+        return _by_keys(session, table, layout, columns)
+    ids = segments.object_ids(session, table)
+    layout = replace(
+        layout,
+        parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts),
+    )
+    try:
+        by_extents = _by_extents(layout, segments.extents(session, table))
+    except SourceError as error:
+        if not session.alive:
+            raise
+        logger.info("DBA_EXTENTS is not to be had: %s", error.message)
+        return _by_sample(session, table, layout, user, "DBA_EXTENTS")
+    if ids:
+        return by_extents
+    # Extents are of no use without the segments' numbers, which sampled rows have in them.
+    return _by_sample(session, table, layout, user, "DBA_OBJECTS")
+
+
+def _leaf(part: PartitionInfo) -> str | None:
+    """Return the name by which the dictionary knows a part's segment."""
+    return last_level(part.name) if part.name else None
+
+
+def _by_extents(layout: Layout, found: list[tuple[str | None, int, int, int, int]]) -> Layout:
+    extents: dict[str | None, list[RowExtent]] = {}
+    sizes: dict[str | None, int] = {}
+    for leaf, file, block, blocks, size in found:
+        first = (file << FILE_SHIFT) + block
+        extents.setdefault(leaf, []).append(RowExtent(first=first, last=first + blocks))
+        sizes[leaf] = sizes.get(leaf, 0) + size
+    parts = tuple(
+        replace(
+            part,
+            bytes=sizes.get(_leaf(part), 0),
+            extents=coalesced(extents.get(_leaf(part), ())) if part.object_id is not None else (),
+        )
+        for part in layout.parts
+    )
+    return replace(layout, parts=parts, ranges_from="DBA_EXTENTS")
+
+
+def _by_sample(session: Session, table: Relation, layout: Layout, user: str, better: str) -> Layout:
+    """Return parts with sampled blocks; `better` is the view that would spare the samples."""
+    missing = [
+        f"SELECT on SYS.{better} is missing, so where rows lie is known from sampled blocks "
+        f"only: GRANT SELECT ON SYS.{better} TO {user}"
+    ]
+    view = "USER_SEGMENTS" if table.owner == user else "DBA_SEGMENTS"
+    sizes: dict[str | None, int] = {}
+    try:
+        sizes = segments.segment_bytes(session, table, view)
+    except SourceError as error:
+        if not session.alive:
+            raise
+        logger.info("%s is not to be had: %s", view, error.message)
+        missing.append(
+            "SELECT on SYS.DBA_SEGMENTS is missing, so sizes are those of the statistics: "
+            f"GRANT SELECT ON SYS.DBA_SEGMENTS TO {user}"
+        )
+    parts = layout.parts
+    if sizes:
+        parts = tuple(replace(part, bytes=sizes.get(_leaf(part), 0)) for part in parts)
+    chosen = _worth_cutting(parts)
+    total = sum(part.bytes or 0 for part in chosen)
+    percent = SAMPLED_BLOCKS * BLOCK_BYTES / total * 100 if total else None
+    try:
+        found = sample_blocks(session, table, chosen, percent, exact=bool(sizes))
+    except SourceError as error:
+        if not session.alive:
+            raise
+        missing[0] = (
+            f"blocks cannot be sampled ({error.message}), so only whole partitions are read: "
+            f"GRANT SELECT ON SYS.{better} TO {user}"
+        )
+        return replace(layout, parts=parts, missing=tuple(missing))
+    parts = tuple(found.get(part.name, part) for part in parts)
+    rung = "SAMPLE BLOCK" if any(part.extents for part in parts) else None
+    return replace(layout, parts=parts, ranges_from=rung, missing=tuple(missing))
+
+
+def _worth_cutting(parts: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...]:
+    """Return the parts that idle workers might wait for; without sizes those of a short list."""
+    known = [part.bytes for part in parts if part.bytes is not None]
+    if not known:
+        return parts if len(parts) <= MAX_SAMPLED else ()
+    least = SMALL_BYTES
+    if len(parts) > MAX_SAMPLED:
+        least = max(least, MUCH_ABOVE_MEAN * sum(known) // len(known))
+    if len(parts) == 1:
+        return parts
+    large = [part for part in parts if part.bytes is not None and part.bytes >= least]
+    return tuple(sorted(large, key=lambda part: -(part.bytes or 0))[:MAX_SAMPLED])
+
+
+def _by_keys(
+    session: Session, table: Relation, layout: Layout, columns: Sequence[ColumnInfo]
+) -> Layout:
+    name = dictionary.key_column(session, table)
+    column = next((each for each in columns if each.name == name), None)
+    if column is None or not can_be_key(column):
+        what = "is not to be seen" if column is None else f"begins with {column.native_type}"
+        missing = f"the table is read as a whole or by partition, for its primary key {what}"
+        return replace(layout, missing=(missing,))
+    chosen = [part for part in layout.parts if part.rows]
+    chosen = sorted(chosen, key=lambda part: -(part.rows or 0))[:MAX_SAMPLED]
+    if not chosen:
+        missing = (
+            "the table has no statistics, so its keys are not sampled: "
+            f"DBMS_STATS.GATHER_TABLE_STATS('{table.owner}', '{table.name}')"
+        )
+        return replace(layout, missing=(missing,))
+    try:
+        keys = sample_keys(session, table, tuple(chosen), column)
+    except SourceError as error:
+        if not session.alive:
+            raise
+        missing = f"keys cannot be sampled ({error.message}), so the table is not cut by them"
+        return replace(layout, missing=(missing,))
+    parts = tuple(replace(part, keys=keys.get(part.name)) for part in layout.parts)
+    return replace(layout, parts=parts, ranges_from=f"SAMPLE of key {column.name}")
