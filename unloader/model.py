@@ -353,9 +353,7 @@ class PlanOptions:
 
     def limits(self, parallelism: int) -> PlanLimits:
         """Return the limits of a plan for so many workers."""
-        return PlanLimits(
-            parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes
-        )
+        return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,10 @@
-"""From a job to its destination, and to where each of its work units would go."""
+"""From a run to its destination, and to where each of its work units would go."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from partition_planner.model import Plan
-from unloader.model import Extract, Request
+from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.base import Destination
 from unloader.storage.directories.files import Files
 from unloader.storage.directories.stripes import stripes
@@ -15,34 +14,34 @@ from unloader.storage.streams.pipes import UnitPipes
 from unloader.storage.streams.stream import OneStream
 
 
-def open_destination(job: Request, extract: Extract, plan: Plan) -> Destination:
-    """Take the destination of a job; the caller closes it.
+def open_destination(run: ResolvedRun) -> Destination:
+    """Take the destination of a run; the caller closes it.
 
     Raises:
         OutputFailed: It cannot be had.
         UsageError: It does not go with the plan.
         ConfigError: A file name is too long.
     """
-    kind = kind_of(job.output.destinations)
+    kind = kind_of(run.output.options.destinations)
     if kind == "directories":
-        return Files(job, extract, plan)
+        return Files(run)
     if kind == "pipes":
-        return UnitPipes(job, extract, plan)
-    return OneStream(job, extract, plan, pipe=kind == "pipe")
+        return UnitPipes(run)
+    return OneStream(run, pipe=kind == "pipe")
 
 
-def places(job: Request, extract: Extract, plan: Plan) -> dict[str, str]:
+def places(run: ResolvedRun) -> dict[str, str]:
     """Return for each unit the file, the first of several files, or the pipe that it goes to.
 
-    Empty where the job names no destination.
+    Empty where the run has no destination.
 
     Raises:
         ConfigError: A name is longer than file systems allow.
     """
-    output = job.output
+    output, units = run.output.options, run.plan.units
     kind = kind_of(output.destinations)
     if not output.destination or kind == "stdout":
-        return {unit.id: "standard output" for unit in plan.units if output.destination}
+        return {unit.id: "standard output" for unit in units if output.destination}
     if kind == "directories":
         template = output.file_name
         folders = [Path(each) for each in output.destinations]
@@ -50,9 +49,8 @@ def places(job: Request, extract: Extract, plan: Plan) -> dict[str, str]:
         folder, template = pipe_template(output.destination)
         folders = [folder]
     one = kind == "pipe" or (kind == "directories" and output.file_per == "table")
-    naming = Naming.of(job, extract, template, one=one)
-    striped = stripes(plan, len(folders))
+    naming = Naming.of(run, template, one=one)
+    striped = stripes(run.plan, len(folders))
     return {
-        unit.id: str(folders[0 if one else striped[unit.id]] / naming.name(unit))
-        for unit in plan.units
+        unit.id: str(folders[0 if one else striped[unit.id]] / naming.name(unit)) for unit in units
     }

@@ -23,6 +23,7 @@ from partition_planner.model import (
 from unloader.errors import PlanFailed, SourceError, UsageError
 from unloader.model import (
     OutputOptions,
+    PlanOptions,
     Request,
     SeatOptions,
     SecretReference,
@@ -63,11 +64,8 @@ def job_of(path: Path, table: str | None = "t", **changes: Any) -> Request:
     return Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{path}"),
         selection=Selection(table=parse_table(table) if table else None, **changes),
-        output=OutputOptions(
-            destination="/nowhere",
-            output=OutputSpec(directory="", format=TextFormat(), compression=Compression()),
-        ),
-        limits=PlanLimits(parallelism=2),
+        output=OutputOptions(destination="/nowhere", format=TextFormat()),
+        limits=PlanOptions(parallelism=2),
     )
 
 
@@ -87,14 +85,14 @@ def test_everything_by_default(path: Path) -> None:
         assert ready.extract.table.partitions == ()
         assert len(ready.plan.table.partitions) == 4
         assert ready.extract.snapshot is not None
-    many = replace(job_of(path), limits=PlanLimits(parallelism=64, split="partition"))
+    many = replace(job_of(path), limits=PlanOptions(parallelism=64, split="partition"))
     with prepared(many) as ready:
         assert len(ready.seating.seats) == 4
 
 
 def test_auto_parallelism_is_what_the_machine_has(path: Path) -> None:
     """A parallelism of 0 becomes the usable CPUs, so that the plan says what is run."""
-    with prepared(replace(job_of(path), limits=PlanLimits(parallelism=0))) as ready:
+    with prepared(replace(job_of(path), limits=PlanOptions())) as ready:
         assert ready.plan.limits.parallelism >= 1
 
 
@@ -165,13 +163,13 @@ def test_a_query_is_one_unit_with_its_own_columns(path: Path) -> None:
 def test_partitions_by_glob(path: Path, patterns: tuple[str, ...], kept: list[str]) -> None:
     """Patterns choose partitions that are ranges of the table, whatever their case."""
     job = job_of(path, partitions=patterns)
-    assert names_of(replace(job, limits=PlanLimits(parallelism=2, split="partition")))[1] == kept
+    assert names_of(replace(job, limits=PlanOptions(parallelism=2, split="partition")))[1] == kept
 
 
 def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
     """A partition in the middle is counted by its own bounds, not to the end of the table."""
     job = replace(
-        job_of(path, partitions=("p1", "p2")), limits=PlanLimits(parallelism=2, split="partition")
+        job_of(path, partitions=("p1", "p2")), limits=PlanOptions(parallelism=2, split="partition")
     )
     with prepared(job) as ready:
         assert ready.catalog.count(ready.extract) == 20_000
@@ -227,11 +225,11 @@ def test_named_partitions_by_glob(partitioned: str) -> None:
 
 def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
     """Its units and limits are those of the run, although rows have come since."""
-    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=3, split="range"))
+    job = replace(job_of(path, "plain"), limits=PlanOptions(parallelism=3, split="range"))
     with prepared(job) as ready:
         plan = ready.plan
     write(path, "INSERT INTO plain VALUES (-1, -1, 'new')")
-    with prepared(replace(job, plan=plan, limits=PlanLimits(parallelism=9))) as ready:
+    with prepared(replace(job, limits=PlanOptions(parallelism=9)), planned=plan) as ready:
         assert ready.plan == plan
         assert ready.catalog.count(ready.extract) == ROWS + 1
 
@@ -252,7 +250,7 @@ def test_a_plan_that_no_longer_fits_is_refused(path: Path, change: str) -> None:
     write(path, change)
     with (
         pytest.raises(PlanFailed, match=r"no longer fits.*make a new plan"),
-        prepared(replace(job_of(path), plan=plan)),
+        prepared(job_of(path), planned=plan),
     ):
         pass
 
@@ -263,7 +261,7 @@ def test_a_plan_of_another_table_is_refused(path: Path) -> None:
         plan = ready.plan
     with (
         pytest.raises(PlanFailed, match=r"it is for main\.plain, not for main\.t"),
-        prepared(replace(job_of(path), plan=plan)),
+        prepared(job_of(path), planned=plan),
     ):
         pass
 
@@ -285,7 +283,7 @@ def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
     )
     table = replace(plan.table, object_id=73_196)
     stale = Plan.of(table=table, partitions=None, units=units, limits=plan.limits)
-    with pytest.raises(PlanFailed, match=r"other segments"), prepared(replace(job, plan=stale)):
+    with pytest.raises(PlanFailed, match=r"other segments"), prepared(job, planned=stale):
         pass
 
 
@@ -312,10 +310,10 @@ def test_a_partition_added_since_is_not_passed_over(postgres: Any, partitioned: 
     )
     with (
         pytest.raises(PlanFailed, match="partitions have come"),
-        prepared(replace(job, plan=plan)),
+        prepared(job, planned=plan),
     ):
         pass
-    with prepared(replace(chosen, plan=some)) as ready:
+    with prepared(chosen, planned=some) as ready:
         assert ready.catalog.count(ready.extract) == 30
 
 
@@ -326,7 +324,7 @@ def test_a_partition_gone_since_is_told(postgres: Any, partitioned: str) -> None
     postgres.run("ALTER TABLE t DETACH PARTITION t_two", url=partitioned)
     with (
         pytest.raises(PlanFailed, match="partitions have gone"),
-        prepared(replace(on(job_of(Path()), partitioned), plan=plan)),
+        prepared(on(job_of(Path()), partitioned), planned=plan),
     ):
         pass
 
@@ -340,7 +338,7 @@ def test_a_condition_is_checked_before_any_worker(path: Path, where: str) -> Non
 
 def test_a_split_that_cannot_be_is_a_plan_error(path: Path) -> None:
     """The planner's own refusal comes through."""
-    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=2, split="partition"))
+    job = replace(job_of(path, "plain"), limits=PlanOptions(parallelism=2, split="partition"))
     with pytest.raises(PlanError), prepared(job):
         pass
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partition_planner.model import Plan
 from unloader.errors import Interrupted, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
-from unloader.model import Extract, OutputTask, Request
+from unloader.model import OutputTask
 from unloader.resolve.file_names import check_distinct
+from unloader.resolve.resolved import ResolvedRun
 from unloader.run.schedule import Assignment
 from unloader.storage.base import MakeManifest, Stop
 from unloader.storage.directories.run_directories import Move, RunDirectories
@@ -31,24 +31,24 @@ class Files:
 
     in_order = False
 
-    def __init__(self, job: Request, extract: Extract, plan: Plan) -> None:
+    def __init__(self, run: ResolvedRun) -> None:
         """Take the directories.
 
         Raises:
             OutputFailed: One cannot be had; see `RunDirectories`.
         """
-        output = job.output
-        self._job = job
+        output = run.output.options
+        self._output = run.output
         self._one = output.file_per == "table"
-        self._headers = Headers(extract, output.output.format)
-        self._units = {unit.id: unit for unit in plan.units}
-        self._naming = Naming.of(job, extract, output.file_name, one=self._one)
-        self._stripes = stripes(plan, len(output.destinations))
+        self._headers = Headers(run.extract, run.output.format)
+        self._units = {unit.id: unit for unit in run.plan.units}
+        self._naming = Naming.of(run, output.file_name, one=self._one)
+        self._stripes = stripes(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._directories = RunDirectories(
             [Path(each) for each in output.destinations],
             overwrite=output.overwrite,
-            run_id=job.source.session.run_id,
+            run_id=run.run_id,
         )
         self._tell: Observer = silent
 
@@ -60,14 +60,14 @@ class Files:
         names = self._naming.first_names(tuple(self._units.values()))
         check_distinct(names.values())
         self._directories.check_names((self._stripes[unit], name) for unit, name in names.items())
-        if self._job.output.output.direct_io:
+        if self._output.options.direct_io:
             self._check_direct(observe)
 
     def output(self, assignment: Assignment) -> OutputTask:
         """Return the staging directory, and a name unique to the attempt."""
         staged = self._staged(self._stripes[assignment.unit.id])
         return OutputTask(
-            spec=replace(self._job.output.output, directory=str(staged)),
+            spec=self._output.spec(str(staged)),
             stem=_stem(assignment),
             header=self._headers.of_task(not self._one),
             with_start=not self._one,
@@ -106,7 +106,7 @@ class Files:
             staged = self._staged(self._stripes[unit.result.unit])
             for file in unit.result.files:
                 _check_stop(stop)
-                spec = self._job.output.output
+                spec = self._output.spec(str(staged))
                 check_file(staged / file.path, file, spec, header=not self._one)
 
     def publish(
@@ -169,7 +169,7 @@ class Files:
         from writers.files.merge import merge_files
 
         staged = self._directories.first.staged
-        spec = replace(self._job.output.output, directory=str(staged))
+        spec = self._output.spec(str(staged))
         files = [file for unit in ordered for file in unit.result.files]
         joined = merge_files(files, spec, "table", header=self._headers.table())
         first, *others = ordered
