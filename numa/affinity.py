@@ -88,7 +88,7 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
     """
     if memory_policy not in _MODES:
         raise PlacementError(
-            f"memory policy is {memory_policy!r}. Next: choose among {', '.join(MEMORY_POLICIES)}."
+            f"memory policy is {memory_policy!r}.", f"choose among {', '.join(MEMORY_POLICIES)}."
         )
     with _put_back() as restores:
         cpus, note = _bind_cpus(seat, restores)

@@ -1,8 +1,18 @@
-"""What this package raises. Each takes the message as its only argument, so that it pickles."""
+"""What this package raises. All arguments are positional texts, so that each error pickles."""
 
 
 class NumaError(Exception):
-    """Base of the errors of this package."""
+    """Base of the errors of this package: what failed, and what to do next."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+        """What to do about it; empty if nothing is known."""
+
+    def __str__(self) -> str:
+        """Return the message, then `Next:` and the hint where there is one."""
+        return f"{self.message} Next: {self.hint}" if self.hint else self.message
 
 
 class TopologyError(NumaError):

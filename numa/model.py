@@ -238,6 +238,6 @@ class SupervisorOptions:
         """
         for field in fields(self):
             if getattr(self, field.name) < 0:
-                raise PoolError(f"{field.name} is below 0. Next: give 0 for no limit.")
+                raise PoolError(f"{field.name} is below 0.", "give 0 for no limit.")
         if self.attempts == 0:
-            raise PoolError("attempts is 0. Next: allow 1 or more.")
+            raise PoolError("attempts is 0.", "allow 1 or more.")

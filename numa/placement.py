@@ -77,7 +77,7 @@ def place(
         PlacementError: A value is out of range, or a node is not there or has no CPUs.
     """
     if parallelism < 1:
-        raise PlacementError(f"parallelism is {parallelism}. Next: ask for 1 or more workers.")
+        raise PlacementError(f"parallelism is {parallelism}.", "ask for 1 or more workers.")
     _check("placement", placement, PLACEMENTS)
     _check("bind", bind, BINDS)
     hosts = _hosts(topology, nodes, near)
@@ -114,17 +114,17 @@ def _hosts(
         wanted = tuple(able)
     if not wanted:
         raise PlacementError(
-            f"no node to place workers on. Next: name some of the nodes with CPUs: {choice}."
+            "no node to place workers on.", f"name some of the nodes with CPUs: {choice}."
         )
     known = [node.id for node in topology.nodes]
     for node_id in wanted:
         if node_id not in able:
             why = "has no CPU this process may use" if node_id in known else "is not there"
-            raise PlacementError(f"node {node_id} {why}. Next: choose among nodes {choice}.")
+            raise PlacementError(f"node {node_id} {why}.", f"choose among nodes {choice}.")
     if near is not None and near not in known:
         raise PlacementError(
-            f"node {near}, to be near to, is not there. "
-            f"Next: choose among nodes {cpu_list_text(known)}."
+            f"node {near}, to be near to, is not there.",
+            f"choose among nodes {cpu_list_text(known)}.",
         )
     return tuple(_host(topology, able[node_id], near) for node_id in sorted(set(wanted)))
 
@@ -284,4 +284,4 @@ def _cores(node: Node) -> tuple[tuple[int, ...], ...]:
 
 def _check(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise PlacementError(f"{option} is {value!r}. Next: choose among {', '.join(allowed)}.")
+        raise PlacementError(f"{option} is {value!r}.", f"choose among {', '.join(allowed)}.")

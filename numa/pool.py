@@ -46,17 +46,17 @@ class Pool:
         """
         self._seats = {seat.worker: seat for seat in seats}
         if len(self._seats) != len(seats):
-            raise PoolError("two seats have the same worker number. Next: number them from 0.")
+            raise PoolError("two seats have the same worker number.", "number them from 0.")
         module, _, function = entry.partition(":")
         if not (module and function) or module == "__main__":
             raise PoolError(
-                f"entry {entry!r} cannot be imported by a child. "
-                "Next: put the function in a module and name it package.module:function."
+                f"entry {entry!r} cannot be imported by a child.",
+                "put the function in a module and name it package.module:function.",
             )
         if memory_policy not in MEMORY_POLICIES:
             raise PoolError(
-                f"memory policy is {memory_policy!r}. "
-                f"Next: choose among {', '.join(MEMORY_POLICIES)}."
+                f"memory policy is {memory_policy!r}.",
+                f"choose among {', '.join(MEMORY_POLICIES)}.",
             )
         self._entry = entry
         self._memory_policy = memory_policy
@@ -75,7 +75,7 @@ class Pool:
         seat = self._seat(worker)
         if worker in self._members.there:
             pid = self._members.there[worker].process.pid
-            raise PoolError(f"worker {worker} runs already, as process {pid}. Next: kill it first.")
+            raise PoolError(f"worker {worker} runs already, as process {pid}.", "kill it first.")
         try:
             member = launch(seat, self._entry, self._memory_policy)
         except PoolError:
@@ -92,14 +92,14 @@ class Pool:
         """
         member = self._member(worker)
         if member.busy:
-            raise PoolError(f"worker {worker} is busy. Next: wait for the end of its task.")
+            raise PoolError(f"worker {worker} is busy.", "wait for the end of its task.")
         try:
             body = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
         # Pickling runs the task's own code, and the ways it fails share no base class.
         except Exception as error:
             raise PoolError(
-                f"the task for worker {worker} cannot be pickled: {error}. "
-                "Next: build it of plain data and importable types."
+                f"the task for worker {worker} cannot be pickled: {error}.",
+                "build it of plain data and importable types.",
             ) from error
         self._members.give(member, task, body)
 
@@ -114,7 +114,7 @@ class Pool:
         self._check_open()
         members = self._members
         if timeout_seconds is None and not members.there and not members.pending:
-            raise PoolError("nothing to wait for: no worker is started. Next: start one.")
+            raise PoolError("nothing to wait for: no worker is started.", "start one.")
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             left = CHECK_SECONDS if deadline is None else deadline - time.monotonic()
@@ -209,15 +209,15 @@ class Pool:
     def _member(self, worker: int) -> Member:
         self._seat(worker)
         if worker not in self._members.there:
-            raise PoolError(f"worker {worker} is not started. Next: start it first.")
+            raise PoolError(f"worker {worker} is not started.", "start it first.")
         return self._members.there[worker]
 
     def _seat(self, worker: int) -> Seat:
         self._check_open()
         if worker not in self._seats:
-            raise PoolError(f"there is no worker {worker}. Next: choose among {list(self._seats)}.")
+            raise PoolError(f"there is no worker {worker}.", f"choose among {list(self._seats)}.")
         return self._seats[worker]
 
     def _check_open(self) -> None:
         if self._closed:
-            raise PoolError("the pool is closed. Next: make a new one.")
+            raise PoolError("the pool is closed.", "make a new one.")

@@ -118,8 +118,9 @@ class Supervision:
                     del self._vacant[worker]
         elif not (self._vacant or there or self._reasons):
             raise PoolError(
-                f"no worker can be started: {self._last_words}. Next: see that the function's "
-                "module can be imported, and whether the machine is short of processes or memory."
+                f"no worker can be started: {self._last_words}.",
+                "see that the function's "
+                "module can be imported, and whether the machine is short of processes or memory.",
             )
 
     def _feed(self) -> None:

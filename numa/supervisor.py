@@ -45,7 +45,7 @@ class Supervisor:
             PoolError: There is no seat, or as `Pool` raises it.
         """
         if not seats:
-            raise PoolError("there is no seat. Next: place one worker or more.")
+            raise PoolError("there is no seat.", "place one worker or more.")
         self._pool = Pool(seats, entry, memory_policy=memory_policy)
         self._workers = tuple(seat.worker for seat in seats)
         self._options = options or SupervisorOptions()
@@ -68,7 +68,7 @@ class Supervisor:
             PoolError: No process can be had on any seat, or a run is going on.
         """
         if self._active:
-            raise PoolError("a run is going on. Next: exhaust or close it first.")
+            raise PoolError("a run is going on.", "exhaust or close it first.")
         backlog = Backlog(
             tasks,
             attempts=self._options.attempts,

@@ -92,7 +92,7 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
     if not any(os.path.isdir(sysfs_root / name) for name in ("node", "cpu")):
         what = "has no node/ and no cpu/" if os.path.isdir(sysfs_root) else "is not a folder"
         raise TopologyError(
-            f"{sysfs_root} {what}. Next: name a folder laid out as /sys/devices/system."
+            f"{sysfs_root} {what}.", "name a folder laid out as /sys/devices/system."
         )
     power = read_power(sysfs_root / "cpu")
     online = _online(sysfs_root, power.online, power.offline)
@@ -102,8 +102,8 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
         rest = f"; on are {cpu_list_text(online)}" if online else ""
         instead = "allow some of these, or give" if online else "give"
         raise TopologyError(
-            f"{sysfs_root} has no CPU{asked} that is on{rest}. "
-            f"Next: {instead} a whole copy of /sys/devices/system."
+            f"{sysfs_root} has no CPU{asked} that is on{rest}.",
+            f"{instead} a whole copy of /sys/devices/system.",
         )
     notes = list(power.notes)
     if allowed_cpus is not None and allowed < allowed_cpus:

@@ -4,5 +4,15 @@
 class PlanError(Exception):
     """The table cannot be planned as asked, or a stored plan cannot be trusted.
 
-    Takes the message only, so that it survives pickling; the message ends in what to do next.
+    All arguments are positional texts, so that it survives pickling.
     """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+        """What to do about it; empty if nothing is known."""
+
+    def __str__(self) -> str:
+        """Return the message, then `Next:` and the hint where there is one."""
+        return f"{self.message} Next: {self.hint}" if self.hint else self.message

@@ -138,4 +138,4 @@ def not_as_expected(where: str, expected: str, value: object) -> PlanError:
 
 def broken(what: str) -> PlanError:
     """Return the error for a plan that cannot be read."""
-    return PlanError(f"The plan cannot be used: {what}. Next: make the plan again from the source.")
+    return PlanError(f"The plan cannot be used: {what}.", "make the plan again from the source.")

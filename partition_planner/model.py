@@ -76,17 +76,17 @@ class PlanLimits:
         """Raise PlanError if a limit makes no sense."""
         if self.parallelism < 1:
             raise PlanError(
-                f"Parallelism {self.parallelism} leaves nobody to do the work. "
-                "Next: give --parallelism 1 or more."
+                f"Parallelism {self.parallelism} leaves nobody to do the work.",
+                "give --parallelism 1 or more.",
             )
         if self.split not in SPLITS:
             raise PlanError(
-                f"Unknown way to split {self.split!r}. Next: give --split {', '.join(SPLITS)}."
+                f"Unknown way to split {self.split!r}.", f"give --split {', '.join(SPLITS)}."
             )
         if self.unit_bytes is not None and self.unit_bytes < 1:
             raise PlanError(
-                f"A work unit of {self.unit_bytes} bytes cannot be made. "
-                "Next: give --unit-bytes a size such as 256MiB, or leave it out."
+                f"A work unit of {self.unit_bytes} bytes cannot be made.",
+                "give --unit-bytes a size such as 256MiB, or leave it out.",
             )
 
     def to_json(self) -> dict[str, object]:
@@ -251,8 +251,8 @@ def _check_partitions(
         f"leave out {left_out[0]}" if left_out else f"read {unasked[0]}, which nobody asked for"
     )
     raise PlanError(
-        f"The work units of {table.label} {problem}. Next: make a new plan; if that does not help, "
-        "report it."
+        f"The work units of {table.label} {problem}.",
+        "make a new plan; if that does not help, report it.",
     )
 
 

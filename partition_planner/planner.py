@@ -73,7 +73,7 @@ def _check_chosen(
     missing = sorted(name for name in partitions if name not in known)
     if missing or not partitions:
         what = f"no partition {missing[0]!r}" if missing else "no partition that was asked for"
-        raise PlanError(f"{table.label} has {what}. Next: name partitions that it has.")
+        raise PlanError(f"{table.label} has {what}.", "name partitions that it has.")
 
 
 def _drafts(
@@ -116,8 +116,8 @@ def _counts(table: TableInfo, parts: Sequence[Part], limits: PlanLimits) -> list
     counts = decide(parts, costs, limits)
     if sum(counts) > max(MAX_CUT_UNITS, len(parts)):
         raise PlanError(
-            f"Cutting {table.label} would make {sum(counts)} units, more than {MAX_CUT_UNITS}. "
-            "Next: give a larger --unit-bytes or a lower --parallelism."
+            f"Cutting {table.label} would make {sum(counts)} units, more than {MAX_CUT_UNITS}.",
+            "give a larger --unit-bytes or a lower --parallelism.",
         )
     return counts
 
@@ -135,25 +135,25 @@ def _read(table: TableInfo, part: Part, pieces: int, ends: OpenEnds) -> Iterator
 
 def _check_split(table: TableInfo, parts: Sequence[Part], split: str) -> None:
     if split == "partition" and not table.partitions:
-        raise PlanError(
-            f"{table.label} has no partitions to split by. Next: run with --split auto."
-        )
+        raise PlanError(f"{table.label} has no partitions to split by.", "run with --split auto.")
     if split == "range" and not table.row_ranges:
         raise PlanError(
             f"{table.label} cannot be read by ranges of row addresses or keys without a scan of "
-            "all of it for each. Next: run with --split auto."
+            "all of it for each.",
+            "run with --split auto.",
         )
     if split == "range" and all(part.spread is None for part in parts):
         raise PlanError(
             f"{table.label} has neither known extents nor keys, so there is nothing to cut into "
-            "ranges. Next: run with --split auto."
+            "ranges.",
+            "run with --split auto.",
         )
     names: set[str | None] = set()
     for part in parts:
         if part.name in names:
             raise PlanError(
-                f"{table.label} has two partitions named {part.name!r}, so rows could be doubled. "
-                "Next: run with --split none, which reads the table as one unit."
+                f"{table.label} has two partitions named {part.name!r}, so rows could be doubled.",
+                "run with --split none, which reads the table as one unit.",
             )
         names.add(part.name)
 
@@ -164,8 +164,8 @@ def _check_estimates(table: TableInfo, parts: Sequence[Part]) -> None:
             if value is not None and value < 0:
                 where = "" if part.name is None else f" in partition {part.name!r}"
                 raise PlanError(
-                    f"{table.label} is said to have {value} {kind}{where}. "
-                    "Next: renew the statistics of the table; what is not known must be None."
+                    f"{table.label} is said to have {value} {kind}{where}.",
+                    "renew the statistics of the table; what is not known must be None.",
                 )
 
 
@@ -178,5 +178,6 @@ def _check_extents(table: TableInfo, parts: Sequence[Part]) -> None:
                 raise PlanError(
                     f"The extents [{lower.first}, {lower.last}) and [{upper.first}, {upper.last})"
                     f"{where} of {table.label} are empty or out of order, so their sums mean "
-                    "nothing. Next: run with --split none; the source must coalesce its extents."
+                    "nothing.",
+                    "run with --split none; the source must coalesce its extents.",
                 )

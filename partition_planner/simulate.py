@@ -35,8 +35,8 @@ def simulate(plan: Plan, parallelism: int) -> Simulation:
     """
     if parallelism < 1:
         raise PlanError(
-            f"Parallelism {parallelism} leaves nobody to do the work. "
-            "Next: give --parallelism 1 or more."
+            f"Parallelism {parallelism} leaves nobody to do the work.",
+            "give --parallelism 1 or more.",
         )
     costs, each = unit_costs(plan.table, plan.units)
     times = finish_times(each, parallelism)

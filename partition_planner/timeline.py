@@ -50,8 +50,8 @@ def timeline(plan: Plan, parallelism: int, speeds: Speeds = equally_fast) -> tup
     """
     if parallelism < 1:
         raise PlanError(
-            f"Parallelism {parallelism} leaves nobody to do the work. "
-            "Next: give --parallelism 1 or more."
+            f"Parallelism {parallelism} leaves nobody to do the work.",
+            "give --parallelism 1 or more.",
         )
     costs, each = unit_costs(plan.table, plan.units)
     clock = _Clock(parallelism, speeds)
@@ -111,7 +111,7 @@ class _Clock:
         speeds = tuple(self._speeds(busy))
         if len(speeds) != len(busy) or not all(speed > 0 for speed in speeds):
             raise PlanError(
-                f"Speeds {speeds} do not tell how fast the workers {busy} are. "
-                "Next: give a number above 0 for each of them."
+                f"Speeds {speeds} do not tell how fast the workers {busy} are.",
+                "give a number above 0 for each of them.",
             )
         return dict(zip(busy, speeds, strict=True))

@@ -144,8 +144,8 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
+    from unloader.resolve.output_places import places
     from unloader.resolve.resolution import resolved
-    from unloader.storage.opening import places
 
     with _translated(), resolved(request, observe=observe) as ready:
         run = ready.run

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import os
 from importlib import import_module
+from typing import Any
 
 
 class UnloaderError(Exception):
@@ -141,15 +142,15 @@ LEAF_ERRORS: dict[str, type[UnloaderError]] = {
 def translate(error: BaseException) -> UnloaderError | None:
     """Return the user's error for a leaf's error, the most specific entry winning, else None.
 
-    The leaf's message already ends in its own `Next:` sentence, which becomes the hint.
+    Every error of a leaf has its message and its hint as fields.
     """
     if isinstance(error, UnloaderError):
         return error
     for cls in type(error).__mro__:
         target = LEAF_ERRORS.get(f"{cls.__module__}:{cls.__qualname__}")
         if target is not None:
-            message, _, hint = str(error).partition("Next:")
-            return target(message.strip(), hint.strip())
+            leaf: Any = error
+            return target(leaf.message, leaf.hint)
     return _refused_by_the_system(error)
 
 

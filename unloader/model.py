@@ -197,7 +197,7 @@ class OutputTask:
     """Start of the staging names, unique to the attempt."""
     header: bytes = b""
     """What an encoded file begins with; on the batch route the writer makes its own."""
-    with_start: bool = True
+    writes_header: bool = True
     """False for text files that will be joined behind one header."""
     reader_seconds: float | None = None
     """Longest wait for somebody to open `spec.stream` for reading, 0 being for ever; None does not

@@ -1,8 +1,18 @@
-"""The errors of this package; each carries one message for the user and nothing else."""
+"""The errors of this package. All arguments are positional texts, so that each error pickles."""
 
 
 class WriteError(Exception):
     """Output could not be written: the message names the file and what the system said."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+        """What to do about it; empty if nothing is known."""
+
+    def __str__(self) -> str:
+        """Return the message, then `Next:` and the hint where there is one."""
+        return f"{self.message} Next: {self.hint}" if self.hint else self.message
 
 
 class FormatError(WriteError):

@@ -65,8 +65,8 @@ def decoded(pieces: Iterator[bytes], column: str) -> Iterator[str]:
         yield decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise ValueNotRepresentable(
-            f"column {column} holds text that is not valid UTF-8. "
-            f"Next: leave it out with --exclude {column}."
+            f"column {column} holds text that is not valid UTF-8.",
+            f"leave it out with --exclude {column}.",
         ) from error
 
 

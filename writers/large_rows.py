@@ -145,6 +145,7 @@ def _collected(value: LargeValue, field: pa.Field) -> pa.Array:
 def _too_large(column: str, size: str) -> ValueNotRepresentable:
     return ValueNotRepresentable(
         f"column {column} holds a value of {size}; this format must hold a value in memory, and "
-        f"takes at most {COLLECTED_BYTES:,} bytes. Next: leave it out with --exclude {column}, "
-        "or use --format csv, which writes values of any size."
+        f"takes at most {COLLECTED_BYTES:,} bytes.",
+        f"leave it out with --exclude {column}, "
+        "or use --format csv, which writes values of any size.",
     )

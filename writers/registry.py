@@ -43,7 +43,7 @@ def formats() -> tuple[str, ...]:
 
 
 def open_writer(
-    spec: OutputSpec, schema: pa.Schema, stem: str, *, with_start: bool = True
+    spec: OutputSpec, schema: pa.Schema, stem: str, *, writes_header: bool = True
 ) -> Writer:
     """Start the files of one work unit.
 
@@ -51,7 +51,7 @@ def open_writer(
         spec: Says where and in which format.
         schema: Of every batch that will be written.
         stem: Name of the files without extension.
-        with_start: False leaves preamble and header out of text files that are going to be
+        writes_header: False leaves preamble and header out of text files that are going to be
             joined by `writers.files.merge`; other formats do not heed it.
 
     Raises:
@@ -60,7 +60,7 @@ def open_writer(
     """
     make: Any = _load(_name(spec.format))
     if isinstance(spec.format, TextFormat):
-        make_text = make(spec, schema, stem, with_start=with_start)
+        make_text = make(spec, schema, stem, writes_header=writes_header)
         return cast("Writer", make_text)
     return cast("Writer", make(spec, schema, stem))
 
@@ -136,7 +136,7 @@ def _name(output_format: object) -> str:
     # Ours first: looking for other packages takes milliseconds, which each work unit would pay.
     if isinstance(name, str) and (name in FORMATS or name in _installed()):
         return name
-    raise FormatError(f"there is no format {name!r}. Next: use one of {', '.join(formats())}.")
+    raise FormatError(f"there is no format {name!r}.", f"use one of {', '.join(formats())}.")
 
 
 def _load(name: str) -> Any:

@@ -154,7 +154,7 @@ def launch(seat: Seat, entry: str, memory_policy: str) -> Member:
             return member
     except OSError as error:
         raise StartError(
-            f"worker {seat.worker} cannot be started: {error}. Next: {_way_out(error)}."
+            f"worker {seat.worker} cannot be started: {error}.", f"{_way_out(error)}."
         ) from error
 
 

@@ -26,8 +26,8 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         # Ranges that overlap a thousand times over would keep us busy for hours.
         if not first <= last <= _HIGHEST_NUMBER or spent > 2 * _HIGHEST_NUMBER:
             raise TopologyError(
-                f"not a list of numbers: {text.strip()[:80]!r}. "
-                "Next: write it as numbers and ranges with commas, such as 0-3,8."
+                f"not a list of numbers: {text.strip()[:80]!r}.",
+                "write it as numbers and ranges with commas, such as 0-3,8.",
             )
         numbers.update(range(first, last + 1))
     return tuple(sorted(numbers))

@@ -187,6 +187,6 @@ def _absent(name: str, sys_root: Path) -> TopologyError:
         more = ", ..." if len(names) > _MOST_SHOWN else ""
         there.append(f"{what}: {', '.join(names[:_MOST_SHOWN]) or 'none'}{more}")
     return TopologyError(
-        f"{name!r} is no network interface, block device, file or folder here. {'; '.join(there)}. "
-        "Next: name one of these, or an existing path on the disk."
+        f"{name!r} is no network interface, block device, file or folder here. {'; '.join(there)}.",
+        "name one of these, or an existing path on the disk.",
     )

@@ -52,8 +52,8 @@ def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
         lines += _family_lines(sysfs_root, family, names)
     if not lines:
         raise TopologyError(
-            f"{sysfs_root} has no node/ and no cpu/ to record. "
-            "Next: name a folder laid out as /sys/devices/system."
+            f"{sysfs_root} has no node/ and no cpu/ to record.",
+            "name a folder laid out as /sys/devices/system.",
         )
     return "\n".join(lines) + "\n"
 
@@ -80,8 +80,8 @@ def lay_out(text: str, folder: Path) -> None:
             (folder / name).write_text(content, encoding="utf-8")
         except OSError as error:
             raise TopologyError(
-                f"cannot write {folder / name}: {error.strerror}. "
-                "Next: give an empty folder that can be written to."
+                f"cannot write {folder / name}: {error.strerror}.",
+                "give an empty folder that can be written to.",
             ) from error
 
 
@@ -148,6 +148,6 @@ def _spelled_out(path: str, number: int, line: str) -> list[str]:
 
 def _not_a_line(number: int, line: str) -> TopologyError:
     return TopologyError(
-        f"line {number} of the recorded machine is not 'relative/path: content': {line[:80]!r}. "
-        "Next: record the machine again."
+        f"line {number} of the recorded machine is not 'relative/path: content': {line[:80]!r}.",
+        "record the machine again.",
     )

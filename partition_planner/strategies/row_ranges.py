@@ -82,8 +82,8 @@ def open_ends(parts: Sequence[Part], label: str) -> list[OpenEnds]:
         problem = _problem(extents[lower], extents[upper])
         if problem:
             raise PlanError(
-                f"Partitions {parts[lower].name!r} and {parts[upper].name!r} of {label} {problem}. "
-                "Next: run with --split none, which reads the table as one unit."
+                f"Partitions {parts[lower].name!r} and {parts[upper].name!r} of {label} {problem}.",
+                "run with --split none, which reads the table as one unit.",
             )
     lowest, highest = (ordered[0], ordered[-1]) if ordered else (0, 0)
     return [OpenEnds(first=at == lowest, last=at == highest) for at in range(len(parts))]
@@ -96,7 +96,8 @@ def _only_extent(part: Part, label: str) -> RowExtent:
     found = f"has {len(extents)} extents, not one" if extents else "has no known extent"
     raise PlanError(
         f"Partition {part.name!r} of {label} has no name the database can select by, and it "
-        f"{found}. Next: run with --split none, which makes the table one unit."
+        f"{found}.",
+        "run with --split none, which makes the table one unit.",
     )
 
 

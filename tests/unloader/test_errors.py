@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 from importlib import import_module
 from pathlib import Path
@@ -133,9 +134,25 @@ def test_an_unknown_name_is_a_fault_of_the_program(name: str) -> None:
     assert error_class(name) is UnloaderError
 
 
-def test_a_leaf_error_keeps_its_own_next_sentence() -> None:
-    """The hint of a leaf's message becomes the hint; nothing is said twice."""
-    error = translate(WriteError("cannot write x: it is full. Next: make room."))
+@pytest.mark.parametrize("cls", leaf_errors(), ids=lambda cls: cls.__qualname__)
+def test_a_leaf_error_travels_with_its_hint(cls: type[Exception]) -> None:
+    """Message and hint are fields that survive pickling, and the text shows both."""
+    for arguments in (("it broke.", "mend it."), ("it broke.",)):
+        error = pickle.loads(pickle.dumps(cls(*arguments)))
+        assert (error.message, error.hint) == ("it broke.", "".join(arguments[1:]))
+        assert str(error) == " Next: ".join(arguments)
+
+
+def test_a_hint_is_never_read_out_of_a_message() -> None:
+    """A message that quotes the words of a hint stays whole."""
+    error = translate(WriteError("cannot write Next: a.csv.", "make room."))
+    assert error is not None
+    assert (error.message, error.hint) == ("cannot write Next: a.csv.", "make room.")
+
+
+def test_a_leaf_error_keeps_its_own_hint() -> None:
+    """The hint of a leaf's error becomes the user's hint; nothing is said twice."""
+    error = translate(WriteError("cannot write x: it is full.", "make room."))
     assert isinstance(error, OutputFailed)
     assert error.message == "cannot write x: it is full."
     assert error.hint == "make room."

@@ -84,7 +84,7 @@ def test_writer_is_opened_by_format(tmp_path: Path, output_format: Any) -> None:
 def test_text_without_its_start(tmp_path: Path) -> None:
     """Files that are going to be joined are written without a header."""
     spec = OutputSpec(directory=str(tmp_path), format=TextFormat(), compression=Compression())
-    writer = registry.open_writer(spec, SCHEMA, "t", with_start=False)
+    writer = registry.open_writer(spec, SCHEMA, "t", writes_header=False)
     (file,) = writer.close()
     assert file.bytes == 0
 

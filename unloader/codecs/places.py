@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from unloader.model import OutputOptions
-from unloader.storage.kinds import kind_of
+from unloader.storage.kinds import destination_kind
 
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -36,7 +36,7 @@ def disks_of(output: OutputOptions) -> tuple[str, ...]:
     them (the speed of a pipe is that of its reader), or one that the run will be refused, too.
     """
     destinations = output.destinations if output.destination else (".",)
-    if kind_of(destinations) != "directories":
+    if destination_kind(destinations) != "directories":
         return ()
     found: dict[int, str] = {}
     for directory in destinations:

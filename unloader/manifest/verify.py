@@ -16,6 +16,7 @@ from unloader.errors import (
     translate,
 )
 from unloader.events import Notice, Observer, PhaseStarted
+from unloader.manifest.file_check import check_file
 from unloader.manifest.read import (
     MANIFEST,
     directories_of,
@@ -35,7 +36,6 @@ from unloader.model import (
 from unloader.resolve.preparation import chosen_table
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
-from unloader.storage.directories.files import check_file
 from unloader.storage.directories.recovery import complete
 from writers.errors import FormatError, WriteError
 from writers.model import (

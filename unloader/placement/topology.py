@@ -190,16 +190,16 @@ def _folder(tree: Path) -> Iterator[Path]:
         return
     text = text_of(tree)
     if text is None:
-        raise TopologyError(f"{tree} cannot be read. Next: give a file that --record made.")
+        raise TopologyError(f"{tree} cannot be read.", "give a file that --record made.")
     with TemporaryDirectory(prefix="unloader-sysfs-") as name:
         try:
             lay_out(text, Path(name))
             yield Path(name)
         except TopologyError as error:
-            raise TopologyError(str(error).replace(name, str(tree))) from None
+            raise TopologyError(error.message.replace(name, str(tree)), error.hint) from None
         except OSError as error:
             # Such as a name that the text gives to a file and to a folder.
             raise TopologyError(
-                f"{tree} is no machine that --record wrote: {error.strerror}. "
-                "Next: record the machine again."
+                f"{tree} is no machine that --record wrote: {error.strerror}.",
+                "record the machine again.",
             ) from None

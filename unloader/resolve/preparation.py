@@ -28,7 +28,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
 from unloader.sources.registry import source_of
-from unloader.storage.kinds import is_one_stream, kind_of
+from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
 
 
@@ -114,7 +114,7 @@ def _prepare(
     observe(PhaseStarted(phase="locking"))
     catalog.check_where(extract)
     catalog.hold(extract, plan.selectors)
-    in_order = is_one_stream(kind_of(request.output.destinations))
+    in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     return Prepared(
         request=request,

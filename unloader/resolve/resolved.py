@@ -105,7 +105,9 @@ class ResolvedRun:
                 does not belong there, or was changed after it was made.
         """
         if not isinstance(value, dict) or value.get("format_version") != FORMAT_VERSION:
-            raise PlanFailed("this is not a plan file of this version", _AGAIN)
+            raise PlanFailed(
+                "this is not a plan file of this version", "make one with: unloader plan --output"
+            )
         parts = {
             key: item for key, item in value.items() if key not in ("format_version", "run_digest")
         }

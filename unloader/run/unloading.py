@@ -1,7 +1,7 @@
 """One run from plan to published output: hand out, collect, count, check, publish.
 
 Nothing is published before every unit is done and the row count agrees with the source's own at the
-same snapshot. What publishing is, and where the bytes go meanwhile, is the destination's.
+same snapshot. What publishing is, and where the bytes go meanwhile, is the output's.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from unloader.placement.observation import Watch
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.engine import Engine, Orders
+from unloader.run.outputs.base import RunOutput
+from unloader.run.outputs.opening import open_output
 from unloader.run.schedule import Assignment, Schedule
 from unloader.sources.cancelling import cancelled_by
-from unloader.storage.base import Destination
-from unloader.storage.opening import open_destination
 
 logger = logging.getLogger(__name__)
 
@@ -62,16 +62,16 @@ def run(
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True.
     """
-    destination = open_destination(resolved.run)
-    with closing(destination):
-        current = _Run(resolved=resolved, destination=destination, observe=observe)
+    output = open_output(resolved.run)
+    with closing(output):
+        current = _Run(resolved=resolved, output=output, observe=observe)
         try:
             return current.execute(pool, stop)
         except BaseException as error:
             with suppress(UnloaderError, OSError):
                 current.abandon()
             if isinstance(error, Exception) and (known := translate(error)):
-                raise _with_what_left(known, destination) from error
+                raise _with_what_left(known, output) from error
             raise
 
 
@@ -80,7 +80,7 @@ class _Run:
     """The state of one run in the parent."""
 
     resolved: OpenRun
-    destination: Destination
+    output: RunOutput
     observe: Observer
     source_rows: int | None = None
     verify_result: str = "not verified"
@@ -96,7 +96,7 @@ class _Run:
     def execute(self, pool: Pool, stop: Callable[[], bool]) -> dict[str, Any]:
         plan = self.run.plan
         self._units = {unit.id: unit for unit in plan.units}
-        self.destination.begin(self.observe, stop)
+        self.output.begin(self.observe, stop)
         self.observe(
             RunStarted(
                 run_id=self.run.run_id,
@@ -117,7 +117,7 @@ class _Run:
         self._verify(ordered, stop)
         _check_stop(stop)
         self.observe(PhaseStarted(phase="publishing"))
-        manifest: dict[str, Any] = self.destination.publish(ordered, self._manifest, stop)
+        manifest: dict[str, Any] = self.output.publish(ordered, self._manifest, stop)
         totals = {name: manifest["totals"][name] for name in ("rows", "bytes", "seconds")}
         self.observe(RunFinished(**totals))
         return manifest
@@ -125,17 +125,17 @@ class _Run:
     def abandon(self) -> None:
         """Leave the finished units for later, or no trace where there are none."""
         partial = self._manifest(tuple(self._finished.values()), complete=False)
-        self.destination.abandon(partial if self._finished else None)
+        self.output.abandon(partial if self._finished else None)
 
     def _unload(self, pool: Pool, stop: Callable[[], bool]) -> None:
         seating = self.run.seating
-        in_order = self.destination.in_order
+        in_order = self.output.in_order
         units = self.run.plan.units
         if in_order:
             units = tuple(sorted(units, key=lambda unit: unit.id))
 
         def stop_or_fail() -> bool:
-            self.destination.check()
+            self.output.check()
             return stop()
 
         engine = Engine(
@@ -147,7 +147,7 @@ class _Run:
                 told=seating.notices,
                 task=self._task,
                 done=lambda worker, result: self._done(engine, worker, result),
-                discard=self.destination.discard,
+                discard=self.output.discard,
                 fatal=self._fatal,
             ),
             observe=self._tell,
@@ -160,22 +160,22 @@ class _Run:
             self._evidence = engine.watch.evidence(engine.restarts)
             engine.watch.close()
         if engine.failure is not None:
-            self.destination.check()
+            self.output.check()
             raise _raised(engine.failure)
         given_up = engine.schedule.given_up
         if given_up:
             raise self._partial(given_up)
 
     def _tell(self, event: Event) -> None:
-        for told in self.destination.heard(event):
-            self.observe(told)
+        for shown in self.output.filter_event(event):
+            self.observe(shown)
 
     def _task(self, assignment: Assignment) -> UnitTask:
         return UnitTask(
             unit=assignment.unit,
             attempt=assignment.attempt,
             extract=self.run.extract,
-            outputs=(self.destination.output(assignment),),
+            outputs=(self.output.task(assignment),),
             fetch_bytes=self.run.request.fetch_bytes,
         )
 
@@ -188,10 +188,10 @@ class _Run:
             bound=engine.watch.bound.get(worker),
             finals=(),
         )
-        told = self.destination.done(finished)
+        event = self.output.record(finished)
         self._finished[result.unit] = finished
-        if told is not None:
-            self.observe(told)
+        if event is not None:
+            self.observe(event)
 
     def _fatal(self, assignment: Assignment, failure: Failure) -> Failure | None:
         """Return the failure that ends the run if a further attempt would be in vain.
@@ -199,14 +199,14 @@ class _Run:
         It would where the snapshot has gone with the source, or the destination takes no second.
         """
         gone = self._snapshot_gone(failure)
-        why = self.destination.spent(assignment.unit.id)
+        why = self.output.not_repeatable(assignment.unit.id)
         if gone is not None or not why:
             return gone
         lost = failure.kind == "PartialUnload"
         return Failure(
             kind="OutputFailed" if lost else failure.kind,
             message=f"{failure.message}; {why}",
-            hint=self.destination.what_next(),
+            hint=self.output.next_step(),
             retryable=False,
             traceback=failure.traceback,
         )
@@ -234,7 +234,7 @@ class _Run:
         return PartialUnload(
             f"{len(given_up)} of {len(self._units)} work units failed, first {unit}: "
             f"{failure.message}",
-            f"mend the cause ({failure.hint}) and {self.destination.what_next()}",
+            f"mend the cause ({failure.hint}) and {self.output.next_step()}",
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
@@ -257,7 +257,7 @@ class _Run:
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":
             self.observe(PhaseStarted(phase="verifying"))
-            self.destination.read_back(units, stop)
+            self.output.read_back(units, stop)
 
     def _manifest(
         self,
@@ -279,13 +279,13 @@ class _Run:
         return build_manifest(facts, tuple(units), complete=complete)
 
 
-def _with_what_left(error: UnloaderError, destination: Destination) -> UnloaderError:
+def _with_what_left(error: UnloaderError, output: RunOutput) -> UnloaderError:
     """Return the error with what of the broken run is already in somebody's hands."""
-    spoiled = destination.spoiled()
-    if not spoiled:
+    delivered = output.already_delivered()
+    if not delivered:
         return error
-    hint = destination.what_next() if isinstance(error, Interrupted) else error.hint
-    return type(error)(f"{error.message.rstrip('. ')}; {spoiled}", hint)
+    hint = output.next_step() if isinstance(error, Interrupted) else error.hint
+    return type(error)(f"{error.message.rstrip('. ')}; {delivered}", hint)
 
 
 def _check_stop(stop: Callable[[], bool]) -> None:

@@ -1,4 +1,5 @@
-"""Where a run's output goes: directories, standard output, named pipes.
+"""Places that a run's bytes go to: local directories, named pipes, standard output.
 
-`base` has the one protocol that a run knows, `opening` chooses the kind, each kind has its module.
+A room that knows bytes and names. What the files hold, which units they come from and what a
+manifest says is not its business.
 """

@@ -14,7 +14,7 @@ Kind = Literal["directories", "stdout", "pipe", "pipes"]
 """pipe: one named pipe for all work units; pipes: one for each."""
 
 
-def kind_of(destinations: tuple[str, ...]) -> Kind:
+def destination_kind(destinations: tuple[str, ...]) -> Kind:
     """Return the kind of a destination; `./-` is a directory named `-`."""
     first = destinations[0] if destinations else ""
     if first == STANDARD_OUTPUT:

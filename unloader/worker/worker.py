@@ -269,7 +269,7 @@ def _copy_batches(
     try:
         for output in task.outputs:
             writers.append(
-                open_writer(output.spec, schema, output.stem, with_start=output.with_start)
+                open_writer(output.spec, schema, output.stem, writes_header=output.writes_header)
             )
         pump.run(consume)
         files = tuple(file for writer in list(writers) for file in writer.close())

@@ -56,20 +56,20 @@ def check_level(compression: Compression) -> None:
     codec, level = compression.codec, compression.level
     if codec not in LEVELS:
         raise FormatError(
-            f"there is no compression named {codec!r}. Next: use one of {', '.join(LEVELS)}."
+            f"there is no compression named {codec!r}.", f"use one of {', '.join(LEVELS)}."
         )
     if level is None:
         return
     limits = LEVELS[codec]
     if limits is None:
         raise FormatError(
-            f"compression {codec} has no levels, but level {level} was asked for. "
-            f"Next: leave the level out."
+            f"compression {codec} has no levels, but level {level} was asked for.",
+            "leave the level out.",
         )
     lowest, highest = limits
     if not lowest <= level <= highest:
         raise FormatError(
-            f"compression {codec} has no level {level}. Next: use {lowest} to {highest}."
+            f"compression {codec} has no level {level}.", f"use {lowest} to {highest}."
         )
 
 
@@ -82,8 +82,8 @@ def check_codec(format_name: str, compression: Compression, usable: tuple[str, .
     check_level(compression)
     if compression.codec not in usable:
         raise FormatError(
-            f"{format_name} files cannot be compressed with {compression.codec}. "
-            f"Next: use one of {', '.join(usable)}."
+            f"{format_name} files cannot be compressed with {compression.codec}.",
+            f"use one of {', '.join(usable)}.",
         )
 
 

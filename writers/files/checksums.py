@@ -45,7 +45,7 @@ def open_digest(name: str) -> Digest:
     if name == "crc32c":
         return _Crc32c()
     raise FormatError(
-        f"there is no checksum named {name!r}. Next: use one of {', '.join(CHECKSUMS)}."
+        f"there is no checksum named {name!r}.", f"use one of {', '.join(CHECKSUMS)}."
     )
 
 
@@ -58,8 +58,8 @@ def checksum_name(checksum: str) -> str:
     name = checksum.partition(":")[0]
     if name not in CHECKSUMS:
         raise FormatError(
-            f"the checksum {checksum!r} begins with no known name. "
-            f"Next: check it with the version of this program that wrote it."
+            f"the checksum {checksum!r} begins with no known name.",
+            "check it with the version of this program that wrote it.",
         )
     return name
 
@@ -86,8 +86,8 @@ class _Crc32c:
             from crc32c import crc32c
         except ImportError as exc:
             raise FormatError(
-                f"the checksum crc32c needs the package crc32c: {exc}. "
-                f"Next: pip install 'unloader[checksums]', or use --checksum xxh3."
+                f"the checksum crc32c needs the package crc32c: {exc}.",
+                "pip install 'unloader[checksums]', or use --checksum xxh3.",
             ) from exc
         self._extend: Any = crc32c
         self._value = 0

@@ -49,7 +49,7 @@ def merge_files(
         FormatError: The codec does not go with the format.
     """
     if not files:
-        raise WriteError("there are no files to join. Next: plan at least one work unit.")
+        raise WriteError("there are no files to join.", "plan at least one work unit.")
     spec = replace(spec, file_size_bytes=0)
     staging = Path(spec.directory)
     extension = "parquet"
@@ -58,7 +58,7 @@ def merge_files(
     result = f"{stem}.{extension}{PART_SUFFIX}"
     if any(file.path == result for file in files):
         raise WriteError(
-            f"{staging / result} would be joined into itself. Next: choose another file name."
+            f"{staging / result} would be joined into itself.", "choose another file name."
         )
     if isinstance(spec.format, TextFormat):
         output = StagedFiles(spec, stem, extension, Compression())
@@ -104,8 +104,8 @@ def _append(sink: Sink, path: Path, size: int) -> None:
         raise write_error("read", path, exc) from exc
     if done != size:
         raise WriteError(
-            f"{path} has {done} bytes, but {size} were written to it. "
-            f"Next: find out what changed it, then write it again."
+            f"{path} has {done} bytes, but {size} were written to it.",
+            "find out what changed it, then write it again.",
         )
 
 
@@ -133,8 +133,8 @@ def _row_groups(spec: OutputSpec, file: WrittenFile, schema: pa.Schema) -> Itera
     with _open_parquet(spec, file) as source:
         if not source.schema_arrow.equals(schema):
             raise WriteError(
-                f"{path} has other columns than the first file to join. "
-                f"Next: write all files from one schema."
+                f"{path} has other columns than the first file to join.",
+                "write all files from one schema.",
             )
         for index in range(source.num_row_groups):
             try:
@@ -145,8 +145,8 @@ def _row_groups(spec: OutputSpec, file: WrittenFile, schema: pa.Schema) -> Itera
             yield table
     if rows != file.rows:
         raise WriteError(
-            f"{path} has {rows} rows, but {file.rows} were written to it. "
-            f"Next: find out what changed it, then write it again."
+            f"{path} has {rows} rows, but {file.rows} were written to it.",
+            "find out what changed it, then write it again.",
         )
 
 
@@ -161,8 +161,6 @@ def _open_parquet(spec: OutputSpec, file: WrittenFile) -> Iterator[Any]:
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     except pa.ArrowInvalid as exc:
-        raise WriteError(
-            f"{path} is no complete Parquet file: {exc}. Next: write it again."
-        ) from exc
+        raise WriteError(f"{path} is no complete Parquet file: {exc}.", "write it again.") from exc
     with source:
         yield source

@@ -37,5 +37,5 @@ def write_error(action: str, path: str | os.PathLike[str], exc: OSError) -> Writ
         advice = _NEXT.get(exc.errno)
     advice = advice or "check {path} and the file system it lies on"
     return WriteError(
-        f"cannot {action} {path}: {said}. Next: {advice.format(path=path, folder=path.parent)}."
+        f"cannot {action} {path}: {said}.", f"{advice.format(path=path, folder=path.parent)}."
     )

@@ -82,19 +82,20 @@ def check_moves(
     for staged, final in moves:
         if final in finals:
             raise WriteError(
-                f"two staged files would both become {directory / final}. "
-                f"Next: choose file names that differ for each work unit."
+                f"two staged files would both become {directory / final}.",
+                "choose file names that differ for each work unit.",
             )
         finals.add(final)
         if not (staging / staged).is_file():
             raise WriteError(
                 f"the staged file {staging / staged} is missing, so {directory / final} cannot "
-                f"be published. Next: find out what removed it, then write it again."
+                f"be published.",
+                "find out what removed it, then write it again.",
             )
         if final not in replaceable and os.path.lexists(directory / final):
             raise WriteError(
-                f"{directory / final} exists already and nothing was published. "
-                f"Next: move it away, write to another directory, or ask for it to be replaced."
+                f"{directory / final} exists already and nothing was published.",
+                "move it away, write to another directory, or ask for it to be replaced.",
             )
 
 

@@ -93,7 +93,7 @@ def _count(
             return _count_plain(path, output_format, compression)
     except damage as exc:
         raise WriteError(
-            f"{path} is not what was written: {exc}. Next: unload the table again."
+            f"{path} is not what was written: {exc}.", "unload the table again."
         ) from exc
     return None
 

@@ -70,8 +70,8 @@ class Sink:
     ) -> None:
         if buffer_bytes < 1 or buffers < 1:
             raise FormatError(
-                f"{buffers} output buffers of {buffer_bytes} bytes are impossible. "
-                f"Next: use at least 1 buffer of at least 1 byte."
+                f"{buffers} output buffers of {buffer_bytes} bytes are impossible.",
+                "use at least 1 buffer of at least 1 byte.",
             )
         self.path = Path(path)
         self._compressor: Compressor | None = None
@@ -211,7 +211,7 @@ class Sink:
             self._filling = self._conveyor.take()
             self._raise_failure()
         if self._filling is None:
-            raise WriteError(f"cannot write {self.path}: it was given up. Next: write it again.")
+            raise WriteError(f"cannot write {self.path}: it was given up.", "write it again.")
         return self._filling
 
     def _hand_over(self) -> None:

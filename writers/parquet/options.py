@@ -51,28 +51,28 @@ def check_options(parquet: ParquetFormat) -> None:
     """
     if parquet.version not in _VERSIONS:
         raise FormatError(
-            f"there is no Parquet version {parquet.version!r}. "
-            f"Next: use one of {', '.join(_VERSIONS)}."
+            f"there is no Parquet version {parquet.version!r}.",
+            f"use one of {', '.join(_VERSIONS)}.",
         )
     if parquet.version == "1.0" and parquet.byte_stream_split:
         raise FormatError(
-            "Parquet version 1.0 has no encoding by byte streams. "
-            "Next: leave out --byte-stream-split, or --parquet-version 1.0."
+            "Parquet version 1.0 has no encoding by byte streams.",
+            "leave out --byte-stream-split, or --parquet-version 1.0.",
         )
     if parquet.data_page_version not in _PAGE_VERSIONS:
         raise FormatError(
-            f"there are no Parquet pages of version {parquet.data_page_version!r}. "
-            f"Next: use one of {', '.join(_PAGE_VERSIONS)}."
+            f"there are no Parquet pages of version {parquet.data_page_version!r}.",
+            f"use one of {', '.join(_PAGE_VERSIONS)}.",
         )
     for number, unit in ((parquet.row_group_rows, "rows"), (parquet.row_group_bytes, "bytes")):
         if number < 1:
-            raise FormatError(f"row groups of {number} {unit} are impossible. Next: use 1 or more.")
+            raise FormatError(f"row groups of {number} {unit} are impossible.", "use 1 or more.")
     if parquet.bloom_filters and not supported("bloom_filter_options"):
         import pyarrow as pa
 
         raise FormatError(
-            f"Bloom filters need pyarrow 24, and {pa.__version__} is installed. "
-            f"Next: install a later pyarrow, or leave --bloom-filter out."
+            f"Bloom filters need pyarrow 24, and {pa.__version__} is installed.",
+            "install a later pyarrow, or leave --bloom-filter out.",
         )
 
 
@@ -89,14 +89,14 @@ def check_bloom_filters(schema: pa.Schema, parquet: ParquetFormat) -> None:
         if len(places) != 1:
             what = "is no column" if not places else "are several columns"
             raise FormatError(
-                f"there {what} {name!r} to have a Bloom filter. "
-                f"Next: use one of {', '.join(schema.names[:50])}."
+                f"there {what} {name!r} to have a Bloom filter.",
+                f"use one of {', '.join(schema.names[:50])}.",
             )
         kind = schema.field(places[0]).type
         if types.is_nested(kind) or types.is_boolean(kind) or types.is_null(kind):
             raise FormatError(
-                f"column {name!r} has the type {kind}, which has no Bloom filter. "
-                f"Next: leave it out of --bloom-filter."
+                f"column {name!r} has the type {kind}, which has no Bloom filter.",
+                "leave it out of --bloom-filter.",
             )
 
 

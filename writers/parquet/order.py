@@ -62,8 +62,8 @@ class OrderCheck:
             declared = ", ".join(_words(column) for column in self._columns)
             raise ValueNotRepresentable(
                 f"row {self._rows + wrong + 2 + shift:,} is not behind the row before it in the "
-                f"declared order {declared}. Next: sort the rows so in the query (text by its "
-                f"bytes), or leave --sorted-by out."
+                f"declared order {declared}.",
+                "sort the rows so in the query (text by its bytes), or leave --sorted-by out.",
             )
 
     def _in_order(self, keys: list[pa.Array]) -> pa.Array:
@@ -108,7 +108,8 @@ def _place(schema: pa.Schema, name: str) -> int:
     if len(places) != 1:
         raise FormatError(
             f"there {'is no column' if not places else 'are several columns'} {name!r} to be "
-            f"sorted by. Next: use one of {', '.join(schema.names[:50])}."
+            f"sorted by.",
+            f"use one of {', '.join(schema.names[:50])}.",
         )
     nothing = pa.nulls(0, schema.field(places[0]).type)
     try:
@@ -116,8 +117,8 @@ def _place(schema: pa.Schema, name: str) -> int:
         pc.equal(nothing, nothing)
     except pa.ArrowNotImplementedError as exc:
         raise FormatError(
-            f"column {name!r} has the type {nothing.type}, which has no order. "
-            f"Next: leave it out of --sorted-by."
+            f"column {name!r} has the type {nothing.type}, which has no order.",
+            "leave it out of --sorted-by.",
         ) from exc
     return int(places[0])
 

@@ -64,17 +64,17 @@ def refusal(table: pa.Table, exc: Exception, parquet: ParquetFormat) -> WriteErr
         except (pa.ArrowException, ValueError, OverflowError, OSError) as reason:
             return ValueNotRepresentable(
                 f"column {name!r} ({table.schema.field(index).type}) holds a value that Parquet "
-                f"{parquet.version} cannot hold: {reason}. "
-                f"Next: cast the column in the query, or write text."
+                f"{parquet.version} cannot hold: {reason}.",
+                "cast the column in the query, or write text.",
             )
     return WriteError(
-        f"Arrow could not write a row group of {table.num_rows} rows: {exc}. "
-        f"Next: try smaller row groups, or report this with the types of the columns."
+        f"Arrow could not write a row group of {table.num_rows} rows: {exc}.",
+        "try smaller row groups, or report this with the types of the columns.",
     )
 
 
 def _unsupported(field: pa.Field, why: str) -> FormatError:
     return FormatError(
-        f"column {field.name!r} has the type {field.type}, which Parquet cannot hold: {why}. "
-        f"Next: leave the column out, cast it in the query, or write text."
+        f"column {field.name!r} has the type {field.type}, which Parquet cannot hold: {why}.",
+        "leave the column out, cast it in the query, or write text.",
     )

@@ -58,7 +58,8 @@ def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
     if zone is None and mask_of(kind, format).has_zone:
         raise FormatError(
             f"the date mask for column {column} has a time zone element, and the column has no "
-            "zone. Next: take TZH, TZM and TZR out of --date-format and --timestamp-format."
+            "zone.",
+            "take TZH, TZM and TZR out of --date-format and --timestamp-format.",
         )
     if zone is not None and fixed_offset(zone) is None:
         _zone_info(zone)
@@ -136,8 +137,8 @@ def _zone_info(zone: str) -> ZoneInfo:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise FormatError(
-            f"the time zone {zone!r} is unknown to this system. "
-            "Next: install its time zone data (the package tzdata)."
+            f"the time zone {zone!r} is unknown to this system.",
+            "install its time zone data (the package tzdata).",
         ) from None
 
 

@@ -45,7 +45,7 @@ class PlainEncoder:
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
         check(format)
         if not len(schema):
-            raise FormatError("there is no column to write. Next: check --columns and --exclude.")
+            raise FormatError("there is no column to write.", "check --columns and --exclude.")
         for field in schema:
             check_field(field, format)
         self._schema = schema
@@ -81,7 +81,8 @@ class PlainEncoder:
             return bytes(self._encoded(names, fields, first_row=0))
         except ValueNotRepresentable as error:
             raise FormatError(
-                f"the header cannot be written: {error} Or leave it out with --no-header."
+                f"the header cannot be written: {error.message}",
+                f"{error.hint} Or leave it out with --no-header.",
             ) from error
 
     def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:
@@ -250,8 +251,8 @@ class PlainEncoder:
         ]
         if not found:
             return ValueNotRepresentable(
-                f"rows from {first_row} on hold text that {name} would read back as another. "
-                "Next: use --encoding utf-8."
+                f"rows from {first_row} on hold text that {name} would read back as another.",
+                "use --encoding utf-8.",
             )
         index, field, character = min(found, key=lambda item: item[0])
         place = Place(column=field.name, first_row=first_row)

@@ -55,7 +55,7 @@ def dialect(name: str) -> TextFormat:
         return DIALECTS[name]
     except KeyError:
         known = ", ".join(sorted(DIALECTS))
-        raise FormatError(f"unknown dialect {name!r}. Next: use one of {known}.") from None
+        raise FormatError(f"unknown dialect {name!r}.", f"use one of {known}.") from None
 
 
 def check(format: TextFormat) -> None:
@@ -72,8 +72,8 @@ def check(format: TextFormat) -> None:
     _check_null(format)
     if not 0 <= format.record_length_digits <= 20:
         raise FormatError(
-            f"a record length of {format.record_length_digits} digits is impossible. "
-            "Next: give --record-length 1 to 20, or 0 for none."
+            f"a record length of {format.record_length_digits} digits is impossible.",
+            "give --record-length 1 to 20, or 0 for none.",
         )
     _check_texts(format, _marks(format))
 
@@ -86,17 +86,17 @@ def check_fixed(format: TextFormat) -> None:
     """
     if format.header or format.trailing_delimiter or format.record_length_digits:
         raise FormatError(
-            "records of fixed width have no header, no delimiter and no record length. "
-            "Next: use --no-header, --no-trailing-delimiter and --record-length 0."
+            "records of fixed width have no header, no delimiter and no record length.",
+            "use --no-header, --no-trailing-delimiter and --record-length 0.",
         )
     option = f"--null {format.null!r}"
     if format.null != format.null.strip():
         raise FormatError(
-            f"{option} begins or ends in a blank, and fields are padded with blanks. "
-            "Next: give another --null."
+            f"{option} begins or ends in a blank, and fields are padded with blanks.",
+            "give another --null.",
         )
     if {"\r", "\n"} & set(format.null):
-        raise FormatError(f"{option} holds an end of line. Next: give another --null.")
+        raise FormatError(f"{option} holds an end of line.", "give another --null.")
     _check_texts(format, {"--eol": format.eol, "--null": format.null})
 
 
@@ -107,13 +107,14 @@ def _check_layout(format: TextFormat) -> None:
         if field.width < 1 or field.width % blank_bytes:
             raise FormatError(
                 f"field {number} has a width of {field.width} bytes, which no number of blanks "
-                f"fills: one has {blank_bytes} in {format.encoding}. Next: give --width a multiple "
-                "of that."
+                f"fills: one has {blank_bytes} in {format.encoding}.",
+                "give --width a multiple of that.",
             )
         if field.start != start:
             raise FormatError(
                 f"field {number} starts at byte {field.start} of the record, and the one before it "
-                f"ends at {start}. Next: leave no gap."
+                f"ends at {start}.",
+                "leave no gap.",
             )
         start += field.width
 
@@ -121,8 +122,8 @@ def _check_layout(format: TextFormat) -> None:
 def _check_texts(format: TextFormat, marks: dict[str, str]) -> None:
     if len(format.decimal_separator) != 1 or format.decimal_separator in "0123456789+-eE\r\n":
         raise FormatError(
-            f"{format.decimal_separator!r} cannot separate decimals. "
-            "Next: give one character, such as . or ,, to --decimal-separator."
+            f"{format.decimal_separator!r} cannot separate decimals.",
+            "give one character, such as . or ,, to --decimal-separator.",
         )
     for mask in (format.date_format, format.timestamp_format, format.timestamp_tz_format):
         if mask is not None:
@@ -143,13 +144,13 @@ def _marks(format: TextFormat) -> dict[str, str]:
 
 def _check_marks(format: TextFormat) -> None:
     if not format.delimiter:
-        raise FormatError("the delimiter is empty. Next: give one to --delimiter.")
+        raise FormatError("the delimiter is empty.", "give one to --delimiter.")
     if not format.eol:
-        raise FormatError("the end of line is empty. Next: give --eol lf, crlf or a text.")
+        raise FormatError("the end of line is empty.", "give --eol lf, crlf or a text.")
     if not format.enclosure and format.enclose != "none":
         raise FormatError(
-            f"values cannot be enclosed ({format.enclose}) with an empty enclosure. "
-            "Next: give one to --enclosure, or --enclose none."
+            f"values cannot be enclosed ({format.enclose}) with an empty enclosure.",
+            "give one to --enclosure, or --enclose none.",
         )
     _check_shared(format)
     if format.escape == "backslash":
@@ -157,8 +158,8 @@ def _check_marks(format: TextFormat) -> None:
     elif format.enclose == "none" and format.decimal_separator in format.delimiter:
         raise FormatError(
             f"numbers with the decimal separator {format.decimal_separator!r} would hold the "
-            f"delimiter {format.delimiter!r} and cannot be enclosed. "
-            "Next: use --enclose minimal, or another --delimiter."
+            f"delimiter {format.delimiter!r} and cannot be enclosed.",
+            "use --enclose minimal, or another --delimiter.",
         )
 
 
@@ -172,7 +173,8 @@ def _check_shared(format: TextFormat) -> None:
             if shared := set(text) & set(other):
                 raise FormatError(
                     f"{option} {text!r} and {other_option} {other!r} share {min(shared)!r}, so a "
-                    f"reader could take one for the other. Next: change {option}."
+                    f"reader could take one for the other.",
+                    f"change {option}.",
                 )
 
 
@@ -182,30 +184,30 @@ def _check_backslash(format: TextFormat) -> None:
             continue
         if _BACKSLASH in text:
             raise FormatError(
-                f"{option} {text!r} holds the escape character itself. "
-                f"Next: use --escape double, or another {option}."
+                f"{option} {text!r} holds the escape character itself.",
+                f"use --escape double, or another {option}.",
             )
         if text[0].isalnum():
             raise FormatError(
                 f"{option} {text!r} begins with a letter or digit, which a backslash in front "
-                f"would turn into something else. Next: use --escape double, or another {option}."
+                f"would turn into something else.",
+                f"use --escape double, or another {option}.",
             )
 
 
 def _check_null(format: TextFormat) -> None:
     option = f"--null {format.null!r}"
     if (format.null + format.delimiter).find(format.delimiter) != len(format.null):
-        raise FormatError(f"{option} runs into the delimiter. Next: give another --null.")
+        raise FormatError(f"{option} runs into the delimiter.", "give another --null.")
     if set(format.null) & (set(format.eol) | {"\r", "\n"}):
-        raise FormatError(f"{option} holds an end of line. Next: give another --null.")
+        raise FormatError(f"{option} holds an end of line.", "give another --null.")
     backslashes = len(format.null) - len(format.null.rstrip(_BACKSLASH))
     if format.escape == "backslash" and backslashes % 2:
         raise FormatError(
-            f"{option} ends in the escape character, which would take the mark behind it for text. "
-            "Next: give another --null."
+            f"{option} ends in the escape character, which would take the mark behind it for text.",
+            "give another --null.",
         )
     if format.enclosure and format.enclosure in format.null:
         raise FormatError(
-            f"{option} holds the enclosure, so NULL would read as a value. "
-            "Next: give another --null."
+            f"{option} holds the enclosure, so NULL would read as a value.", "give another --null."
         )

@@ -53,7 +53,7 @@ def check_choice(choice: EncoderChoice) -> None:
         return
     from writers.native.library import NEXT
 
-    raise FormatError(f"the native text encoder cannot be used: {reason}. Next: {NEXT}.")
+    raise FormatError(f"the native text encoder cannot be used: {reason}.", f"{NEXT}.")
 
 
 def encode_into(

@@ -49,8 +49,8 @@ class FixedRecords:
     def __init__(self, schema: pa.Schema, format: TextFormat, encoding: OutputEncoding) -> None:
         if len(format.fixed) != len(schema):
             raise FormatError(
-                f"{len(format.fixed)} fields of fixed width do not fit {len(schema)} columns. "
-                "Next: give one field for each column."
+                f"{len(format.fixed)} fields of fixed width do not fit {len(schema)} columns.",
+                "give one field for each column.",
             )
         self._fields = [
             _Field(field, is_free_text(column), format, encoding)

@@ -37,8 +37,8 @@ class OutputEncoding:
             "".encode(name)
         except LookupError:
             raise FormatError(
-                f"unknown encoding {name!r}. "
-                "Next: give --encoding a name such as utf-8, latin-1, cp932 or utf-16-le."
+                f"unknown encoding {name!r}.",
+                "give --encoding a name such as utf-8, latin-1, cp932 or utf-16-le.",
             ) from None
         except UnicodeError:
             raise _unfit(name) from None
@@ -93,7 +93,8 @@ class OutputEncoding:
             if not self.holds(character):
                 raise FormatError(
                     f"{option} {text!r} holds U+{ord(character):04X}, which {self.name} cannot "
-                    f"write. Next: change {option}, or use --encoding utf-8."
+                    f"write.",
+                    f"change {option}, or use --encoding utf-8.",
                 )
 
     def holds(self, character: str) -> bool:
@@ -144,8 +145,8 @@ def character_of(error: UnicodeError) -> str:
 
 def _unfit(name: str) -> FormatError:
     return FormatError(
-        f"{name!r} is not a character set that records can be written in. "
-        "Next: give --encoding a name such as utf-8, latin-1, cp932 or utf-16-le."
+        f"{name!r} is not a character set that records can be written in.",
+        "give --encoding a name such as utf-8, latin-1, cp932 or utf-16-le.",
     )
 
 

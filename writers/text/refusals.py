@@ -32,7 +32,7 @@ class Place:
     def refusal(self, index: int, reason: str, hint: str) -> ValueNotRepresentable:
         """Return the error for the value at `index` of the array."""
         row = self.first_row + (index if self.rows is None else self.rows[index].as_py())
-        return ValueNotRepresentable(f"column {self.column}, row {row}: {reason}. Next: {hint}.")
+        return ValueNotRepresentable(f"column {self.column}, row {row}: {reason}.", f"{hint}.")
 
     def no_character(self, index: int, character: str, encoding: str) -> ValueNotRepresentable:
         """Return the error for a value with a character that the output encoding has not."""
@@ -58,5 +58,6 @@ def too_long(row: int, length: int, digits: int) -> ValueNotRepresentable:
     """Return the error for a record of more bytes than its length prefix can say."""
     return ValueNotRepresentable(
         f"row {row}: the record has {length} bytes, too many for a record length of {digits} "
-        "digits. Next: raise --record-length."
+        "digits.",
+        "raise --record-length.",
     )

@@ -98,8 +98,8 @@ def check_field(field: pa.Field, format: TextFormat) -> None:
     kind = plain_type(field.type)
     if pa.types.is_union(kind) or not _has_text(kind):
         raise FormatError(
-            f"column {field.name} has the type {field.type}, which has no text form. "
-            "Next: convert it in the query, or leave the column out with --exclude."
+            f"column {field.name} has the type {field.type}, which has no text form.",
+            "convert it in the query, or leave the column out with --exclude.",
         )
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
         check_mask(kind, format_for(field, format), field.name)

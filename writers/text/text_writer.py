@@ -110,7 +110,7 @@ class TextWriter(_TextFiles):
         spec: Its format must be a `TextFormat`.
         schema: Of every batch.
         stem: Name of the files without extension.
-        with_start: Begin every file with preamble and header; off for files that are going
+        writes_header: Begin every file with preamble and header; off for files that are going
             to be joined behind one.
 
     Raises:
@@ -119,13 +119,13 @@ class TextWriter(_TextFiles):
     """
 
     def __init__(
-        self, spec: OutputSpec, schema: pa.Schema, stem: str, *, with_start: bool = True
+        self, spec: OutputSpec, schema: pa.Schema, stem: str, *, writes_header: bool = True
     ) -> None:
         if not isinstance(spec.format, TextFormat):
             raise FormatError(f"a text writer cannot write {type(spec.format).__name__}.")
         self._encoder = open_encoder(schema, spec.format, spec.encoder)
         self._schema = schema
-        self._start = _start(self._encoder) if with_start else b""
+        self._start = _start(self._encoder) if writes_header else b""
         self._size_limit = spec.file_size_bytes
         self._piece_bytes = spec.buffer_bytes
         if self._size_limit:

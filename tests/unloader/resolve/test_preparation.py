@@ -33,7 +33,7 @@ from unloader.model import (
 from unloader.request.names import parse_table
 from unloader.resolve.preparation import plan_partitions, prepared, target_of
 from unloader.sources.password import password_of
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import ParquetFormat, TextFormat
 
 ROWS = 40_000
 MAP = (
@@ -119,7 +119,7 @@ def test_automatic_parallelism_keeps_to_quota_and_nodes(
         note=None,
     )
     monkeypatch.setattr("unloader.resolve.preparation.machine", lambda: shape)
-    limits = PlanLimits(parallelism=0, split="range", unit_bytes=1)
+    limits = PlanOptions(split="range", unit_bytes=1)
     job = replace(job_of(path), limits=limits, seats=SeatOptions(nodes=nodes))
     with prepared(job) as ready:
         assert ready.plan.limits.parallelism == workers
@@ -187,7 +187,7 @@ def test_no_partition_of_that_name(path: Path) -> None:
 
 def test_one_unit_of_chosen_partitions(path: Path) -> None:
     """Read as one unit, chosen partitions are read one after the other, and no other."""
-    limits = PlanLimits(parallelism=2, split="none")
+    limits = PlanOptions(parallelism=2, split="none")
     with prepared(replace(job_of(path, partitions=("p1", "p3")), limits=limits)) as ready:
         (unit,) = ready.plan.units
         assert (unit.partition, unit.partitions) == (None, ("p1", "p3"))
@@ -271,7 +271,7 @@ def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
 
     No database here has such segments, so a plan is given ranges of one.
     """
-    limits = PlanLimits(parallelism=3, split="range", unit_bytes=1 << 20)
+    limits = PlanOptions(parallelism=3, split="range", unit_bytes=1 << 20)
     job = replace(job_of(path, "plain"), limits=limits)
     with prepared(job) as ready:
         plan = ready.plan
@@ -361,10 +361,8 @@ def test_the_source_hears_what_the_output_needs(path: Path) -> None:
     target = target_of(job)
     assert (target.format, target.as_text, target.encoded_allowed) == ("csv", ("w*",), True)
     assert target.text == TextFormat()
-    spec = OutputSpec(
-        directory="", format=ParquetFormat(), compression=Compression(), file_size_bytes=1
-    )
-    target = target_of(replace(job, output=replace(job.output, output=spec)))
+    cut = replace(job.output, format=ParquetFormat(), file_size_bytes=1)
+    target = target_of(replace(job, output=cut))
     assert (target.format, target.text, target.encoded_allowed) == ("parquet", None, False)
 
 

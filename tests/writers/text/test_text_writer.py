@@ -107,7 +107,7 @@ def test_start_can_be_left_out(tmp_path: Path) -> None:
     """Files that are going to be joined have neither byte order mark nor header."""
     text = TextFormat(encoding="utf-8-sig")
     assert file_start(SCHEMA, text) == b"\xef\xbb\xbfnumber,name\n"
-    writer = TextWriter(spec(tmp_path, format=text), SCHEMA, "t", with_start=False)
+    writer = TextWriter(spec(tmp_path, format=text), SCHEMA, "t", writes_header=False)
     writer.write(pa.record_batch([[1], ["a"]], schema=SCHEMA))
     writer.close()
     assert (tmp_path / "t.csv.part").read_bytes() == b"1,a\n"

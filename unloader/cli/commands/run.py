@@ -15,7 +15,7 @@ from unloader.cli.options.option import JobCommand, given, on_command_line
 from unloader.cli.options.origins import selected_by, settings_of
 from unloader.cli.options.targets import Target, target_argument
 from unloader.cli.signals import stop_on_signals
-from unloader.storage.kinds import kind_of
+from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.model import OutputOptions, Request, Setting
@@ -77,7 +77,7 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         render.emit_json(manifest, done=done)
     elif values["quiet"]:
         return
-    elif kind_of(output.destinations) == "stdout":
+    elif destination_kind(output.destinations) == "stdout":
         # Where the data itself is on stdout, the result is for those who watch.
         render.tell(_summary(manifest, job))
     else:
@@ -134,8 +134,8 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
 
 
 def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
-    if kind_of(output.destinations) != "directories":
-        to_stdout = kind_of(output.destinations) == "stdout"
+    if destination_kind(output.destinations) != "directories":
+        to_stdout = destination_kind(output.destinations) == "stdout"
         yield "sent to", "standard output" if to_stdout else output.destination
         return
     if not output.others:

@@ -6,7 +6,7 @@ import click
 
 from unloader.cli.options import option_types as types
 from unloader.cli.options.option import Bundle, flatten, option_section
-from unloader.resolve.file_names import DEFAULT_TEMPLATE
+from unloader.request.file_names import DEFAULT_TEMPLATE
 
 DIALECTS = ("rfc4180", "tsv", "excel", "mysql", "postgres", "sqlldr-var")
 """Those of `writers.text.dialects`, repeated so that a help page need not import it."""

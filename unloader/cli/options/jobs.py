@@ -20,10 +20,10 @@ from unloader.model import (
     ValueOptions,
     VerifyLevel,
 )
+from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE, DEFAULT_TEMPLATE
 from unloader.request.names import parse_table
 from unloader.request.settings import parse_order, parse_width
-from unloader.resolve.file_names import DEFAULT_TABLE_TEMPLATE, DEFAULT_TEMPLATE
-from unloader.storage.kinds import is_one_stream, kind_of
+from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _fixed(values: Mapping[str, Any]) -> FixedWidths | None:
 
 def _limits(values: Mapping[str, Any]) -> PlanOptions:
     """Return how the table is cut; one stream has one worker, and Parquet in it one unit."""
-    one_stream = is_one_stream(kind_of(values.get("to") or ()))
+    one_stream = is_one_stream(destination_kind(values.get("to") or ()))
     whole = one_stream and values["format"] == "parquet" and values["split"] == "auto"
     return PlanOptions(
         parallelism=1 if one_stream else values["parallelism"] or None,
@@ -132,7 +132,7 @@ def _limits(values: Mapping[str, Any]) -> PlanOptions:
 def _verification(values: Mapping[str, Any]) -> VerifyLevel:
     level: VerifyLevel = values["verify"]
     # From a variable set for all jobs; what was asked for by name is refused.
-    streamed = kind_of(values.get("to") or ()) != "directories"
+    streamed = destination_kind(values.get("to") or ()) != "directories"
     return "count" if streamed and level == "full" else level
 
 
@@ -159,7 +159,7 @@ def output_options(values: Mapping[str, Any]) -> OutputOptions:
     per_table = values["file_per"] == "table"
     places = values.get("to") or ()
     destination = places[0] if places else ""
-    stream = kind_of(places) != "directories"
+    stream = destination_kind(places) != "directories"
     options = OutputOptions(
         destination=destination,
         others=tuple(places[1:]),
@@ -201,8 +201,7 @@ def _check(options: OutputOptions, *, fixed: bool) -> None:
             check_choice(options.encoder)
     except FormatError as error:
         # All of it was known from the options alone.
-        message, _, hint = str(error).partition("Next:")
-        raise UsageError(message.strip(), hint.strip()) from error
+        raise UsageError(error.message, error.hint) from error
 
 
 def _compression(values: Mapping[str, Any]) -> Compression | Preset:

@@ -14,11 +14,11 @@ from typing import Any
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
+from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
-from unloader.resolve.file_names import check_template
 from unloader.storage.kinds import (
+    destination_kind,
     is_one_stream,
-    kind_of,
     overlapping,
     pipe_template,
     two_are_one,
@@ -242,9 +242,9 @@ def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
                 "directory",
                 "give a directory; one of such a name is written ./NAME",
             )
-    if kind_of(places) != "directories":
+    if destination_kind(places) != "directories":
         _stream(values, given, places)
-    elif any(kind_of((place,)) != "directories" for place in places):
+    elif any(destination_kind((place,)) != "directories" for place in places):
         raise _alone(places)
     elif overlapping(paths := [PurePath(place) for place in places]):
         first, second = (paths[at] for at in overlapping(paths) or ())
@@ -260,7 +260,7 @@ def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 
 def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str, ...]) -> None:
-    kind = kind_of(places)
+    kind = destination_kind(places)
     if len(places) > 1:
         raise _alone(places)
     what = "standard output" if kind == "stdout" else places[0]
@@ -318,7 +318,7 @@ def _pipe(values: Mapping[str, Any], place: str) -> None:
         raise UsageError(
             f"--to {place} has a field in the directory's name", "use fields in the last part only"
         )
-    per_unit = kind_of((place,)) == "pipes"
+    per_unit = destination_kind((place,)) == "pipes"
     check_template(template, per_unit=per_unit, parts=False, option="--to")
     if not per_unit and "{partition}" in template:
         raise UsageError(

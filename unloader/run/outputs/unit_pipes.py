@@ -15,19 +15,19 @@ from unloader.errors import UsageError
 from unloader.events import Event, Notice, Observer, UnitAdvanced
 from unloader.manifest.build import FinishedUnit
 from unloader.model import OutputTask
-from unloader.resolve.file_names import check_distinct
+from unloader.request.file_names import check_distinct
+from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.outputs.base import MakeManifest, Stop
+from unloader.run.outputs.headers import Headers
+from unloader.run.outputs.one_stream import FROM_THE_START
 from unloader.run.schedule import Assignment
-from unloader.storage.base import MakeManifest, Stop
-from unloader.storage.headers import Headers
 from unloader.storage.kinds import pipe_template
-from unloader.storage.naming import Naming
 from unloader.storage.streams.fifo import Fifos
-from unloader.storage.streams.stream import FROM_THE_START
 
 
-class UnitPipes:
-    """Named pipes; see `unloader.storage.base.Destination`."""
+class PipeOutput:
+    """Named pipes; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
 
@@ -52,7 +52,7 @@ class UnitPipes:
         for path in self._paths.values():
             self._fifos.provide(path)
 
-    def output(self, assignment: Assignment) -> OutputTask:
+    def task(self, assignment: Assignment) -> OutputTask:
         """Return the unit's pipe, whose reader the worker waits for."""
         path = self._paths[assignment.unit.id]
         return OutputTask(
@@ -65,8 +65,8 @@ class UnitPipes:
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
 
-    def heard(self, event: Event) -> tuple[Event, ...]:
-        """Learn whose pipe has a reader; tell once of each that waits for one."""
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
+        """Learn whose pipe has a reader; report once each that waits for one."""
         if isinstance(event, UnitAdvanced):
             if not event.waiting_for:
                 self._opened.add(event.unit)
@@ -75,13 +75,13 @@ class UnitPipes:
                 return Notice(text=f"waiting for a reader of {event.waiting_for}"), event
         return (event,)
 
-    def spent(self, unit: str) -> str:
+    def not_repeatable(self, unit: str) -> str:
         """Return why an attempt cannot be repeated: its pipe has been opened."""
         if unit not in self._opened:
             return ""
         return f"the attempt cannot be repeated, for {self._paths[unit]} was opened already"
 
-    def done(self, unit: FinishedUnit) -> Event | None:
+    def record(self, unit: FinishedUnit) -> Event | None:
         """Do nothing: there is no journal."""
         return None
 
@@ -111,7 +111,7 @@ class UnitPipes:
     def abandon(self, manifest: dict[str, Any] | None) -> None:
         """Do nothing: what has left cannot be taken back."""
 
-    def spoiled(self) -> str:
+    def already_delivered(self) -> str:
         """Return what went through pipes."""
         if not self._opened:
             return ""
@@ -119,7 +119,7 @@ class UnitPipes:
         more = f" and {len(self._opened) - 1} more pipes" if len(self._opened) > 1 else ""
         return f"what went through {first}{more} is not valid output"
 
-    def what_next(self) -> str:
+    def next_step(self) -> str:
         """Return that everything begins anew."""
         return FROM_THE_START
 

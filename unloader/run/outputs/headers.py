@@ -19,9 +19,9 @@ class Headers:
         self._format = output_format
         self._made: bytes | None = None
 
-    def of_task(self, with_start: bool) -> bytes:
+    def of_task(self, writes_header: bool) -> bytes:
         """Return what a task must be given: on the batch route the writer makes its own."""
-        return self.table() if self._encoded and with_start else b""
+        return self.table() if self._encoded and writes_header else b""
 
     def table(self) -> bytes:
         """Return preamble and header line; empty for Parquet."""

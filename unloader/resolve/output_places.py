@@ -1,33 +1,13 @@
-"""From a run to its destination, and to where each of its work units would go."""
+"""Where each work unit of a run goes, before anything is taken or written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.base import Destination
-from unloader.storage.directories.files import Files
-from unloader.storage.directories.stripes import stripes
-from unloader.storage.kinds import kind_of, pipe_template
-from unloader.storage.naming import Naming
-from unloader.storage.streams.pipes import UnitPipes
-from unloader.storage.streams.stream import OneStream
-
-
-def open_destination(run: ResolvedRun) -> Destination:
-    """Take the destination of a run; the caller closes it.
-
-    Raises:
-        OutputFailed: It cannot be had.
-        UsageError: It does not go with the plan.
-        ConfigError: A file name is too long.
-    """
-    kind = kind_of(run.output.options.destinations)
-    if kind == "directories":
-        return Files(run)
-    if kind == "pipes":
-        return UnitPipes(run)
-    return OneStream(run, pipe=kind == "pipe")
+from unloader.resolve.stripes import stripes
+from unloader.storage.kinds import destination_kind, pipe_template
 
 
 def places(run: ResolvedRun) -> dict[str, str]:
@@ -39,7 +19,7 @@ def places(run: ResolvedRun) -> dict[str, str]:
         ConfigError: A name is longer than file systems allow.
     """
     output, units = run.output.options, run.plan.units
-    kind = kind_of(output.destinations)
+    kind = destination_kind(output.destinations)
     if not output.destination or kind == "stdout":
         return {unit.id: "standard output" for unit in units if output.destination}
     if kind == "directories":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partition_planner.model import WorkUnit
-from unloader.resolve.file_names import NameValues, file_name
+from unloader.request.file_names import NameValues, file_name
 from unloader.resolve.resolved import ResolvedRun
 from writers.registry import extension
 

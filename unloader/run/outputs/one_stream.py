@@ -18,12 +18,12 @@ from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
 from unloader.manifest.build import FinishedUnit
 from unloader.model import OutputTask
+from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.outputs.base import MakeManifest, Stop
+from unloader.run.outputs.headers import Headers
 from unloader.run.schedule import Assignment
-from unloader.storage.base import MakeManifest, Stop
-from unloader.storage.headers import Headers
 from unloader.storage.kinds import pipe_template
-from unloader.storage.naming import Naming
 from unloader.storage.streams.fifo import Fifos, open_for_reader
 from unloader.storage.streams.relay import Relay
 from writers.model import ParquetFormat
@@ -34,8 +34,8 @@ _POLL_SECONDS = 0.1
 _STDOUT = 1
 
 
-class OneStream:
-    """Standard output or a named pipe; see `unloader.storage.base.Destination`."""
+class StreamOutput:
+    """Standard output or a named pipe; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = True
 
@@ -69,7 +69,7 @@ class OneStream:
             self.name = str(folder / naming.name(plan.units[0]))
 
     def begin(self, observe: Observer, stop: Stop) -> None:
-        """Wait for the pipe's reader; see `Destination`."""
+        """Wait for the pipe's reader; see `RunOutput`."""
         self._relay = Relay(self._open_pipe(observe, stop) if self._is_pipe else os.dup(_STDOUT))
         if not os.path.exists(self._relay.path):
             raise OutputFailed(
@@ -77,7 +77,7 @@ class OneStream:
                 "mount it, or give a directory with --to",
             )
 
-    def output(self, assignment: Assignment) -> OutputTask:
+    def task(self, assignment: Assignment) -> OutputTask:
         """Return the way into the relay; the first unit begins with the header."""
         assert self._relay is not None
         first = assignment.unit.id == self._first_unit
@@ -85,7 +85,7 @@ class OneStream:
             spec=replace(self._run.output.spec(""), stream=self._relay.path),
             stem="stream",
             header=self._headers.of_task(first),
-            with_start=first,
+            writes_header=first,
         )
 
     def check(self) -> None:
@@ -104,19 +104,19 @@ class OneStream:
             f"mend the cause, then {FROM_THE_START}",
         ) from failure
 
-    def heard(self, event: Event) -> tuple[Event, ...]:
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
         """Let an event pass, under the name that the user knows."""
         if isinstance(event, UnitFailed) and self._relay is not None:
             event = replace(event, message=event.message.replace(self._relay.path, self.name))
         return (event,)
 
-    def spent(self, unit: str) -> str:
+    def not_repeatable(self, unit: str) -> str:
         """Return why the running attempt cannot be repeated: something of it has left."""
         if self._relay is None or self._relay.taken <= self._finished_bytes:
             return ""
         return f"the attempt cannot be repeated, for bytes of it have gone to {self.name}"
 
-    def done(self, unit: FinishedUnit) -> Event | None:
+    def record(self, unit: FinishedUnit) -> Event | None:
         """Count what belongs to finished units."""
         self._finished_bytes += sum(file.bytes for file in unit.result.files)
         return None
@@ -147,13 +147,13 @@ class OneStream:
         if self._relay is not None:
             self._relay.break_off()
 
-    def spoiled(self) -> str:
+    def already_delivered(self) -> str:
         """Return what has been sent."""
         if self._relay is None or not self._relay.passed:
             return ""
         return f"the {self._relay.passed:,} bytes sent to {self.name} are not valid output"
 
-    def what_next(self) -> str:
+    def next_step(self) -> str:
         """Return that everything begins anew."""
         return FROM_THE_START
 
@@ -165,16 +165,16 @@ class OneStream:
 
     def _open_pipe(self, observe: Observer, stop: Stop) -> int:
         self._fifos.provide(Path(self.name))
-        told = False
+        shown = False
 
         def waiting() -> None:
-            nonlocal told
+            nonlocal shown
             if stop():
                 raise Interrupted(
                     f"stopped by a signal while waiting for a reader of {self.name}", FROM_THE_START
                 )
-            if not told:
-                told = True
+            if not shown:
+                shown = True
                 observe(Notice(text=f"waiting for a reader of {self.name}"))
 
         return open_for_reader(self.name, self._run.output.options.pipe_seconds, waiting)

@@ -1,7 +1,7 @@
-"""The protocol between a run and the place its output goes to.
+"""The protocol between a run and its output.
 
 A run asks where each attempt writes, reports what became of it, and at the end publishes or
-abandons everything. It never asks what kind of place it is.
+abandons everything. It never asks what kind of place the output goes to.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MakeManifest = Callable[[Sequence[FinishedUnit], tuple[str, ...]], dict[str, Any
 several, to the manifest of a complete run."""
 
 
-class Destination(Protocol):
-    """Where one run's output goes; taken when it is made, given back by `close`."""
+class RunOutput(Protocol):
+    """What one run writes; its places are taken when it is made, given back by `close`."""
 
     in_order: bool
     """The units must come one after the other, in table order, through one worker."""
@@ -36,26 +36,26 @@ class Destination(Protocol):
             Interrupted: `stop` returned True during a wait.
         """
 
-    def output(self, assignment: Assignment) -> OutputTask:
+    def task(self, assignment: Assignment) -> OutputTask:
         """Return where and how an attempt writes."""
 
     def check(self) -> None:
         """Raise OutputFailed if the place is lost; called several times a second."""
 
-    def heard(self, event: Event) -> tuple[Event, ...]:
-        """Take an event of the run on its way to the display; return what is told in its place."""
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
+        """Take an event of the run on its way to the display; return what is shown in its place."""
 
-    def spent(self, unit: str) -> str:
+    def not_repeatable(self, unit: str) -> str:
         """Return why a broken attempt at a unit cannot be repeated; empty if it can."""
 
-    def done(self, unit: FinishedUnit) -> Event | None:
-        """Put a finished unit on record; return what the display should be told of it."""
+    def record(self, unit: FinishedUnit) -> Event | None:
+        """Put a finished unit on record; return the event that follows from it, if any."""
 
     def discard(self, assignment: Assignment) -> None:
         """Remove what a broken attempt may have left."""
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
-        """Read every file again and hold it against what its writer said.
+        """Read every file again and compare it with what its writer reported.
 
         Raises:
             VerifyMismatch: One differs.
@@ -78,11 +78,11 @@ class Destination(Protocol):
             manifest: What is done so far; None if no unit is.
         """
 
-    def spoiled(self) -> str:
-        """Return what of a broken run has left already and is not to be used; empty if nothing."""
+    def already_delivered(self) -> str:
+        """Return what of a broken run has reached a reader and is not to be used; empty if none."""
 
-    def what_next(self) -> str:
+    def next_step(self) -> str:
         """Return what the user does once the cause of a broken run is mended."""
 
     def close(self) -> None:
-        """Release the place to others."""
+        """Release the places to others."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unloader.errors import ConfigError, UsageError
-from unloader.resolve.file_names import (
+from unloader.request.file_names import (
     DEFAULT_TABLE_TEMPLATE,
     DEFAULT_TEMPLATE,
     NameValues,

@@ -8,26 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unloader.errors import Interrupted, VerifyMismatch
+from unloader.errors import Interrupted
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
+from unloader.manifest.file_check import check_file
 from unloader.model import OutputTask
-from unloader.resolve.file_names import check_distinct
+from unloader.request.file_names import check_distinct
+from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.stripes import stripes
+from unloader.run.outputs.base import MakeManifest, Stop
+from unloader.run.outputs.headers import Headers
 from unloader.run.schedule import Assignment
-from unloader.storage.base import MakeManifest, Stop
 from unloader.storage.directories.run_directories import Move, RunDirectories
-from unloader.storage.directories.stripes import stripes
-from unloader.storage.headers import Headers
-from unloader.storage.naming import Naming
-from writers.files.checksums import checksum_name
 from writers.files.direct_io import refusal
-from writers.files.read_back import read_back
-from writers.model import OutputSpec, TextFormat, WrittenFile
 
 
-class Files:
-    """Directories with files; see `unloader.storage.base.Destination`."""
+class FileOutput:
+    """Directories with files; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
 
@@ -53,7 +51,7 @@ class Files:
         self._tell: Observer = silent
 
     def begin(self, observe: Observer, stop: Stop) -> None:
-        """Check that all final names are free and differ; tell what earlier runs left."""
+        """Check that all final names are free and differ; report what earlier runs left."""
         self._tell = observe
         for text in self._directories.notices:
             observe(Notice(text=text))
@@ -63,29 +61,29 @@ class Files:
         if self._output.options.direct_io:
             self._check_direct(observe)
 
-    def output(self, assignment: Assignment) -> OutputTask:
+    def task(self, assignment: Assignment) -> OutputTask:
         """Return the staging directory, and a name unique to the attempt."""
         staged = self._staged(self._stripes[assignment.unit.id])
         return OutputTask(
             spec=self._output.spec(str(staged)),
             stem=_stem(assignment),
             header=self._headers.of_task(not self._one),
-            with_start=not self._one,
+            writes_header=not self._one,
         )
 
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
 
-    def heard(self, event: Event) -> tuple[Event, ...]:
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
         """Let an event pass."""
         return (event,)
 
-    def spent(self, unit: str) -> str:
+    def not_repeatable(self, unit: str) -> str:
         """Return that every attempt can be repeated."""
         return ""
 
-    def done(self, unit: FinishedUnit) -> Event | None:
-        """Write the journal; with several directories tell how full the unit's is."""
+    def record(self, unit: FinishedUnit) -> Event | None:
+        """Write the journal; with several directories return how full the unit's is."""
         number = self._stripes[unit.result.unit]
         self._directories.record(journal_entry(replace(unit, directory=number)))
         if len(self._directories.all) == 1:
@@ -101,7 +99,7 @@ class Files:
         self._directories.discard(_stem(assignment))
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
-        """Read every staged file again; see `Destination`."""
+        """Read every staged file again; see `RunOutput`."""
         for unit in units:
             staged = self._staged(self._stripes[unit.result.unit])
             for file in unit.result.files:
@@ -136,11 +134,11 @@ class Files:
         """Keep what is staged with a partial manifest, or leave no trace."""
         self._directories.abandon(manifest)
 
-    def spoiled(self) -> str:
+    def already_delivered(self) -> str:
         """Return that nothing has left."""
         return ""
 
-    def what_next(self) -> str:
+    def next_step(self) -> str:
         """Return where finished units are, and what becomes of them."""
         staged = " and ".join(str(each.staged) for each in self._directories.all)
         return f"run again; until then the finished units are in {staged}"
@@ -177,34 +175,6 @@ class Files:
             replace(first, result=replace(first.result, files=(joined,))),
             *(replace(unit, result=replace(unit.result, files=())) for unit in others),
         ]
-
-
-def check_file(path: Path, file: WrittenFile, spec: OutputSpec, *, header: bool) -> None:
-    """Read a file again and hold it against what its writer said.
-
-    Raises:
-        VerifyMismatch: Size, checksum or number of records differ.
-        WriteError: The file is missing or cannot be read.
-    """
-    shape = spec.format
-    if isinstance(shape, TextFormat) and not header:
-        shape = replace(shape, header=False)
-    found = read_back(
-        path, shape, spec.compression, rows=True, checksum=checksum_name(file.checksum)
-    )
-    differences = [
-        f"{what} {now} instead of {was}"
-        for what, was, now in (
-            ("size", file.bytes, found.bytes),
-            ("checksum", file.checksum, found.checksum),
-            ("rows", file.rows, file.rows if found.rows is None else found.rows),
-        )
-        if was != now
-    ]
-    if differences:
-        raise VerifyMismatch(
-            f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
-        )
 
 
 def _check_stop(stop: Stop) -> None:

@@ -1,0 +1,39 @@
+"""Reading one file again and comparing it with what its writer reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from unloader.errors import VerifyMismatch
+from writers.files.checksums import checksum_name
+from writers.files.read_back import read_back
+from writers.model import OutputSpec, TextFormat, WrittenFile
+
+
+def check_file(path: Path, file: WrittenFile, spec: OutputSpec, *, header: bool) -> None:
+    """Read a file again and compare it with what its writer reported.
+
+    Raises:
+        VerifyMismatch: Size, checksum or number of records differ.
+        WriteError: The file is missing or cannot be read.
+    """
+    shape = spec.format
+    if isinstance(shape, TextFormat) and not header:
+        shape = replace(shape, header=False)
+    found = read_back(
+        path, shape, spec.compression, rows=True, checksum=checksum_name(file.checksum)
+    )
+    differences = [
+        f"{what} {now} instead of {was}"
+        for what, was, now in (
+            ("size", file.bytes, found.bytes),
+            ("checksum", file.checksum, found.checksum),
+            ("rows", file.rows, file.rows if found.rows is None else found.rows),
+        )
+        if was != now
+    ]
+    if differences:
+        raise VerifyMismatch(
+            f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
+        )

@@ -1,0 +1,26 @@
+"""From a run to its output."""
+
+from __future__ import annotations
+
+from unloader.resolve.resolved import ResolvedRun
+from unloader.run.outputs.base import RunOutput
+from unloader.run.outputs.files import FileOutput
+from unloader.run.outputs.one_stream import StreamOutput
+from unloader.run.outputs.unit_pipes import PipeOutput
+from unloader.storage.kinds import destination_kind
+
+
+def open_output(run: ResolvedRun) -> RunOutput:
+    """Take the destination of a run; the caller closes it.
+
+    Raises:
+        OutputFailed: It cannot be had.
+        UsageError: It does not go with the plan.
+        ConfigError: A file name is too long.
+    """
+    kind = destination_kind(run.output.options.destinations)
+    if kind == "directories":
+        return FileOutput(run)
+    if kind == "pipes":
+        return PipeOutput(run)
+    return StreamOutput(run, pipe=kind == "pipe")
