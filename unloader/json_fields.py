@@ -7,8 +7,6 @@ an error that names its place, for a key skipped in silence would be a part of a
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 import reprlib
 import types
@@ -39,7 +37,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
+        return value.hex()  # In base64 any word may occur, "pwd=" among them.
     return value
 
 
@@ -188,9 +186,9 @@ def _plain(kind: Any, value: object, where: str) -> Any:
         return value
     if kind is bytes and isinstance(value, str):
         try:
-            return base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            raise _wrong(where, "base64", value) from None
+            return bytes.fromhex(value)
+        except ValueError:
+            raise _wrong(where, "hex digits", value) from None
     if kind is float and type(value) is int:
         return float(value)
     # By type, for a bool is an int to isinstance.
@@ -204,7 +202,7 @@ _NAMES = {
     int: "an integer",
     float: "a number",
     bool: "true or false",
-    bytes: "base64",
+    bytes: "hex digits",
 }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
+from unloader import json_fields
 from writers.codecs.choice import Preset
 from writers.model import (
     Checksum,
@@ -71,7 +72,11 @@ class SourceSpec:
     kind: str
     location: str
     """The URL as the user gave it; it never holds a password."""
-    secret: SecretReference = field(default_factory=SecretReference)
+    secret: SecretReference = field(
+        default_factory=SecretReference,
+        # What follows the word "secret" is taken for one, and hidden.
+        metadata={json_fields.KEY: "credential"},
+    )
     session: SessionOptions = field(default_factory=SessionOptions)
 
 

@@ -85,7 +85,7 @@ def through_text(document: Any) -> Any:
 
 
 @settings(
-    max_examples=100,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
