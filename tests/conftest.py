@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_report_header() -> str:
     """Say which Oracle the system tests unload from."""
-    import oracle_leg
+    from oracle import leg as oracle_leg
 
     return oracle_leg.header()
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from random_formats import formats  # noqa: E402
+from encoders.random_formats import formats  # noqa: E402
 
 from writers.errors import FormatError  # noqa: E402
 from writers.model import TextFormat  # noqa: E402

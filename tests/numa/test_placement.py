@@ -8,7 +8,7 @@ from itertools import zip_longest
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from seat_rules import Ledger, shape_of
+from machines.seat_rules import Ledger, shape_of
 
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology

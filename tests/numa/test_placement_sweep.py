@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from seat_rules import Ledger
-from sysfs_trees import all_trees
+from machines.seat_rules import Ledger
+from machines.sysfs_trees import all_trees
 
 from numa.model import Topology
 from numa.placement import PLACEMENTS, place

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sysfs_trees import SCRATCH, NodeSpec, TreeSpec, files_of, write_tree
+from machines.sysfs_trees import SCRATCH, NodeSpec, TreeSpec, files_of, write_tree
 
 from numa.errors import TopologyError
 from numa.model import Topology

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sysfs_trees import all_trees, even, recordings, shapes, write_tree
+from machines.sysfs_trees import all_trees, even, recordings, shapes, write_tree
 
 from numa.model import Topology
 from numa.topology import recorded

@@ -8,7 +8,7 @@ from typing import Any
 import oracledb
 import pytest
 from oracle_server import OracleServer
-from oracle_server.samples import furnished, lob_table, reference_table, types_table
+from oracle_server.samples.tables import furnished, lob_table, reference_table, types_table
 
 # What the driver in thin mode cannot read as it is; projections of them are read below.
 UNREADABLE = {"TZ_6", "TZ_9", "TZ_0", "IDS_9", "X"}

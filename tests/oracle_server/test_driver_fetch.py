@@ -13,7 +13,7 @@ from typing import Any
 import oracledb
 import pyarrow as pa
 import pytest
-from oracle_server.catalog import User
+from oracle_server.data.catalog import User
 from oracle_server.model import (
     Answer,
     Column,
@@ -24,8 +24,8 @@ from oracle_server.model import (
     Type,
     YearMonth,
 )
-from oracle_server.rows import EncodedTable, RowSet
 from oracle_server.server import OracleServer
+from oracle_server.wire.rows.row_sets import EncodedTable, RowSet
 
 SIZES = (1, 2, 3, 7, 100, 1000)
 

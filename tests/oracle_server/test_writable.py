@@ -6,14 +6,14 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
-import oracle_leg
 import oracledb
 import pytest
-from oracle_leg import OracleLeg
-from oracle_server import samples
+from oracle import leg as oracle_leg
+from oracle.leg import OracleLeg
+from oracle_server.data.tables import Table
 from oracle_server.database import Database
 from oracle_server.model import Column, Type
-from oracle_server.tables import Table
+from oracle_server.samples import tables as samples
 
 ID = Column(name="ID", type=Type(name="NUMBER", precision=9, scale=0))
 TEXT = Column(name="V", type=Type(name="VARCHAR2", length=10))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import oracle_leg
 import psutil
 import pytest
+from oracle import leg as oracle_leg
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,9 +7,9 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-import command
 import duckdb
 import pytest
+from processes import command
 
 
 @pytest.fixture(scope="module")

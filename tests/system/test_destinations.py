@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
 import pytest
+from processes import command
 
 ROWS = 60_000
 PARTS = 6

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import command
 import duckdb
-import oracle_leg
 import pytest
-import selections
+from oracle import leg as oracle_leg
 from oracle_server.model import Column, Type
-from selections import BY_PARTITION, REGIONS, ROWS, SELECTIONS, Selection, Way
+from processes import command
+from routes import selections
+from routes.selections import BY_PARTITION, REGIONS, ROWS, SELECTIONS, Selection, Way
 
 ALL = os.environ.get("UNLOADER_TEST_SELECTIONS") == "all"
 WITH_PARTITIONS = (*SELECTIONS, *BY_PARTITION)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
 import psutil
 import pytest
+from processes import command
 
 
 @pytest.fixture(scope="module")

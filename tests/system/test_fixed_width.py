@@ -7,10 +7,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import command
-from oracle_leg import OracleLeg
+from encoders.sqlldr_rules import BLANKS, Field, FieldList, fixed_records
+from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
-from sqlldr_rules import BLANKS, Field, FieldList, fixed_records
+from processes import command
 
 TABLE = """
 CREATE DOMAIN zip AS varchar(5);

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import command
-import oracle_runs as runs
 import pytest
-from oracle_accounts import database
+from oracle import runs
+from oracle.accounts import database
+from oracle.session_killer import End, Killer, OracleSessions, PostgresSessions
 from oracle_server import OracleServer
-from session_killer import End, Killer, OracleSessions, PostgresSessions
+from processes import command
 
 TERMINATIONS = int(os.environ.get("UNLOADER_TEST_TERMINATIONS", "12"))
 PARENTS = max(2, TERMINATIONS // 6)

@@ -8,14 +8,14 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import command
-import oracle_runs as runs
 import psutil
 import pytest
-from oracle_accounts import database
-from oracle_runs import Outcome
+from oracle import runs
+from oracle.accounts import database
+from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
-from oracle_server.samples import lob_table
+from oracle_server.samples.tables import lob_table
+from processes import command
 
 FIRST, MIDDLE, LAST, WHOLE = runs.PARTITIONS
 """The partition that a fault hits in its first batch, in the middle, in its last batch, never."""

@@ -12,13 +12,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import oracle_runs as runs
 import pytest
 import xxhash
 import zstandard
-from oracle_accounts import database
-from oracle_large_data import TABLE, PeriodicLob, RepeatedDatabase, large_values
-from oracle_runs import Outcome
+from oracle import runs
+from oracle.accounts import database
+from oracle.large_data import TABLE, PeriodicLob, RepeatedDatabase, large_values
+from oracle.runs import Outcome
 from oracle_server import OracleServer
 
 BASE_ROWS = 50_000

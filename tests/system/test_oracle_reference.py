@@ -8,13 +8,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
-import oracle_leg
 import pytest
-from oracle_leg import OracleLeg
+from oracle import leg as oracle_leg
+from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
-from oracle_server.samples import reference_table
+from oracle_server.samples.tables import reference_table
+from processes import command
 
 from unloader.sources.duckdb.reference import build_reference_table
 from unloader.sources.duckdb.reference_columns import COLUMNS

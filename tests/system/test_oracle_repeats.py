@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
-import oracle_leg
 import pyarrow as pa
 import pytest
-from oracle_leg import OracleLeg
+from oracle import leg as oracle_leg
+from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
+from processes import command
 
 ROWS = int(os.environ.get("UNLOADER_TEST_ORACLE_REPEATS", "60000"))
 """The nightly run sets a million."""

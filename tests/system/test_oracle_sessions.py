@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import command
-import oracle_runs as runs
 import oracledb
 import psutil
 import pytest
-from oracle_accounts import ID_AND_NAME, PASSWORD, database, rows
-from oracle_runs import Outcome
+from oracle import runs
+from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows
+from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
-from oracle_server.certificates import create
 from oracle_server.database import Database
 from oracle_server.model import SessionState
+from oracle_server.wire.certificates import create
+from processes import command
 
 READING = '^SELECT "ID", "PAD"'
 UNITS = ("--split", "partition", "--fetch-memory", runs.SMALL_FETCH)

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import command
-import oracle_forms
 import pytest
-from oracle_leg import OracleLeg, Writer
+from oracle import forms as oracle_forms
+from oracle.leg import OracleLeg, Writer
 from oracle_server.model import Column, Type
+from processes import command
 
 ROWS = 12_000
 PAUSE_SECONDS = 0.002

@@ -9,18 +9,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import command
-import oracle_expected
-import oracle_forms
-import oracle_leg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from oracle_leg import OracleLeg
-from oracle_server import samples
+from oracle import expected as oracle_expected
+from oracle import forms as oracle_forms
+from oracle import leg as oracle_leg
+from oracle.leg import OracleLeg
+from oracle_server.data.tables import Table
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
-from oracle_server.tables import Table
+from oracle_server.samples import tables as samples
+from processes import command
 
 ROWS = 64
 """Enough for each column to take every one of its values."""

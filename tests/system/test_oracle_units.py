@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import command
-import oracle_forms
 import pytest
-from oracle_leg import Account, OracleLeg
+from oracle import forms as oracle_forms
+from oracle.leg import Account, OracleLeg
 from oracle_server import Fault
 from oracle_server.model import Column, Type
+from processes import command
 
 ID = Column(name="ID", type=Type(name="NUMBER", precision=9, scale=0), nullable=False)
 GROUP = Column(name="GROUP_NO", type=Type(name="NUMBER", precision=4, scale=0))

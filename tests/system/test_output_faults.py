@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import command
 import duckdb
 import pytest
-from faulty_calls import FaultyCalls
+from processes import command
+from processes.faulty_calls import FaultyCalls
 
 ROWS = 300_000
 QUIET = ("--progress", "none", "--split", "none")

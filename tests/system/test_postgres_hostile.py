@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import hostile_rows
 import pytest
-from hostile_rows import COLUMNS, INFINITE, NAME
+from postgres import hostile_rows
+from postgres.hostile_rows import COLUMNS, INFINITE, NAME
 
 ROWS = int(os.environ.get("UNLOADER_TEST_HOSTILE_ROWS", "12000"))
 PARALLELISM = (1, 2, 5, 32)

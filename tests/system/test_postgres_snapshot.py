@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import command
 import pytest
+from processes import command
 
 ROWS = 120_000
 PARTITIONS = 8
@@ -50,7 +50,11 @@ def test_output_is_one_state_while_a_writer_commits(
     url = postgres.database(f"moving_{split}")
     postgres.run(SETUP, url=url)
     writer = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parents[1] / "support" / "postgres_writer.py"), url],
+        [
+            sys.executable,
+            str(Path(__file__).parents[1] / "support" / "postgres" / "writer.py"),
+            url,
+        ],
         stdout=subprocess.PIPE,
     )
     try:

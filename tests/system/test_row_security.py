@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import command
 import pytest
+from processes import command
 
 SETUP = """
 CREATE TABLE plain (id int); INSERT INTO plain SELECT generate_series(1, 1000);

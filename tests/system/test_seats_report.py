@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
 import pytest
+from processes import command
 
 from numa.topology import detect
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import command
-import oracle_runs as runs
 import pytest
-from oracle_accounts import PASSWORD, database
+from oracle import runs
+from oracle.accounts import PASSWORD, database
 from oracle_server.faults import Fault
 from oracle_server.server import OracleServer
+from processes import command
 
 SECRET = "Hunter2Xyzzy"
 ROLE = "unloader_with_password"

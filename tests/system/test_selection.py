@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
 import pytest
+from processes import command
 
 ROWS = 5000
 FILL = "SELECT {i} AS id, 'v' || {i} AS \"Value\", {i} % 5 AS k FROM {source}"

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
 import pytest
+from processes import command
 
 SETUP = """
 CREATE SCHEMA x; CREATE SCHEMA other; CREATE SCHEMA "Odd";

@@ -14,14 +14,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
 import pytest
-import route_runs
-import route_values
 import zstandard
-from route_readers import Rows, asked_rows, copied_rows, csv_rows, sqlldr_rows
-from route_values import DUCKDB, POSTGRES, SQLITE
+from processes import command
+from routes import runs as route_runs
+from routes import values as route_values
+from routes.readers import Rows, asked_rows, copied_rows, csv_rows, sqlldr_rows
+from routes.values import DUCKDB, POSTGRES, SQLITE
 
 NAMES = tuple(name for name, _, _ in POSTGRES)
 MOMENTS = ("d", "ts", "ts3", "ts0", "tz", "tz3", "day", "seen")

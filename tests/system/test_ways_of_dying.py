@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import command
 import duckdb
-import killing_calls
 import pytest
+from processes import command, killing_calls
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 ROWS = 20000

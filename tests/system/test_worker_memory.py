@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import command
 import duckdb
 import pytest
+from processes import command
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux tells a process's memory"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import command
 import psutil
 import pytest
+from processes import command
 
 # Last, so that nothing here can hide a real package.
 sys.path.append(str(Path(__file__).parent))

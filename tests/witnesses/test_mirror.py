@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import run
+from processes.command import run
 from witness_clients import Missing, mirror_command
 
 ROWS = 5_000

@@ -19,8 +19,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from oracle_server.data.moments import in_utc
 from oracle_server.model import DaySecond, Moment, Type, YearMonth
-from oracle_server.moments import in_utc
 
 SOURCES = Path(__file__).parent
 _JAR = "com.oracle.database.jdbc:ojdbc11:23.26.0.0.0"

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from writers.files.open_files import rest_after, sync, write_some
+from writers.files.appending import rest_after, sync, write_some
 from writers.files.preallocation import Preallocation
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from writers.files.appending import rest_after, sync, write_some
+from writers.files.direct_io import open_direct
 from writers.files.writeback import Writeback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from writers.codecs.compression import BytesLike
-
-_MOST_PIECES = 1024  # IOV_MAX of Linux, limits.h
 
 _PIPE_BYTES = 1024 * 1024
 """Asked of a pipe, which holds 64 KiB else: fewer changes between writer and reader. It is the
@@ -77,8 +77,6 @@ def open_file(path: Path, *, direct: bool = False) -> OpenFile:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return Stream(descriptor)
         if direct:
-            from writers.files.direct_io import open_direct
-
             return open_direct(descriptor, path) or RegularFile(descriptor, path)
         return RegularFile(descriptor, path)
     except BaseException:
@@ -97,42 +95,6 @@ def _open(path: Path) -> int:
         if exc.errno == errno.ENXIO and flags & os.O_NONBLOCK:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), str(path)) from exc
         raise
-
-
-def rest_after(pieces: Sequence[BytesLike], count: int) -> list[BytesLike]:
-    """Return what is left of the pieces once `count` bytes of them are gone."""
-    rest: list[BytesLike] = []
-    for piece in pieces:
-        view = memoryview(piece)
-        if count < view.nbytes:
-            rest.append(view[count:])
-        count = max(0, count - view.nbytes)
-    return rest
-
-
-def write_some(descriptor: int, pieces: Sequence[BytesLike]) -> int:
-    """Write the beginning of the pieces with one call; return the bytes it took, at least 1.
-
-    Raises:
-        OSError: The call failed, or took nothing.
-    """
-    if len(pieces) == 1:
-        count = os.write(descriptor, pieces[0])
-    else:
-        count = os.writev(descriptor, pieces[:_MOST_PIECES])
-    if count == 0:
-        raise OSError(errno.EIO, "nothing was written")
-    return count
-
-
-def sync(descriptor: int, path: Path) -> None:
-    """Have a file on its device, under its name.
-
-    Raises:
-        OSError: The device failed, or nothing has that name any more.
-    """
-    os.fsync(descriptor)
-    os.stat(path)  # A file unlinked meanwhile can be synced, but is lost.
 
 
 class RegularFile:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sysfs_trees import recordings
+from machines.sysfs_trees import recordings
 
 from numa.errors import TopologyError
 from numa.sysfs.recording import lay_out, record

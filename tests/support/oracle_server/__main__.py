@@ -12,12 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from oracle_server import certificates
-from oracle_server.authentication import VERIFIER_FLAGS
 from oracle_server.faults import Fault
-from oracle_server.negotiation import CHARSETS, MODES
-from oracle_server.samples import furnished, lob_table, reference_table, types_table
+from oracle_server.samples.tables import furnished, lob_table, reference_table, types_table
 from oracle_server.server import OracleServer
+from oracle_server.session.authentication import VERIFIER_FLAGS
+from oracle_server.wire import certificates
+from oracle_server.wire.negotiation import CHARSETS, MODES
 
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 

@@ -6,23 +6,24 @@ from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any
 
-from oracle_server import session_answers
-from oracle_server.catalog import Catalog, User, View
-from oracle_server.definitions import Definitions
-from oracle_server.encodings import Encodings
-from oracle_server.evaluation import Compiled, Environment
-from oracle_server.fallback import Fallback
-from oracle_server.lexer import Token, tokens
+from oracle_server.data.catalog import Catalog, View
+from oracle_server.data.definitions import Definitions
+from oracle_server.data.privileges import Privileges
+from oracle_server.data.storage import Storage
+from oracle_server.data.tables import Row, SegmentView, Table
+from oracle_server.dictionary.views import Dictionary
 from oracle_server.model import Answer, Column, OracleError, SessionState
-from oracle_server.privileges import Privileges
-from oracle_server.queries import Context, Queries, Result
-from oracle_server.scan import TableScan
-from oracle_server.session_statements import alter_session, run_block
-from oracle_server.shadows import Shadows
-from oracle_server.statement import Condition, parse_query
-from oracle_server.storage import Storage
-from oracle_server.syntax import Unsupported
-from oracle_server.tables import Row, SegmentView, Table
+from oracle_server.session import answers as session_answers
+from oracle_server.session.statements import alter_session, run_block
+from oracle_server.sql.expressions.evaluation import Compiled, Environment
+from oracle_server.sql.fallback import Fallback
+from oracle_server.sql.lexer import Token, tokens
+from oracle_server.sql.queries import Context, Queries, Result
+from oracle_server.sql.scan import TableScan
+from oracle_server.sql.shadows import Shadows
+from oracle_server.sql.statement import Condition, parse_query
+from oracle_server.sql.syntax import Unsupported
+from oracle_server.wire.rows.encodings import Encodings
 
 _CHANGES = {
     "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "DROP", "ALTER", "TRUNCATE", "GRANT", "REVOKE",
@@ -51,20 +52,15 @@ class Database(Definitions):
         self.catalog = Catalog()
         self.storage = Storage()
         self.privileges = Privileges()
-        self.sessions: dict[int, SessionState] = {}
-        """Those that have run a statement, by sid."""
+        self.sessions = {}
         self.read_only: dict[int, int] = {}
         """SCN of the read-only transaction that a session has open, by sid."""
         self._queries = Queries(self)
         self._encodings = Encodings()
         self._shadows = Shadows()
-        self._fallback = Fallback(self, self._shadows)
+        self._dictionary = Dictionary(self)
+        self._fallback = Fallback(self, self._dictionary, self._shadows)
         self.add_user("SYS", "change_on_install", dba=True)
-
-    @property
-    def users(self) -> dict[str, User]:
-        """Who may log in, by name."""
-        return self.catalog.users
 
     def execute(self, session: SessionState, sql: str, binds: Iterable[Any] = ()) -> Answer:
         """Run one statement.
@@ -150,9 +146,9 @@ class Database(Definitions):
         with self.lock:
             relation = self.catalog.find(owner, name, context.schema)
         if relation is None:
-            if self._fallback.dictionary.has(owner, name, context.user):
+            if self._dictionary.has(owner, name, context.user):
                 return None
-            if owner is None and self._fallback.dictionary.knows(name):
+            if owner is None and self._dictionary.knows(name):
                 owner = "SYS"
                 name = name.replace("V$", "V_$", 1) if name.startswith(("V$", "GV$")) else name
             raise self.unknown(owner or context.schema, name, position)

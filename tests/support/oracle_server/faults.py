@@ -6,8 +6,8 @@ import re
 import threading
 from dataclasses import dataclass, field
 
-from oracle_server.errors import DEAD_SESSION, FatalError, known_error
 from oracle_server.model import OracleError
+from oracle_server.wire.errors import DEAD_SESSION, FatalError, known_error
 
 _ORA = re.compile(r"ora-(\d+)(\+cut)?", re.IGNORECASE)
 _KINDS = frozenset({"cut", "reset", "stall", "trickle"})

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import socket
 import ssl
 import threading
-import traceback
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any
 
-from oracle_server.authentication import VERIFIER_FLAGS
-from oracle_server.catalog import User
-from oracle_server.connection import Connection
-from oracle_server.faults import Faults
 from oracle_server.model import SessionState
-from oracle_server.negotiation import CHARSETS, MODES
-from oracle_server.session import Database
+from oracle_server.session.connection import Connection
+from oracle_server.session.host import Accounts, Host
 
-_FIRST_SID = 101
-_FIRST_SERIAL = 40_001
 _JOIN_SECONDS = 10
 
 
-class Accounts(Database, Protocol):
-    """The database that an OracleServer serves."""
-
-    @property
-    def users(self) -> Mapping[str, User]:
-        """Users by name."""
-
-
-class OracleServer:
+class OracleServer(Host):
     """An Oracle server as the wire shows it, in threads of the process that opens it.
 
     A context manager. Leaving it ends every connection; it raises if a connection ended in a way
@@ -42,65 +25,19 @@ class OracleServer:
     """
 
     def __init__(
-        self,
-        database: Accounts,
-        *,
-        mode: str = "23ai",
-        verifier: str = "12c",
-        sdu: int = 8192,
-        tls: tuple[Path, Path] | None = None,
-        charset: str = "AL32UTF8",
-        triple_lengths: bool = False,
-        redirect: bool = False,
-        service: str = "FREEPDB1",
-        vectors: bool = True,
-        port: int = 0,
+        self, database: Accounts, *, tls: tuple[Path, Path] | None = None, **settings: Any
     ) -> None:
         """Choose what kind of server it is.
 
         Args:
             database: What stands behind it.
-            mode: `19c`, `21c` or `23ai`.
-            verifier: `11g` or `12c`: how passwords are checked.
-            sdu: Largest packet, in bytes; clients may ask for less.
             tls: PEM files of a certificate and its key; clients must speak TLS then.
-            charset: Of the database. What clients get is UTF-8 all the same, as from a real server.
-            triple_lengths: Lengths in logins are three times the real ones, as with a character set
-                that has to be converted.
-            redirect: The listener sends clients to another port.
-            service: The only service there is.
-            vectors: Leave out repeated values of rows for clients that know how.
-            port: 0 is any that is free.
+            settings: As a Host takes them.
         """
-        if verifier not in VERIFIER_FLAGS:
-            raise ValueError(f"no verifier {verifier!r}")
-        self.database = database
-        self.mode = MODES[mode]
-        self.verifier = verifier
-        self.sdu = sdu
-        self.charset = CHARSETS[charset]
-        self.triple_lengths = triple_lengths
-        self.redirects = redirect
-        self.service = service
-        self.vectors = vectors
-        self.host = "127.0.0.1"
-        self.port = port
-        self.second_port = 0
-        self.faults = Faults()
-        self.sessions: list[SessionState] = []
-        """Of every login so far, in order; those that have ended included."""
-        self.logins: list[dict[str, str]] = []
-        """Pairs of every successful login, passwords under their session keys."""
-        self.connect_data: list[str] = []
-        """Of every CONNECT, first ones and repeated ones."""
-        self.problems: list[str] = []
-        """What went wrong in the server itself."""
-        self.is_closing = False
+        super().__init__(database, **settings)
         self._tls = _context(tls) if tls is not None else None
-        self._lock = threading.Lock()
         self._connections: set[Connection] = set()
         self._by_sid: dict[int, Connection] = {}
-        self._sids = itertools.count(_FIRST_SID)
         self._listeners: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
@@ -189,20 +126,7 @@ class OracleServer:
             if connection.is_alive():
                 raise RuntimeError(f"{connection.name} does not end")
 
-    def serves(self, name: str) -> bool:
-        """Tell whether a service or SID of this name is here."""
-        return name.upper() == self.service.upper()
-
-    def new_state(self, user: str, pairs: Mapping[str, str]) -> SessionState:
-        """Return the state of a new session and remember it."""
-        with self._lock:
-            sid = next(self._sids)
-            serial = _FIRST_SERIAL + 7 * (sid - _FIRST_SID)
-            state = SessionState(user=user, schema=user, sid=sid, serial=serial)
-            self.sessions.append(state)
-        return state
-
-    def opened(self, connection: Connection, state: SessionState) -> None:
+    def _opened(self, connection: Connection, state: SessionState) -> None:
         """Note whose session a connection has, for V$SESSION as well."""
         with self._lock:
             self._by_sid[state.sid] = connection
@@ -210,7 +134,7 @@ class OracleServer:
         if seen is not None:
             seen[state.sid] = state
 
-    def closed(self, connection: Connection) -> None:
+    def _closed(self, connection: Connection) -> None:
         """Forget a connection; its session is gone from V$SESSION too."""
         with self._lock:
             self._connections.discard(connection)
@@ -221,10 +145,6 @@ class OracleServer:
         seen = getattr(self.database, "sessions", None)
         if seen is not None:
             seen.pop(sid, None)
-
-    def report(self, error: Exception) -> None:
-        """Note an error that is the server's own."""
-        self.problems.append("".join(traceback.format_exception(error)))
 
     def _listen(self, port: int, *, is_redirected: bool) -> int:
         listener = socket.create_server((self.host, port), backlog=128)
@@ -252,7 +172,13 @@ class OracleServer:
                 except OSError:
                     client.close()
                     continue
-            connection = Connection(self, client, is_redirected=is_redirected)
+            connection = Connection(
+                self,
+                client,
+                is_redirected=is_redirected,
+                opened=self._opened,
+                closed=self._closed,
+            )
             with self._lock:
                 self._connections.add(connection)
             connection.start()

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from oracle_server.data_definition import DataDefinition
-from oracle_server.data_manipulation import DataManipulation
-from oracle_server.database import Database
-from oracle_server.model import Answer, OracleError, SessionState
-from oracle_server.tables import Table
+from oracle_server.model import Answer, SessionState
+from oracle_server.sql.changes.changeable import Changeable
+from oracle_server.sql.changes.data_definition import DataDefinition
+from oracle_server.sql.changes.data_manipulation import DataManipulation
 
 _FIRST = re.compile(r"[\s(]*([A-Za-z]+)(?:\s+([A-Za-z]+))?")
 _CHANGES = {"INSERT", "UPDATE", "DELETE"}
@@ -19,7 +18,7 @@ _STATISTICS = re.compile(r"(?is)\s*BEGIN\s+DBMS_STATS\.\w+\s*\(.*\)\s*;\s*END\s*
 """Statistics are always there; gathering them is no work."""
 
 
-class WritableDatabase(Database):
+class WritableDatabase(Changeable):
     """A Database whose users change their own tables; a DBA those of all."""
 
     def __init__(self, *, version: str = "23ai") -> None:
@@ -49,26 +48,3 @@ class WritableDatabase(Database):
         elif first == "BEGIN" and _STATISTICS.fullmatch(sql):
             return Answer(kind="plsql")
         return super().execute(session, sql, binds)
-
-    def writable(self, session: SessionState, owner: str | None, name: str) -> Table:
-        """Return the table that a statement changes.
-
-        Raises:
-            OracleError: ORA-00942, or ORA-01031 if it is somebody else's.
-        """
-        found = self.catalog.find(owner, name, session.schema)
-        if found is None:
-            raise self.unknown(owner or session.schema, name)
-        if not isinstance(found, Table):
-            raise OracleError(1732, "data manipulation operation not legal on this view")
-        if found.owner != session.user and not self.may_change(session.user):
-            raise OracleError(1031, "insufficient privileges")
-        return found
-
-    def may_change(self, user: str) -> bool:
-        """Return whether a user may change what belongs to others."""
-        return user == "SYS" or self.privileges.has(user, "ALTER ANY TABLE")
-
-    def make_room(self, table: Table, wanted: dict[int, int]) -> None:
-        """Give segments, by `id`, extents for so many rows each."""
-        self._make_room(table, wanted)

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
-import forked_commands
 import pytest
-from forked_commands import Call
+from processes import forked_commands
+from processes.forked_commands import Call
 
 from unloader.cli.group import COMMANDS, group
 

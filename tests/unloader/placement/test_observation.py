@@ -22,7 +22,7 @@ from unloader.placement.observation import Watch
 from unloader.run.engine import Engine, Orders
 from unloader.run.schedule import Assignment, Schedule
 
-ENTRY = "engine_tasks:work"
+ENTRY = "processes.engine_tasks:work"
 
 needs_linux = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or not Path("/proc/self/numa_maps").exists(),

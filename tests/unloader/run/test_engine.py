@@ -40,7 +40,7 @@ from unloader.run.engine import Engine, Orders
 from unloader.run.schedule import Assignment, Schedule
 from writers.model import TextFormat
 
-ENTRY = "engine_tasks:work"
+ENTRY = "processes.engine_tasks:work"
 
 
 @dataclass
@@ -216,7 +216,7 @@ def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
 def test_a_slow_start_is_no_stall() -> None:
     """A process that is not up yet is not held to --stall-timeout, which is about the unit."""
     case = Case(("ok-1", "ok-2"), retries=0, stall_seconds=1.5)
-    engine = case.run("engine_slow_start:work")
+    engine = case.run("processes.engine_slow_start:work")
     assert not engine.schedule.given_up
     assert {result.unit for result in case.results} == {"ok-1", "ok-2"}
 
@@ -275,7 +275,7 @@ def test_an_early_worker_that_died_is_replaced() -> None:
 def test_workers_that_never_start_end_the_run() -> None:
     """Where no process lives long enough to say that it is ready, the run fails by itself."""
     case = Case(("ok-1", "ok-2"), workers=2, retries=1)
-    with Pool(seats(2), "engine_tasks:no_such_function") as pool:
+    with Pool(seats(2), "processes.engine_tasks:no_such_function") as pool:
         engine = case.engine()
         engine.run(pool)
     assert case.results == []

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pytest
-from text_encoders import encoder
+from encoders.text_encoders import encoder
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat

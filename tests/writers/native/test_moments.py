@@ -7,9 +7,9 @@ import struct
 
 import pyarrow as pa
 import pytest
+from encoders.native_texts import is_program, native_moments
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from native_texts import is_program, native_moments
 
 from writers.errors import ValueNotRepresentable
 from writers.model import TextFormat

@@ -8,9 +8,9 @@ import struct
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from encoders.native_texts import native_decimals, native_floats, native_integers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_texts import native_decimals, native_floats, native_integers
 
 from writers.text.number_texts import decimal_texts, float_texts
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_files import read_duckdb, reference_rows, write
+from encoders.parquet_files import read_duckdb, reference_rows, write
 
 from writers.model import Compression, ParquetFormat
 

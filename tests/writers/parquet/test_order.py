@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_files import spec, write
+from encoders.parquet_files import spec, write
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import ParquetFormat, SortColumn

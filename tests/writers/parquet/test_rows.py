@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from encoders.parquet_files import reference_rows, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parquet_files import reference_rows, write
 
 from writers.model import ParquetFormat
 from writers.parquet.rows import RowGroups

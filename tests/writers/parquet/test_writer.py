@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_files import read_arrow, read_duckdb, reference_rows, spec, write
+from encoders.parquet_files import read_arrow, read_duckdb, reference_rows, spec, write
 
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
 from writers.model import Compression, ParquetFormat, TextFormat

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_files import read_duckdb, reference_rows, spec, write
+from encoders.parquet_files import read_duckdb, reference_rows, spec, write
 
 from writers.errors import FormatError
 from writers.model import ParquetFormat

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hostile_texts import hostile_batch, hostile_texts, rows_of
+from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
 
 from writers.model import TextFormat
 from writers.text.dialects import DIALECTS

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from hostile_texts import hostile_batch, hostile_texts, rows_of
+from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
 
 from writers.model import TextFormat
 from writers.text.dialects import DIALECTS

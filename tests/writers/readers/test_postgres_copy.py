@@ -7,7 +7,7 @@ PostgreSQL holds no NUL, so values with one are left out.
 from dataclasses import replace
 
 import pytest
-from hostile_texts import hostile_batch, hostile_texts
+from encoders.hostile_texts import hostile_batch, hostile_texts
 
 from writers.text.dialects import DIALECTS
 

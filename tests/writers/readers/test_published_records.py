@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 
 import pyarrow as pa
-from sqlldr_rules import Field, FieldList, var_records
+from encoders.sqlldr_rules import Field, FieldList, var_records
 
 from writers.text.dialects import dialect
 

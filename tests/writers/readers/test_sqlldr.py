@@ -8,8 +8,8 @@ the loader takes leading blanks off bare values, and a field of blanks is NULL.
 from dataclasses import replace
 
 import pytest
-from hostile_texts import hostile_batch, hostile_texts, rows_of
-from sqlldr_rules import (
+from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
+from encoders.sqlldr_rules import (
     Field,
     FieldList,
     RejectedRecord,

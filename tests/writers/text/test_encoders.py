@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from text_encoders import native_or_skip
+from encoders.text_encoders import native_or_skip
 
 from writers.errors import FormatError
 from writers.model import TextFormat

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import text_encoders
+from encoders import text_encoders
 
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
 from writers.files.read_back import read_back

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.support.sysfs_trees import (
+from machines.sysfs_trees import (
     NodeSpec,
     TreeSpec,
     even,

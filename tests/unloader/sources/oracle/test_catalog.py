@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from oracle_accounts import ID_AND_NAME, NUMBER, database, rows, source
+from oracle.accounts import ID_AND_NAME, NUMBER, database, rows, source
 from oracle_server import Fault, OracleServer
+from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Type
-from oracle_server.tables import PartitionSpec
 
 from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import killing_calls
 import pytest
+from processes import killing_calls
 
 ROOT = Path(__file__).parents[4]
-PROGRAM = ROOT / "tests" / "support" / "broken_publications.py"
+PROGRAM = ROOT / "tests" / "support" / "publications" / "broken_publications.py"
 IN_MEMORY = Path("/dev/shm")
 
 ONE = {

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import killing_calls
 import pytest
+from processes import killing_calls
 
 from unloader import api
 from unloader.errors import OutputFailed
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[4]
 CHILD = """
 import sys
 from pathlib import Path
-from broken_publications import do_run, OLD, NEW
+from publications.broken_publications import do_run, OLD, NEW
 do_run([Path(sys.argv[1])], OLD, "old", lambda: None)
 do_run([Path(sys.argv[1])], NEW, "new", lambda: None)
 """

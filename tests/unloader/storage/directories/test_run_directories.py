@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from staged_runs import content_of, finish, manifest_of, stage
+from publications.staged_runs import content_of, finish, manifest_of, stage
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest

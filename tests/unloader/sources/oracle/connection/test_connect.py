@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
-from oracle_accounts import PASSWORD, database, source
+from oracle.accounts import PASSWORD, database, source
 from oracle_server import Fault, OracleServer
 
 from unloader.errors import ConfigError, SourceError, TransientSourceError

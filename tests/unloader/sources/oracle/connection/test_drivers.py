@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracle_expected import expected, plain
+from oracle.expected import expected, plain
+from oracle.unit import CSV, PARQUET, Natives, Run, create
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from oracle_server.server import OracleServer
-from oracle_unit import CSV, PARQUET, Natives, Run, create
 
 from unloader.sources.oracle.connection.drivers import (
     arrow_is_exact,

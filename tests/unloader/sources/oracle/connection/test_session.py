@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from oracle_accounts import ID_AND_NAME, database, rows, source
+from oracle.accounts import ID_AND_NAME, database, rows, source
 from oracle_server import Fault, OracleServer
 
 from unloader.errors import SourceError, TransientSourceError

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create
 from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.model import Type
 from oracle_server.server import OracleServer
-from oracle_unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create
 
 from partition_planner.model import Piece, WholeTable
 from unloader.errors import OutputFailed, SourceError

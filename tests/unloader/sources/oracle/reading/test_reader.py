@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create, natives
 from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.model import DaySecond, Moment, Rowid, Type, YearMonth
-from oracle_server.samples import bc_table, types_table
+from oracle_server.samples.tables import bc_table, types_table
 from oracle_server.server import OracleServer
-from oracle_unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create, natives
 
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Fetch, Target, ValueOptions

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle_accounts import ID_AND_NAME, NUMBER, TEXT, database, rows, source
+from oracle.accounts import ID_AND_NAME, NUMBER, TEXT, database, rows, source
 from oracle_server import Fault, OracleServer
+from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Moment, Type
-from oracle_server.tables import PartitionSpec
 
 from partition_planner.model import KeyRange, PlanLimits, RowRange, TableInfo
 from partition_planner.planner import plan

@@ -1,0 +1,1 @@
+"""Machines described by sysfs files, and the rules that seats follow."""

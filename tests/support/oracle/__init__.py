@@ -1,0 +1,1 @@
+"""The Oracle that tests unload from, and what its values must become."""

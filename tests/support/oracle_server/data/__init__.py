@@ -1,0 +1,1 @@
+"""What the database holds: users, tables, versions of rows, rights."""

@@ -1,0 +1,391 @@
+"""The rows of the dictionary's views of objects: what DBA_ views have; others are cut from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from oracle_server.data.catalog import CREATED
+from oracle_server.data.definitions import Definitions
+from oracle_server.data.tables import Table
+from oracle_server.dictionary.columns import COLUMNS, tab_cols
+from oracle_server.dictionary.space import (
+    TABLESPACE,
+    block_count,
+    data_files,
+    extents,
+    key_name,
+    live_rows,
+    lobs,
+    measures,
+    row_bytes,
+    segments,
+    tablespaces,
+)
+
+Rows = Iterator[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """One kind of view."""
+
+    columns: str
+    """Words such as `NUM_ROWS:N`."""
+    rows: Callable[[Definitions], Iterable[dict[str, Any]]]
+    owner: str | None = "OWNER"
+    """The column that says whose it is, which USER_ views lack."""
+    name: str = "TABLE_NAME"
+    """The column with the name of what one must be allowed to see."""
+    dba_only: tuple[str, ...] = ()
+    """Columns that USER_ views lack."""
+    prefixes: tuple[str, ...] = ("ALL_", "USER_", "DBA_")
+
+
+def tables(database: Definitions) -> Rows:
+    """TABLES."""
+    for table in database.catalog.tables.values():
+        heap = table.organization == "heap"
+        yield {
+            "OWNER": table.owner,
+            "TABLE_NAME": table.name,
+            "TABLESPACE_NAME": TABLESPACE if heap and not table.partitions else None,
+            "STATUS": "VALID",
+            "NUM_ROWS": sum(map(live_rows, table.segments)),
+            "BLOCKS": sum(map(block_count, table.segments)) if heap else None,
+            "AVG_ROW_LEN": row_bytes(table),
+            "PARTITIONED": "YES" if table.partitions else "NO",
+            "IOT_TYPE": "IOT" if table.organization == "index" else None,
+            "EXTERNAL": "YES" if table.organization == "external" else "NO",
+            "TEMPORARY": "N", "NESTED": "NO", "SECONDARY": "N", "DROPPED": "NO",
+            "COMPRESSION": "DISABLED", "SEGMENT_CREATED": "YES", "READ_ONLY": "NO",
+            "ROW_MOVEMENT": "DISABLED", "DEGREE": "1", "LAST_ANALYZED": CREATED,
+            "SAMPLE_SIZE": sum(map(live_rows, table.segments)),
+        }  # fmt: skip
+
+
+def views(database: Definitions) -> Rows:
+    """VIEWS."""
+    for view in database.catalog.views.values():
+        yield {"OWNER": view.owner, "VIEW_NAME": view.name, "TEXT": view.sql,
+               "TEXT_VC": view.sql, "TEXT_LENGTH": len(view.sql), "READ_ONLY": "N"}  # fmt: skip
+
+
+def tab_comments(database: Definitions) -> Rows:
+    """TAB_COMMENTS."""
+    comments = database.catalog.comments
+    for table in database.catalog.tables.values():
+        yield {"OWNER": table.owner, "TABLE_NAME": table.name, "TABLE_TYPE": "TABLE",
+               "COMMENTS": comments.get((table.owner, table.name))}  # fmt: skip
+
+
+def mviews(database: Definitions) -> Rows:
+    """MVIEWS."""
+    for table in database.catalog.tables.values():
+        if table.materialized:
+            yield {"OWNER": table.owner, "MVIEW_NAME": table.name, "CONTAINER_NAME": table.name,
+                   "STALENESS": "FRESH", "REFRESH_MODE": "DEMAND"}  # fmt: skip
+
+
+def _object(owner: str, name: str, kind: str, number: int, data: int | None, sub: str | None = None
+            ) -> dict[str, Any]:  # fmt: skip
+    return {"OWNER": owner, "OBJECT_NAME": name, "SUBOBJECT_NAME": sub, "OBJECT_ID": number,
+            "DATA_OBJECT_ID": data, "OBJECT_TYPE": kind, "CREATED": CREATED,
+            "LAST_DDL_TIME": CREATED, "STATUS": "VALID", "TEMPORARY": "N", "GENERATED": "N",
+            "SECONDARY": "N", "NAMESPACE": 1, "ORACLE_MAINTAINED": "N"}  # fmt: skip
+
+
+def objects(database: Definitions) -> Rows:
+    """OBJECTS."""
+    catalog = database.catalog
+    for table in catalog.tables.values():
+        yield from _table_objects(table)
+    for view in catalog.views.values():
+        yield _object(view.owner, view.name, "VIEW", view.object_id, None)
+    for (owner, name), number in catalog.synonym_ids.items():
+        yield _object(owner, name, "SYNONYM", number, None)
+
+
+def _table_objects(table: Table) -> Rows:
+    heap = table.organization == "heap"
+    data = table.segments[0].data_object_id if heap and not table.partitions else None
+    yield _object(table.owner, table.name, "TABLE", table.object_id, data)
+    if table.materialized:
+        yield _object(table.owner, table.name, "MATERIALIZED VIEW", table.object_id + 500_000, None)
+    if table.key:
+        number = table.object_id + 600_000
+        yield _object(table.owner, key_name(table), "INDEX", number, number)
+    for partition, number in table.partition_objects.items():
+        yield _object(table.owner, table.name, "TABLE PARTITION", number, None, partition)
+    for segment in table.segments if table.partitions else ():
+        sub = segment.subpartition
+        kind = "TABLE SUBPARTITION" if sub else "TABLE PARTITION"
+        own = segment.data_object_id if heap else None
+        name = sub or segment.partition
+        yield _object(table.owner, table.name, kind, segment.object_id, own, name)
+
+
+def synonyms(database: Definitions) -> Rows:
+    """SYNONYMS."""
+    for (owner, name), (target_owner, target) in database.catalog.synonyms.items():
+        yield {"OWNER": owner, "SYNONYM_NAME": name, "TABLE_OWNER": target_owner,
+               "TABLE_NAME": target, "DB_LINK": None}  # fmt: skip
+
+
+def part_tables(database: Definitions) -> Rows:
+    """PART_TABLES."""
+    for table in database.catalog.tables.values():
+        if table.partitions:
+            subs = len(table.partitions[0].subpartitions)
+            yield {
+                "OWNER": table.owner, "TABLE_NAME": table.name,
+                "PARTITIONING_TYPE": table.partitioning,
+                "SUBPARTITIONING_TYPE": "HASH" if subs else "NONE",
+                "PARTITION_COUNT": len(table.partitions), "DEF_SUBPARTITION_COUNT": subs,
+                "PARTITIONING_KEY_COUNT": len(table.partition_key),
+                "SUBPARTITIONING_KEY_COUNT": 1 if subs else 0, "STATUS": "VALID",
+                "INTERVAL": None,
+            }  # fmt: skip
+
+
+def tab_partitions(database: Definitions) -> Rows:
+    """TAB_PARTITIONS."""
+    for table in database.catalog.tables.values():
+        for position, spec in enumerate(table.partitions, 1):
+            parts = [s for s in table.segments if s.partition == spec.name]
+            yield {
+                "TABLE_OWNER": table.owner, "TABLE_NAME": table.name,
+                "COMPOSITE": "YES" if spec.subpartitions else "NO", "PARTITION_NAME": spec.name,
+                "SUBPARTITION_COUNT": len(spec.subpartitions), "HIGH_VALUE": spec.high_value,
+                "HIGH_VALUE_LENGTH": len(spec.high_value or ""), "PARTITION_POSITION": position,
+                **measures(table, parts), "INTERVAL": "NO",
+            }  # fmt: skip
+
+
+def tab_subpartitions(database: Definitions) -> Rows:
+    """TAB_SUBPARTITIONS."""
+    for table in database.catalog.tables.values():
+        for part, spec in enumerate(table.partitions, 1):
+            for position, sub in enumerate(spec.subpartitions, 1):
+                parts = [s for s in table.segments if s.subpartition == sub]
+                yield {
+                    "TABLE_OWNER": table.owner, "TABLE_NAME": table.name,
+                    "PARTITION_NAME": spec.name, "SUBPARTITION_NAME": sub, "HIGH_VALUE": None,
+                    "PARTITION_POSITION": part, "SUBPARTITION_POSITION": position,
+                    **measures(table, parts),
+                }  # fmt: skip
+
+
+def part_key_columns(database: Definitions) -> Rows:
+    """PART_KEY_COLUMNS."""
+    for table in database.catalog.tables.values():
+        for position, column in enumerate(table.partition_key, 1):
+            yield {"OWNER": table.owner, "NAME": table.name, "OBJECT_TYPE": "TABLE",
+                   "COLUMN_NAME": column, "COLUMN_POSITION": position}  # fmt: skip
+
+
+def constraints(database: Definitions) -> Rows:
+    """CONSTRAINTS."""
+    for table in database.catalog.tables.values():
+        if table.key:
+            yield {"OWNER": table.owner, "CONSTRAINT_NAME": key_name(table),
+                   "CONSTRAINT_TYPE": "P", "TABLE_NAME": table.name, "STATUS": "ENABLED",
+                   "VALIDATED": "VALIDATED", "INDEX_OWNER": table.owner,
+                   "INDEX_NAME": key_name(table), "DEFERRABLE": "NOT DEFERRABLE"}  # fmt: skip
+
+
+def cons_columns(database: Definitions) -> Rows:
+    """CONS_COLUMNS."""
+    for table in database.catalog.tables.values():
+        for position, column in enumerate(table.key, 1):
+            yield {"OWNER": table.owner, "CONSTRAINT_NAME": key_name(table),
+                   "TABLE_NAME": table.name, "COLUMN_NAME": column,
+                   "POSITION": position}  # fmt: skip
+
+
+def indexes(database: Definitions) -> Rows:
+    """INDEXES."""
+    for table in database.catalog.tables.values():
+        if table.key:
+            kind = "IOT - TOP" if table.organization == "index" else "NORMAL"
+            yield {
+                "OWNER": table.owner, "INDEX_NAME": key_name(table), "INDEX_TYPE": kind,
+                "TABLE_OWNER": table.owner, "TABLE_NAME": table.name, "TABLE_TYPE": "TABLE",
+                "UNIQUENESS": "UNIQUE", "STATUS": "VALID",
+                "PARTITIONED": "YES" if table.partitions else "NO",
+                "NUM_ROWS": sum(map(live_rows, table.segments)),
+                "LEAF_BLOCKS": sum(map(block_count, table.segments)), "VISIBILITY": "VISIBLE",
+                "DISTINCT_KEYS": sum(map(live_rows, table.segments)), "TABLESPACE_NAME": TABLESPACE,
+            }  # fmt: skip
+
+
+def ind_columns(database: Definitions) -> Rows:
+    """IND_COLUMNS."""
+    for table in database.catalog.tables.values():
+        for position, column in enumerate(table.key, 1):
+            yield {"INDEX_OWNER": table.owner, "INDEX_NAME": key_name(table),
+                   "TABLE_OWNER": table.owner, "TABLE_NAME": table.name, "COLUMN_NAME": column,
+                   "COLUMN_POSITION": position, "DESCEND": "ASC"}  # fmt: skip
+
+
+def tab_privs(database: Definitions) -> Rows:
+    """TAB_PRIVS; TABLE_SCHEMA is what ALL_TAB_PRIVS calls the owner."""
+    for grantee, privilege, owner, name in database.privileges.on_objects():
+        yield {"GRANTEE": grantee, "OWNER": owner, "TABLE_SCHEMA": owner, "TABLE_NAME": name,
+               "GRANTOR": owner, "PRIVILEGE": privilege, "GRANTABLE": "NO", "HIERARCHY": "NO",
+               "TYPE": "TABLE"}  # fmt: skip
+
+
+def external_tables(database: Definitions) -> Rows:
+    """EXTERNAL_TABLES."""
+    for table in database.catalog.tables.values():
+        if table.organization == "external":
+            yield {"OWNER": table.owner, "TABLE_NAME": table.name, "TYPE_NAME": "ORACLE_LOADER",
+                   "DEFAULT_DIRECTORY_NAME": "DATA_DIR"}  # fmt: skip
+
+
+def users(database: Definitions) -> Rows:
+    """USERS."""
+    for user in database.catalog.users.values():
+        yield {"USERNAME": user.name, "USER_ID": user.user_id, "CREATED": CREATED,
+               "ORACLE_MAINTAINED": "Y" if user.name == "SYS" else "N"}  # fmt: skip
+
+
+def nothing(database: Definitions) -> Rows:
+    """Views without rows."""
+    yield from ()
+
+
+_DBA = ("DBA_", "USER_")
+_PARTITION = (
+    "TABLESPACE_NAME NUM_ROWS:N BLOCKS:N AVG_ROW_LEN:N SEGMENT_CREATED COMPRESSION LAST_ANALYZED:D"
+)
+_PLACE = ("OWNER", "FILE_ID", "BLOCK_ID", "RELATIVE_FNO", "HEADER_FILE", "HEADER_BLOCK")
+
+SHAPES: dict[str, Shape] = {
+    "TABLES": Shape(
+        columns="OWNER TABLE_NAME TABLESPACE_NAME STATUS NUM_ROWS:N BLOCKS:N AVG_ROW_LEN:N "
+        "PARTITIONED IOT_TYPE IOT_NAME CLUSTER_NAME EXTERNAL TEMPORARY NESTED SECONDARY DROPPED "
+        "COMPRESSION SEGMENT_CREATED READ_ONLY ROW_MOVEMENT DEGREE LAST_ANALYZED:D SAMPLE_SIZE:N",
+        rows=tables,
+    ),
+    "VIEWS": Shape(
+        columns="OWNER VIEW_NAME TEXT_LENGTH:N TEXT:T TEXT_VC:T READ_ONLY",
+        rows=views,
+        name="VIEW_NAME",
+    ),
+    "MVIEWS": Shape(
+        columns="OWNER MVIEW_NAME CONTAINER_NAME STALENESS REFRESH_MODE",
+        rows=mviews,
+        name="MVIEW_NAME",
+    ),
+    "TAB_COMMENTS": Shape(columns="OWNER TABLE_NAME TABLE_TYPE COMMENTS:T", rows=tab_comments),
+    "TAB_COLS": Shape(columns=COLUMNS, rows=tab_cols),
+    "TAB_COLUMNS": Shape(columns=COLUMNS, rows=tab_cols),
+    "OBJECTS": Shape(
+        columns="OWNER OBJECT_NAME SUBOBJECT_NAME OBJECT_ID:N DATA_OBJECT_ID:N OBJECT_TYPE "
+        "CREATED:D LAST_DDL_TIME:D STATUS TEMPORARY GENERATED SECONDARY NAMESPACE:N "
+        "ORACLE_MAINTAINED",
+        rows=objects,
+        name="OBJECT_NAME",
+    ),
+    "SYNONYMS": Shape(
+        columns="OWNER SYNONYM_NAME TABLE_OWNER TABLE_NAME DB_LINK",
+        rows=synonyms,
+        name="SYNONYM_NAME",
+    ),
+    "PART_TABLES": Shape(
+        columns="OWNER TABLE_NAME PARTITIONING_TYPE SUBPARTITIONING_TYPE PARTITION_COUNT:N "
+        "DEF_SUBPARTITION_COUNT:N PARTITIONING_KEY_COUNT:N SUBPARTITIONING_KEY_COUNT:N STATUS "
+        "INTERVAL:T",
+        rows=part_tables,
+    ),
+    "TAB_PARTITIONS": Shape(
+        columns="TABLE_OWNER TABLE_NAME COMPOSITE PARTITION_NAME SUBPARTITION_COUNT:N HIGH_VALUE:T "
+        f"HIGH_VALUE_LENGTH:N PARTITION_POSITION:N INTERVAL {_PARTITION}",
+        rows=tab_partitions,
+        owner="TABLE_OWNER",
+    ),
+    "TAB_SUBPARTITIONS": Shape(
+        columns="TABLE_OWNER TABLE_NAME PARTITION_NAME SUBPARTITION_NAME HIGH_VALUE:T "
+        f"PARTITION_POSITION:N SUBPARTITION_POSITION:N {_PARTITION}",
+        rows=tab_subpartitions,
+        owner="TABLE_OWNER",
+    ),
+    "PART_KEY_COLUMNS": Shape(
+        columns="OWNER NAME OBJECT_TYPE COLUMN_NAME COLUMN_POSITION:N",
+        rows=part_key_columns,
+        name="NAME",
+    ),
+    "SUBPART_KEY_COLUMNS": Shape(
+        columns="OWNER NAME OBJECT_TYPE COLUMN_NAME COLUMN_POSITION:N", rows=nothing, name="NAME"
+    ),
+    "CONSTRAINTS": Shape(
+        columns="OWNER CONSTRAINT_NAME CONSTRAINT_TYPE TABLE_NAME R_OWNER R_CONSTRAINT_NAME STATUS "
+        "DEFERRABLE VALIDATED INDEX_OWNER INDEX_NAME",
+        rows=constraints,
+    ),
+    "CONS_COLUMNS": Shape(
+        columns="OWNER CONSTRAINT_NAME TABLE_NAME COLUMN_NAME POSITION:N", rows=cons_columns
+    ),
+    "INDEXES": Shape(
+        columns="OWNER INDEX_NAME INDEX_TYPE TABLE_OWNER TABLE_NAME TABLE_TYPE UNIQUENESS STATUS "
+        "PARTITIONED NUM_ROWS:N LEAF_BLOCKS:N DISTINCT_KEYS:N VISIBILITY TABLESPACE_NAME",
+        rows=indexes,
+    ),
+    "IND_COLUMNS": Shape(
+        columns="INDEX_OWNER INDEX_NAME TABLE_OWNER TABLE_NAME COLUMN_NAME COLUMN_POSITION:N "
+        "DESCEND",
+        rows=ind_columns,
+        owner="INDEX_OWNER",
+    ),
+    "TAB_PRIVS": Shape(
+        columns="GRANTEE OWNER TABLE_SCHEMA TABLE_NAME GRANTOR PRIVILEGE GRANTABLE HIERARCHY TYPE",
+        rows=tab_privs,
+        owner="TABLE_SCHEMA",
+    ),
+    "EXTERNAL_TABLES": Shape(
+        columns="OWNER TABLE_NAME TYPE_NAME DEFAULT_DIRECTORY_NAME", rows=external_tables
+    ),
+    "EXTENTS": Shape(
+        columns="OWNER SEGMENT_NAME PARTITION_NAME SEGMENT_TYPE TABLESPACE_NAME EXTENT_ID:N "
+        "FILE_ID:N BLOCK_ID:N BYTES:N BLOCKS:N RELATIVE_FNO:N",
+        rows=extents,
+        dba_only=_PLACE,
+        prefixes=_DBA,
+    ),
+    "SEGMENTS": Shape(
+        columns="OWNER SEGMENT_NAME PARTITION_NAME SEGMENT_TYPE SEGMENT_SUBTYPE TABLESPACE_NAME "
+        "HEADER_FILE:N HEADER_BLOCK:N BYTES:N BLOCKS:N EXTENTS:N RELATIVE_FNO:N",
+        rows=segments,
+        dba_only=_PLACE,
+        prefixes=_DBA,
+    ),
+    "TABLESPACES": Shape(
+        columns="TABLESPACE_NAME BLOCK_SIZE:N STATUS CONTENTS BIGFILE SEGMENT_SPACE_MANAGEMENT "
+        "EXTENT_MANAGEMENT",
+        rows=tablespaces,
+        owner=None,
+        prefixes=_DBA,
+    ),
+    "DATA_FILES": Shape(
+        columns="FILE_NAME:T FILE_ID:N RELATIVE_FNO:N TABLESPACE_NAME BYTES:N BLOCKS:N STATUS",
+        rows=data_files,
+        owner=None,
+        prefixes=("DBA_",),
+    ),
+    "USERS": Shape(
+        columns="USERNAME USER_ID:N CREATED:D ORACLE_MAINTAINED", rows=users, owner=None
+    ),
+    "LOBS": Shape(
+        columns="OWNER TABLE_NAME COLUMN_NAME SEGMENT_NAME CHUNK:N CACHE IN_ROW SECUREFILE",
+        rows=lobs,
+    ),
+    "POLICIES": Shape(
+        columns="OBJECT_OWNER OBJECT_NAME POLICY_NAME ENABLE SEL",
+        rows=nothing,
+        owner="OBJECT_OWNER",
+        name="OBJECT_NAME",
+    ),
+}

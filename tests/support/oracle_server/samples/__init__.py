@@ -1,0 +1,1 @@
+"""Tables to try an unloader on."""

@@ -1,0 +1,1 @@
+"""A client from its connection to its end, and the calls of its session."""

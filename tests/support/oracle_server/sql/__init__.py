@@ -1,0 +1,1 @@
+"""Statements: read, and run over the tables they name."""

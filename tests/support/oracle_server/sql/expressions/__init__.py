@@ -1,0 +1,1 @@
+"""Expressions over exact values, evaluated the way Oracle does."""

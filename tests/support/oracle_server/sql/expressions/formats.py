@@ -1,0 +1,262 @@
+"""TO_CHAR and TO_DATE: values as text by Oracle's masks, and back."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from functools import lru_cache
+
+from oracle_server.data.moments import abbreviation, day_count, day_number, offset_seconds
+from oracle_server.model import DaySecond, Moment, OracleError, YearMonth
+
+MONTHS = (
+    "JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE", "JULY", "AUGUST", "SEPTEMBER",
+    "OCTOBER", "NOVEMBER", "DECEMBER",
+)  # fmt: skip
+DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+
+_ELEMENT = re.compile(
+    r'"[^"]*"|SYYYY|YYYY|IYYY|RRRR|YYY|YY|RR|Y|MONTH|MON|MM|MI|DDD|DD|DAY|DY|D|HH24|HH12|HH|'
+    r"SSSSS|SS|FF[1-9]?|TZH|TZM|TZR|TZD|A\.M\.|P\.M\.|AM|PM|A\.D\.|B\.C\.|AD|BC|J|Q|WW|W|CC|"
+    r"FM|FX|X|[-/,.;: ]|T",
+    re.IGNORECASE,
+)
+
+
+def elements(mask: str) -> list[str]:
+    """Return the elements of a date mask.
+
+    Raises:
+        OracleError: ORA-01821.
+    """
+    return list(_elements(mask))
+
+
+@lru_cache(maxsize=256)
+def _elements(mask: str) -> tuple[str, ...]:
+    found, at = [], 0
+    while at < len(mask):
+        match = _ELEMENT.match(mask, at)
+        if match is None or match.group().upper() == "T":
+            raise OracleError(1821, "date format not recognized")
+        found.append(match.group())
+        at = match.end()
+    return tuple(found)
+
+
+def moment_text(moment: Moment, mask: str, fraction: int = 6) -> str:
+    """Return a date or timestamp by a mask; `fraction` digits for FF without a number."""
+    parts, fill = [], True
+    for element in _elements(mask):
+        if element.upper() == "FM":
+            fill = not fill
+            continue
+        text = _element_text(moment, element, fraction)
+        if not fill and element[0] not in '"-/,.;: ' and not element.upper().startswith("FF"):
+            text = text.strip()
+            text = text.lstrip("0") or "0" if text.isdigit() else text
+        parts.append(text)
+    return "".join(parts)
+
+
+def _element_text(moment: Moment, element: str, fraction: int) -> str:
+    if element[0] == '"':
+        return element[1:-1]
+    if element in "-/,.;: ":
+        return element
+    upper = element.upper()
+    simple = _SIMPLE.get(upper)
+    if simple is not None:
+        return simple(moment)
+    if upper.startswith("FF"):
+        digits = int(upper[2:]) if upper[2:] else fraction
+        return f"{moment.nanos:09d}"[:digits]
+    if upper.startswith("TZ"):
+        return _zone_text(moment, upper)
+    if upper in ("X", "FX"):
+        return "." if upper == "X" else ""
+    return _cased(_name(moment, upper), element)
+
+
+def _name(moment: Moment, upper: str) -> str:
+    weekday = DAYS[day_number(moment.year, moment.month, moment.day) % 7]
+    month = MONTHS[moment.month - 1]
+    if upper in ("MONTH", "MON"):
+        return month.ljust(9) if upper == "MONTH" else month[:3]
+    if upper in ("DAY", "DY"):
+        return weekday.ljust(9) if upper == "DAY" else weekday[:3]
+    half = ("AM", "PM")[moment.hour >= 12] if "M" in upper else ("AD", "BC")[moment.year < 0]
+    return ".".join(half) + "." if "." in upper else half
+
+
+def _cased(text: str, element: str) -> str:
+    if element.isupper():
+        return text
+    return text.capitalize() if element[0].isupper() else text.lower()
+
+
+def _year(moment: Moment) -> int:
+    return abs(moment.year)
+
+
+_SIMPLE = {
+    "SYYYY": lambda m: f"{'-' if m.year < 0 else ' '}{_year(m):04d}",
+    "YYYY": lambda m: f"{_year(m):04d}",
+    "RRRR": lambda m: f"{_year(m):04d}",
+    "YYY": lambda m: f"{_year(m) % 1000:03d}",
+    "YY": lambda m: f"{_year(m) % 100:02d}",
+    "RR": lambda m: f"{_year(m) % 100:02d}",
+    "Y": lambda m: str(_year(m) % 10),
+    "MM": lambda m: f"{m.month:02d}",
+    "DD": lambda m: f"{m.day:02d}",
+    "DDD": lambda m: f"{day_number(*m[:3]) - day_number(m.year, 1, 1) + 1:03d}",
+    "D": lambda m: str((day_number(*m[:3]) + 1) % 7 + 1),
+    "HH24": lambda m: f"{m.hour:02d}",
+    "HH12": lambda m: f"{(m.hour + 11) % 12 + 1:02d}",
+    "HH": lambda m: f"{(m.hour + 11) % 12 + 1:02d}",
+    "MI": lambda m: f"{m.minute:02d}",
+    "SS": lambda m: f"{m.second:02d}",
+    "SSSSS": lambda m: f"{m.hour * 3600 + m.minute * 60 + m.second:05d}",
+    "J": lambda m: f"{day_number(*m[:3]):07d}",
+    "Q": lambda m: str((m.month + 2) // 3),
+}
+
+
+def _zone_text(moment: Moment, element: str) -> str:
+    zone = moment.zone or "+00:00"
+    named = abbreviation(moment)
+    if element == "TZR":
+        return zone.upper() if named is not None else zone
+    if element == "TZD":
+        return named or ""
+    sign, seconds = ("-", "+")[(offset := offset_seconds(moment)) >= 0], abs(offset)
+    return f"{sign}{seconds // 3600:02d}" if element == "TZH" else f"{seconds // 60 % 60:02d}"
+
+
+def mask_length(mask: str) -> int:
+    """Return the longest text a mask can give."""
+    widths = {"TZR": 64, "TZD": 10, "TZH": 3, "FF": 9, "MONTH": 9, "DAY": 9, "FM": 0, "FX": 0}
+    widths |= {"DY": 3, "MON": 3, "HH24": 2, "HH12": 2, "J": 7, "Q": 1}
+    total = 0
+    for element in _elements(mask):
+        upper = element.upper()
+        if element[0] == '"':
+            total += len(element) - 2
+        elif upper.startswith("FF") and upper[2:]:
+            total += int(upper[2:])
+        else:
+            total += widths.get(upper, len(upper))
+    return total
+
+
+def number_text(value: int | Decimal | float, *, limit: int = 64) -> str:
+    """Return a number as TM9 writes it: `.5`, `-12`, and `1E-130` where `limit` is exceeded."""
+    exact = value if isinstance(value, (int, Decimal)) else Decimal(repr(value))
+    if isinstance(exact, int):
+        exact = Decimal(exact)
+    sign, digits, exponent = exact.as_tuple()
+    assert isinstance(exponent, int)
+    mantissa = "".join(map(str, digits)).lstrip("0")
+    stripped = mantissa.rstrip("0")
+    exponent += len(mantissa) - len(stripped)
+    if not stripped:
+        return "0"
+    prefix = "-" if sign else ""
+    if exponent >= 0:
+        plain = prefix + stripped + "0" * exponent
+    elif -exponent >= len(stripped):
+        plain = f"{prefix}.{'0' * (-exponent - len(stripped))}{stripped}"
+    else:
+        plain = f"{prefix}{stripped[:exponent]}.{stripped[exponent:]}"
+    if len(plain) <= limit:
+        return plain
+    power = exponent + len(stripped) - 1
+    fraction = f".{stripped[1:]}" if len(stripped) > 1 else ""
+    return f"{prefix}{stripped[0]}{fraction}E{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def year_month_text(value: YearMonth, precision: int = 2) -> str:
+    """Return an interval as TO_CHAR writes it: `+01-02`."""
+    years, months = divmod(abs(value.months), 12)
+    return f"{'-' if value.months < 0 else '+'}{years:0{precision}d}-{months:02d}"
+
+
+def day_second_text(value: DaySecond, precision: int = 2, scale: int = 6) -> str:
+    """Return an interval as TO_CHAR writes it: `+02 03:04:05.000000`."""
+    seconds, nanos = divmod(abs(value.nanos), 10**9)
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    sign = "-" if value.nanos < 0 else "+"
+    fraction = f".{nanos:09d}"[: scale + 1] if scale else ""
+    return f"{sign}{days:0{precision}d} {hour:02d}:{minute:02d}:{second:02d}{fraction}"
+
+
+_FIELD = {
+    "SYYYY": r"([-+ ]?\d{1,4})", "YYYY": r"(\d{1,4})", "RRRR": r"(\d{1,4})", "YY": r"(\d{1,2})",
+    "RR": r"(\d{1,2})", "MM": r"(\d{1,2})", "MON": r"([A-Za-z]{3})", "DD": r"(\d{1,2})",
+    "HH24": r"(\d{1,2})", "HH12": r"(\d{1,2})", "HH": r"(\d{1,2})", "MI": r"(\d{1,2})",
+    "SS": r"(\d{1,2})", "FF": r"(\d{1,9})", "AM": r"([AaPp]\.?[Mm]\.?)", "BC": r"([AaBb][DdCc])",
+    "TZH": r"([-+]\d{1,2})", "TZM": r"(\d{2})", "TZR": r"([-+]\d{1,2}:\d{2}|[A-Za-z/_]+)",
+}  # fmt: skip
+_ALIASES = {"PM": "AM", "AD": "BC", "A.M.": "AM", "P.M.": "AM", "MONTH": "MON"}
+
+
+def parse_moment(text: str, mask: str, default: Moment) -> Moment:
+    """Return what a text means by a mask; fields it lacks come from `default`.
+
+    Raises:
+        OracleError: ORA-01861 if the text does not follow the mask, ORA-01839 and others for days
+            that do not exist.
+    """
+    pattern, wanted = "", []
+    for element in _elements(mask):
+        upper = element.upper()
+        upper = "FF" if upper.startswith("FF") else _ALIASES.get(upper, upper)
+        if upper in _FIELD:
+            wanted.append(upper)
+            pattern += _FIELD[upper]
+        elif element[0] == '"':
+            pattern += re.escape(element[1:-1])
+        else:
+            pattern += {" ": r"\s*", "FX": "", "FM": "", "X": r"\."}.get(upper, r"[-/,.;: T]?")
+    match = re.fullmatch(r"\s*" + pattern + r"\s*", text)
+    if match is None:
+        raise OracleError(1861, "literal does not match format string")
+    return _checked(_filled(dict(zip(wanted, match.groups(), strict=True)), default))
+
+
+def _filled(found: dict[str, str], default: Moment) -> Moment:
+    year = default.year
+    for name in ("SYYYY", "YYYY", "RRRR"):
+        if name in found:
+            year = int(found[name])
+    for name in ("YY", "RR"):
+        if name in found:
+            year = int(found[name]) + (1900 if name == "RR" and int(found[name]) >= 50 else 2000)
+    if found.get("BC", "").upper() == "BC":
+        year = -year
+    month = int(found.get("MM", default.month))
+    if "MON" in found:
+        month = [name[:3] for name in MONTHS].index(found["MON"].upper()) + 1
+    hour = int(found.get("HH24", found.get("HH12", found.get("HH", default.hour))))
+    if "AM" in found:
+        hour = hour % 12 + (12 if found["AM"][0] in "Pp" else 0)
+    zone = found.get("TZR", default.zone)
+    if "TZH" in found:
+        zone = f"{found['TZH'][0]}{int(found['TZH'][1:]):02d}:{found.get('TZM', '00')}"
+    day, minute = int(found.get("DD", default.day)), int(found.get("MI", default.minute))
+    nanos = int(found["FF"].ljust(9, "0")) if "FF" in found else default.nanos
+    return Moment(year, month, day, hour, minute, int(found.get("SS", default.second)), nanos, zone)
+
+
+def _checked(moment: Moment) -> Moment:
+    if moment.year == 0 or not -4712 <= moment.year <= 9999:
+        raise OracleError(1841, "(full) year must be between -4713 and +9999, and not be 0")
+    if not 1 <= moment.month <= 12:
+        raise OracleError(1843, "not a valid month")
+    if not 1 <= moment.day <= day_count(moment.year, moment.month):
+        raise OracleError(1839, "date not valid for month specified")
+    if moment.hour > 23 or moment.minute > 59 or moment.second > 59:
+        raise OracleError(1850, "hour must be between 0 and 23")
+    return moment

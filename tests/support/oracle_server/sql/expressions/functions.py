@@ -1,0 +1,349 @@
+"""The functions that expressions may call."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from typing import Any
+
+from oracle_server.model import Moment, OracleError, Rowid, Type
+from oracle_server.sql.expressions import conversions, moment_functions
+from oracle_server.sql.expressions.conversions import (
+    EXACT,
+    LOBS,
+    expression_number,
+    number_of,
+    varchar,
+)
+from oracle_server.sql.expressions.evaluation import (
+    ROWID,
+    Compiled,
+    Environment,
+    Value,
+    as_text,
+    common_type,
+    strict,
+    text_length,
+)
+from oracle_server.sql.syntax import Call, Unsupported
+
+Arguments = list[Compiled]
+
+
+def build(call: Call, arguments: Arguments, environment: Environment) -> Compiled:
+    """Return a function call ready to be evaluated.
+
+    Raises:
+        OracleError: The arguments are wrong.
+        Unsupported: There is no such function here.
+    """
+    if call.name in ("CAST", "XMLSERIALIZE", "JSON_SERIALIZE", "VECTOR_SERIALIZE"):
+        return _to_type(call, arguments[0], environment)
+    if call.name == "EXTRACT":
+        return moment_functions.extract(call.extra, arguments[0])
+    if "." in call.name:
+        environment.check(call.name)
+    builder = _BUILDERS.get(call.name)
+    if builder is not None:
+        return builder(arguments, environment)
+    if call.name in _OF_DATABASE:
+        environment.check(call.name)
+        kind = _OF_DATABASE[call.name]
+        name, values = call.name, [argument.value for argument in arguments]
+        return Compiled(
+            type=kind,
+            value=lambda row: environment.call(name, tuple(value(row) for value in values)),
+            volatile=True,
+        )
+    if call.name in _PLAIN:
+        kind, function = _PLAIN[call.name]
+        return Compiled(type=kind, value=strict(arguments, function))
+    raise Unsupported(call.name)
+
+
+def _text_function(function: Callable[..., str | None]) -> Callable[..., Compiled]:
+    """Return the builder of a function whose first argument is text and whose result is no longer."""
+
+    def build(arguments: Arguments, environment: Environment) -> Compiled:
+        first = Compiled(type=arguments[0].type, value=as_text(arguments[0], environment))
+        kind = arguments[0].type
+        if kind.name not in ("CLOB", "NCLOB"):
+            kind = varchar(text_length(kind))
+        inner = strict([first, *arguments[1:]], function)
+        return Compiled(type=kind, value=lambda row: inner(row) or None)
+
+    return build
+
+
+def _to_type(call: Call, first: Compiled, environment: Environment) -> Compiled:
+    default = {"XMLSERIALIZE": "CLOB", "CAST": ""}.get(call.name, "VARCHAR2(4000)")
+    kind = conversions.type_named(call.extra or default)
+    source, settings = first.type, environment.settings
+    if call.name == "CAST":
+        return Compiled(
+            type=kind,
+            value=lambda row: conversions.cast(first.value(row), source, kind, settings),
+            volatile=source.name.startswith(("DATE", "TIMESTAMP")) or "LOCAL" in kind.name,
+        )
+    expected = call.name.partition("_")[0].replace("XMLSERIALIZE", "XMLTYPE")
+    if source.name not in (expected, "CLOB", "VARCHAR2"):
+        raise OracleError(932, f"inconsistent datatypes: expected {expected} got {source.name}")
+    if kind.name == "CLOB":
+        kind = Type(name="CLOB", expression=True)
+    inner = first.value
+    if source.name == "JSON":
+        return Compiled(type=kind, value=_json(inner))
+    if source.name == "VECTOR":
+        element = source.element
+        return Compiled(
+            type=kind, value=strict([first], lambda v: conversions.vector_text(v, element))
+        )
+    return Compiled(type=kind, value=inner)
+
+
+def _json(inner: Value) -> Value:
+    """Return the text of JSON data, in which None within is JSON's null."""
+    return lambda row: None if (found := inner(row)) is None else conversions.json_text(found)
+
+
+def utf16_length(text: str) -> int:
+    """Return the characters of a CLOB as Oracle counts them."""
+    return len(text) + sum(1 for character in text if character > "\uffff")
+
+
+def _lob_length(value: Any) -> int:
+    if hasattr(value, "read"):
+        return int(value.length)
+    return utf16_length(value) if isinstance(value, str) else len(value)
+
+
+def _get_length(arguments: Arguments, environment: Environment) -> Compiled:
+    if arguments[0].type.name not in LOBS | {"VARCHAR2", "RAW", "CHAR"}:
+        text = "PLS-00306: wrong number or types of arguments in call to 'GETLENGTH'"
+        raise OracleError(6553, text)
+    return Compiled(type=expression_number(), value=strict(arguments, _lob_length))
+
+
+def _length(arguments: Arguments, environment: Environment) -> Compiled:
+    if arguments[0].type.name in LOBS:
+        return _get_length(arguments, environment)
+    text = Compiled(type=arguments[0].type, value=as_text(arguments[0], environment))
+    return Compiled(type=expression_number(), value=strict([text], len))
+
+
+def _nvl(arguments: Arguments, environment: Environment) -> Compiled:
+    values = [argument.value for argument in arguments]
+
+    def value(row: Sequence[Any]) -> Any:
+        return next((found for one in values if (found := one(row)) is not None), None)
+
+    return Compiled(type=common_type(arguments), value=value)
+
+
+def _nvl2(arguments: Arguments, environment: Environment) -> Compiled:
+    test, some, none = (argument.value for argument in arguments)
+    return Compiled(
+        type=common_type(arguments[1:]),
+        value=lambda row: none(row) if test(row) is None else some(row),
+    )
+
+
+def _decode(arguments: Arguments, environment: Environment) -> Compiled:
+    subject, rest = arguments[0].value, arguments[1:]
+    pairs = [(rest[i].value, rest[i + 1].value) for i in range(0, len(rest) - 1, 2)]
+    otherwise = rest[-1].value if len(rest) % 2 else None
+    results = [rest[i] for i in range(1, len(rest), 2)] + ([rest[-1]] if len(rest) % 2 else [])
+
+    def value(row: Sequence[Any]) -> Any:
+        found = subject(row)
+        for key, result in pairs:
+            if key(row) == found:
+                return result(row)
+        return otherwise(row) if otherwise is not None else None
+
+    return Compiled(type=common_type(results), value=value)
+
+
+def _nullif(arguments: Arguments, environment: Environment) -> Compiled:
+    a, b = (argument.value for argument in arguments)
+    return Compiled(
+        type=arguments[0].type,
+        value=lambda row: None if (found := a(row)) == b(row) else found,
+    )
+
+
+def _same_type(function: Callable[..., Any]) -> Callable[..., Compiled]:
+    def build(arguments: Arguments, environment: Environment) -> Compiled:
+        return Compiled(type=common_type(arguments), value=strict(arguments, function))
+
+    return build
+
+
+def _number(function: Callable[..., Any]) -> tuple[Type, Callable[..., Any]]:
+    return expression_number(), lambda *found: function(*map(_decimal, found))
+
+
+def _decimal(value: Any) -> Decimal:
+    found = number_of(value)
+    return Decimal(0 if found is None else found)
+
+
+def _to_places(rounding: str) -> Callable[..., Decimal]:
+    def rounded(value: Decimal, places: Decimal = Decimal(0)) -> Decimal:
+        return value.quantize(Decimal(1).scaleb(-int(places)), rounding, EXACT)
+
+    return rounded
+
+
+def _round(rounding: str) -> Callable[..., Compiled]:
+    """Return the builder of ROUND or TRUNC; TRUNC of a date is its midnight."""
+
+    def build(arguments: Arguments, environment: Environment) -> Compiled:
+        if arguments[0].type.name.startswith(("DATE", "TIMESTAMP")):
+            if rounding != ROUND_DOWN or len(arguments) > 1:
+                raise Unsupported("ROUND")
+            midnight = strict(arguments, lambda m: Moment(*m[:3]))
+            return Compiled(type=Type(name="DATE"), value=midnight)
+        kind, function = _number(_to_places(rounding))
+        return Compiled(type=kind, value=strict(arguments, function))
+
+    return build
+
+
+def _substr(text: str, start: Any, length: Any = None) -> str | None:
+    begin = int(start)
+    begin = len(text) + begin if begin < 0 else max(begin - 1, 0)
+    if length is not None and length < 1:
+        return None
+    return text[begin : None if length is None else begin + int(length)]
+
+
+def _pad(left: bool) -> Callable[..., str]:
+    def padded(text: str, width: Any, filler: str = " ") -> str:
+        missing = int(width) - len(text)
+        if missing <= 0:
+            return text[: int(width)]
+        fill = (filler * missing)[:missing]
+        return fill + text if left else text + fill
+
+    return padded
+
+
+def _padded(left: bool) -> Callable[..., Compiled]:
+    def build(arguments: Arguments, environment: Environment) -> Compiled:
+        found = _text_function(_pad(left))(arguments, environment)
+        if arguments[1].constant:
+            found.type = varchar(int(arguments[1].now() or 0))
+        return found
+
+    return build
+
+
+def _to_number(arguments: Arguments, environment: Environment) -> Compiled:
+    if len(arguments) > 1:
+        raise Unsupported("TO_NUMBER")
+    return Compiled(type=expression_number(), value=strict(arguments, number_of))
+
+
+def _to_lob(name: str) -> Callable[..., Compiled]:
+    def build(arguments: Arguments, environment: Environment) -> Compiled:
+        first = arguments[0]
+        if first.type.name in LOBS or first.type.name == "RAW":
+            return Compiled(type=Type(name=name, expression=True), value=first.value)
+        return Compiled(type=Type(name=name, expression=True), value=as_text(first, environment))
+
+    return build
+
+
+def _rowid_part(part: int) -> tuple[Type, Callable[..., Any]]:
+    return expression_number(), lambda address: (
+        address if isinstance(address, Rowid) else Rowid.parse(address)
+    )[part]
+
+
+def _rowid_text(arguments: Arguments, environment: Environment) -> Compiled:
+    length = 18 if arguments[0].type.name == "ROWID" else 4000
+    return Compiled(type=varchar(length), value=strict(arguments, str))
+
+
+def _raw(arguments: Arguments, environment: Environment) -> Compiled:
+    def text(value: Any) -> str:
+        return (value if isinstance(value, bytes) else value.encode()).hex().upper()
+
+    length = 2 * (arguments[0].type.length or 2000)
+    return Compiled(type=varchar(min(length, 4000)), value=strict(arguments, text))
+
+
+def _upper(text: str) -> str:
+    return "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
+
+
+_BUILDERS: dict[str, Callable[..., Compiled]] = {
+    **moment_functions.BUILDERS,
+    "TO_NUMBER": _to_number,
+    "TO_CLOB": _to_lob("CLOB"),
+    "TO_NCLOB": _to_lob("NCLOB"),
+    "TO_BLOB": _to_lob("BLOB"),
+    "DBMS_LOB.GETLENGTH": _get_length,
+    "LENGTH": _length,
+    "NVL": _nvl,
+    "COALESCE": _nvl,
+    "NVL2": _nvl2,
+    "DECODE": _decode,
+    "NULLIF": _nullif,
+    "GREATEST": _same_type(max),
+    "LEAST": _same_type(min),
+    "ROUND": _round(ROUND_HALF_UP),
+    "TRUNC": _round(ROUND_DOWN),
+    "LTRIM": _text_function(lambda text, what=" ": text.lstrip(what)),
+    "RTRIM": _text_function(lambda text, what=" ": text.rstrip(what)),
+    "TRIM": _text_function(lambda text: text.strip(" ")),
+    "UPPER": _text_function(_upper),
+    "LOWER": _text_function(str.lower),
+    "SUBSTR": _text_function(_substr),
+    "LPAD": _padded(True),
+    "RPAD": _padded(False),
+    "RAWTOHEX": _raw,
+    "ROWIDTOCHAR": _rowid_text,
+    "ROWIDTONCHAR": _rowid_text,
+}
+
+_PLAIN: dict[str, tuple[Type, Callable[..., Any]]] = {
+    "CHARTOROWID": (ROWID, Rowid.parse),
+    "HEXTORAW": (Type(name="RAW", length=2000), bytes.fromhex),
+    "INSTR": (expression_number(), lambda text, what, start=1: text.find(what, int(start) - 1) + 1),
+    "REPLACE": (varchar(4000), lambda text, old, new="": text.replace(old, new) or None),
+    "ASCII": (expression_number(), lambda text: ord(text[0])),
+    "CHR": (varchar(1), lambda code: chr(int(code))),
+    "LENGTHB": (expression_number(), lambda v: len(v.encode() if isinstance(v, str) else v)),
+    "LENGTH2": (expression_number(), utf16_length),
+    "ORA_HASH": (
+        expression_number(),
+        lambda value, buckets=4294967295: zlib.crc32(repr(value).encode()) % (int(buckets) + 1),
+    ),
+    "ABS": _number(abs),
+    "FLOOR": _number(lambda n: n.to_integral_value(ROUND_FLOOR)),
+    "CEIL": _number(lambda n: n.to_integral_value(ROUND_CEILING)),
+    "SIGN": _number(lambda n: (n > 0) - (n < 0)),
+    "MOD": _number(lambda a, b: a if not b else EXACT.remainder(a, b)),
+    "POWER": _number(EXACT.power),
+    "BITAND": _number(lambda a, b: int(a) & int(b)),
+    "DBMS_ROWID.ROWID_OBJECT": _rowid_part(0),
+    "DBMS_ROWID.ROWID_RELATIVE_FNO": _rowid_part(1),
+    "DBMS_ROWID.ROWID_BLOCK_NUMBER": _rowid_part(2),
+    "DBMS_ROWID.ROWID_ROW_NUMBER": _rowid_part(3),
+}
+
+_OF_DATABASE: dict[str, Type] = {
+    "USER": varchar(128),
+    "UID": expression_number(),
+    "DBTIMEZONE": varchar(6),
+    "SESSIONTIMEZONE": varchar(75),
+    "SYS_CONTEXT": varchar(256),
+    "USERENV": varchar(64),
+    "DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER": expression_number(),
+    "TIMESTAMP_TO_SCN": expression_number(),
+    "SCN_TO_TIMESTAMP": Type(name="TIMESTAMP", scale=9),
+    "DBMS_UTILITY.PORT_STRING": varchar(64),
+}

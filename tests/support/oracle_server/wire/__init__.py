@@ -1,0 +1,1 @@
+"""The protocol: packets, messages, what both sides agree on."""

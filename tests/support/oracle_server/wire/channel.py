@@ -1,0 +1,259 @@
+"""One client's socket as packets: whole requests in, replies out, breaks that arrive meanwhile.
+
+Knows nothing of what a DATA packet says. One thread uses a channel; any other may `interrupt` it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from oracle_server.wire.packets import (
+    DATA,
+    END_MESSAGE,
+    END_OF_RESPONSE,
+    HEADER_BYTES,
+    MARKER,
+    MARKER_FLAG,
+    RESET,
+    Buffer,
+    Packet,
+    Pause,
+    Piece,
+    header,
+    packetise,
+)
+
+_RECEIVE = 1 << 16
+_GATHER = 1 << 18
+"""Bytes handed to the kernel in one call."""
+_GROUP = 512
+"""Parts handed to the kernel in one call, which Linux limits to 1024."""
+_POLL_SECONDS = 0.05
+"""How soon a pause notices that it should end."""
+
+
+class Disconnected(Exception):
+    """The client is gone, or the server is closing."""
+
+
+class Broken(Exception):
+    """The client broke in: what runs is to end with ORA-01013."""
+
+
+class Channel:
+    """One client's socket, as packets."""
+
+    def __init__(self, sock: socket.socket, ended: Callable[[], None] = lambda: None) -> None:
+        """Take over a connected socket.
+
+        Args:
+            sock: Blocking; the channel closes it.
+            ended: Called in every pause; raises what should end it.
+        """
+        self.sdu = 8192
+        self.wide = False
+        """Packet lengths have 32 bits, as after an ACCEPT of version 315 or higher."""
+        self.end_of_response = False
+        self._socket = sock
+        self._ended = ended
+        self._received = bytearray()
+        self._waiting: deque[Packet] = deque()
+
+    def read(self) -> Packet:
+        """Return the next packet, waiting for it.
+
+        Raises:
+            Disconnected: There will be none.
+        """
+        while not self._waiting:
+            self._receive()
+        return self._waiting.popleft()
+
+    def read_data(self) -> bytes:
+        """Return the payload of the next packet, which continues a request.
+
+        Raises:
+            Broken: It is a marker: the client gives the request up.
+            Disconnected: It is something else.
+        """
+        packet = self.read()
+        if packet.type == MARKER:
+            raise Broken
+        if packet.type != DATA:
+            raise Disconnected(f"packet of type {packet.type} within a request")
+        return packet.body[2:]
+
+    def read_marker(self, kind: int) -> None:
+        """Drop packets until a marker of this kind."""
+        while True:
+            packet = self.read()
+            if packet.type == MARKER and packet.body[2] == kind:
+                return
+
+    def break_pending(self) -> bool:
+        """Tell whether the client has broken in, without waiting, and forget that it has."""
+        while self._readable(0):
+            self._receive()
+        breaks = [
+            packet for packet in self._waiting if packet.type == MARKER and packet.body[2] != RESET
+        ]
+        for packet in breaks:
+            self._waiting.remove(packet)
+        return bool(breaks)
+
+    def pause(self, pause: Pause) -> None:
+        """Wait.
+
+        Raises:
+            Broken: The client broke in.
+            Disconnected: The client is gone.
+        """
+        until = None if pause.seconds is None else time.monotonic() + pause.seconds
+        while until is None or time.monotonic() < until:
+            left = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - time.monotonic())
+            self._readable(max(left, 0))
+            self._ended()
+            if self.break_pending() and not pause.deaf:
+                raise Broken
+
+    def send(self, type: int, body: bytes, flags: int = 0) -> None:
+        """Send one packet that is no DATA."""
+        self._send((header(type, HEADER_BYTES + len(body), flags, wide=self.wide), body))
+
+    def send_marker(self, kind: int) -> None:
+        """Send a marker."""
+        self.send(MARKER, bytes((1, 0, kind)), MARKER_FLAG if self.end_of_response else 0)
+
+    def send_reply(self, pieces: Iterable[Piece], *, pace: float = 0) -> None:
+        """Send a whole reply in as many packets as it needs.
+
+        Args:
+            pieces: Taken one by one as they are sent; the mark of the end is added.
+            pace: Seconds to wait before each packet.
+
+        Raises:
+            Broken: The client broke in between two packets.
+        """
+        flags = 0
+        if self.end_of_response:
+            flags = END_OF_RESPONSE
+            pieces = _with_end(pieces)
+        if pace:
+            self._send_slowly(pieces, flags, pace)
+            return
+        gathered: list[Buffer] = []
+        size = 0
+        for item in self._packets(pieces, flags=flags):
+            if isinstance(item, Pause):
+                self._send(gathered)
+                gathered, size = [], 0
+                self.pause(item)
+                continue
+            gathered += item
+            size += self.sdu
+            if size >= _GATHER:
+                self._send(gathered)
+                gathered, size = [], 0
+                if self.break_pending():
+                    raise Broken
+        self._send(gathered)
+
+    def send_plain(self, payload: bytes) -> None:
+        """Send a reply that has no mark of its end even where one is agreed on."""
+        for item in self._packets([payload]):
+            if not isinstance(item, Pause):
+                self._send(item)
+
+    def send_torn(self, pieces: Iterable[Piece]) -> None:
+        """Send a reply whose last packet says that it is longer than what there is of it."""
+        for item in self._packets(pieces, torn=True):
+            if isinstance(item, Pause):
+                self.pause(item)
+            else:
+                self._send(item)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the socket, which ends every read in it.
+
+        Args:
+            reset: The client is to see a reset connection, not the end of a file.
+        """
+        with contextlib.suppress(OSError):
+            if reset:
+                linger = struct.pack("ii", 1, 0)
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            else:
+                self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def interrupt(self) -> None:
+        """End the reads of another thread without closing what it still uses."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _send_slowly(self, pieces: Iterable[Piece], flags: int, pace: float) -> None:
+        for item in self._packets(pieces, flags=flags):
+            if isinstance(item, Pause):
+                self.pause(item)
+            else:
+                self.pause(Pause(pace))
+                self._send(item)
+
+    def _packets(
+        self, pieces: Iterable[Piece], *, flags: int = 0, torn: bool = False
+    ) -> Iterator[list[Buffer] | Pause]:
+        return packetise(pieces, sdu=self.sdu, wide=self.wide, flags=flags, torn=torn)
+
+    def _send(self, parts: Iterable[Buffer]) -> None:
+        parts = list(parts)
+        if not parts:
+            return
+        try:
+            if isinstance(self._socket, ssl.SSLSocket):
+                self._socket.sendall(b"".join(parts))
+                return
+            for start in range(0, len(parts), _GROUP):
+                group = parts[start : start + _GROUP]
+                sent = self._socket.sendmsg(group)
+                if sent < sum(map(len, group)):
+                    self._socket.sendall(memoryview(b"".join(group))[sent:])
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+
+    def _readable(self, seconds: float) -> bool:
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        try:
+            return bool(select.select([self._socket], [], [], seconds)[0])
+        except (OSError, ValueError) as error:
+            raise Disconnected(str(error)) from error
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(_RECEIVE)
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+        if not data:
+            raise Disconnected("end of the connection")
+        self._received += data
+        while len(self._received) >= HEADER_BYTES:
+            length = int.from_bytes(self._received[: 4 if self.wide else 2], "big")
+            if length < HEADER_BYTES:
+                raise Disconnected(f"packet of {length} bytes")
+            if len(self._received) < length:
+                return
+            body = bytes(self._received[HEADER_BYTES:length])
+            self._waiting.append(Packet(self._received[4], self._received[5], body))
+            del self._received[:length]
+
+
+def _with_end(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    yield from pieces
+    yield END_MESSAGE

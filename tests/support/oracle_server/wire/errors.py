@@ -1,0 +1,181 @@
+"""How calls end: OER, STATUS and parameter messages, and the markers around errors.
+
+Field order and values are those of real servers; integers take as few bytes as they need, three
+included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from oracle_server.model import OracleError
+from oracle_server.wire.channel import Channel
+from oracle_server.wire.packets import BREAK, RESET
+from oracle_server.wire.values.forms import NULL, clr, dalc, sb, ub
+
+NO_MORE_ROWS = 1403
+CANCELLED = 1013
+DEAD_SESSION = frozenset({28, 31, 600, 603, 1012, 1089, 1092, 2396, 3113, 3114, 3135})
+"""Codes after which the server closes the connection."""
+
+STATUS_DONE = 0x1
+STATUS_TRANSACTION = 0x2
+STATUS_DDL = 0x10000
+STATUS_ENDED = 0x10005
+"""After COMMIT and ROLLBACK."""
+
+_TEXTS = {
+    28: "your session has been killed",
+    60: "deadlock detected while waiting for resource",
+    1013: "user requested cancel of current operation",
+    1089: "immediate shutdown or close in progress - no operations are permitted",
+    1092: "ORACLE instance terminated. Disconnection forced",
+    1403: "no data found",
+    1466: "unable to read data - table definition has changed",
+    1555: 'snapshot too old: rollback segment number 9 with name "_SYSSMU9_1650507775$" too small',
+    1652: "unable to extend temp segment by 128 in tablespace TEMP",
+    2396: "exceeded maximum idle time, please connect again",
+    3113: "end-of-file on communication channel\nProcess ID: 4711\nSession ID: 42 Serial number: 7",
+    3135: "connection lost contact",
+    4031: 'unable to allocate 4160 bytes of shared memory ("shared pool","unknown object","x","y")',
+    4036: "PGA memory used by the instance exceeds PGA_AGGREGATE_LIMIT",
+    8103: "object no longer exists",
+    12805: "parallel query server died unexpectedly",
+    22924: "snapshot too old",
+    30036: "unable to extend segment by 8 in undo tablespace 'UNDOTBS1'",
+}
+SQL_TYPES = {
+    "select": 3,
+    "insert": 2,
+    "update": 6,
+    "delete": 7,
+    "plsql": 47,
+    "alter session": 42,
+    "commit": 44,
+    "rollback": 45,
+    "ddl": 1,
+}
+"""What an OER calls the kinds of statements; CREATE stands for every DDL."""
+
+
+class FatalError(OracleError):
+    """An error after which the server closes the connection, whatever its code."""
+
+
+def known_error(code: int, text: str = "") -> OracleError:
+    """Return an error with the text that Oracle gives it, if this module has it."""
+    return OracleError(code, text or _TEXTS.get(code, "error ordered by a test"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an OER reports."""
+
+    call: int = 0
+    """Sequence number of the request, which is repeated."""
+    sequence: int = 0
+    """Calls of the session so far."""
+    status: int = STATUS_DONE
+    error: OracleError | None = None
+    end_of_rows: bool = False
+    """ORA-01403, which is no error: it goes without markers."""
+    cursor: int = 0
+    rows: int = 0
+    kind: str = ""
+    flags: int = 0
+    iterations: int = 0
+
+    def encode(self, field_version: int, *, wide: bool = False) -> bytes:
+        """Return message 4; `wide` flags are an integer, not a byte, as Go and Java clients read."""
+        code = NO_MORE_ROWS if self.end_of_rows else self.error.code if self.error else 0
+        sql_type = SQL_TYPES.get(self.kind, 0)
+        parts = [
+            b"\x04",
+            ub(self.status),
+            ub(self.sequence & 0xFFFF),
+            ub(self.rows & 0xFFFFFFFF),
+            ub(code & 0xFFFF),
+            NULL,
+            NULL,
+            ub(self.cursor),
+            sb(self.error.position if self.error else 0),
+            bytes((sql_type, 0)),
+            ub(self.flags) if wide else bytes((self.flags,)),
+            bytes(8),
+            NULL,
+            bytes((0, self.call)),
+            NULL,
+            ub(self.iterations),
+            NULL,
+            bytes(3),
+            ub(code),
+            ub(self.rows),
+        ]
+        if field_version >= 14:
+            parts += (ub(sql_type), NULL)
+        if code:
+            parts.append(clr(self._text(code).encode()))
+        return b"".join(parts)
+
+    def _text(self, code: int) -> str:
+        text = self.error.text if self.error else _TEXTS[code]
+        return f"ORA-{code:05d}: {text}\n"
+
+
+def status(value: int, sequence: int) -> bytes:
+    """Return message 9, which ends calls that have nothing to report."""
+    return b"\x09" + ub(value) + ub(sequence & 0xFFFF)
+
+
+def parameters(scn: int, cursor: int, in_transaction: bool) -> bytes:
+    """Return message 8 of an execute: SCN and cursor id."""
+    numbers = (scn & 0xFFFFFFFF, scn >> 32, cursor, int(in_transaction), 0, 0)
+    return b"\x08" + ub(len(numbers)) + b"".join(map(ub, numbers)) + bytes(3)
+
+
+def version(text: str, number: int, *, bare: bool) -> bytes:
+    """Return message 8 of a version call.
+
+    Args:
+        text: For people.
+        number: As in AUTH_VERSION_NO.
+        bare: The client takes texts without a second length.
+    """
+    data = text.encode()
+    return b"\x08" + ub(len(data)) + (data if bare else clr(data)) + ub(number)
+
+
+def login_parameters(pairs: Iterable[tuple[str, str, int]], *, triple: bool) -> bytes:
+    """Return message 8 of a login: names, values and flags.
+
+    Args:
+        pairs: In order; a name's zero at the end is part of it.
+        triple: Outer lengths are three times the real ones, as of a database that converts texts.
+    """
+    pairs = list(pairs)
+    parts = [b"\x08", ub(len(pairs))]
+    for name, value, flags in pairs:
+        parts += (_text(name, triple), _text(value, triple), ub(flags))
+    return b"".join(parts)
+
+
+def _text(text: str, triple: bool) -> bytes:
+    data = text.encode()
+    return ub(3 * len(data)) + clr(data) if triple and data else dalc(data)
+
+
+def send_error(channel: Channel, reply: bytes) -> None:
+    """Send a reply with an error: break and reset first, and the client's reset awaited."""
+    channel.send_marker(BREAK)
+    channel.send_marker(RESET)
+    channel.read_marker(RESET)
+    channel.send_reply([reply])
+
+
+def answer_break(channel: Channel, reply: bytes) -> None:
+    """Answer a client that has broken in: its break back, both resets, then the reply."""
+    channel.send_marker(BREAK)
+    channel.read_marker(RESET)
+    channel.send_marker(RESET)
+    channel.send_reply([reply])

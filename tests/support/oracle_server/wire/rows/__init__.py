@@ -1,0 +1,1 @@
+"""Columns, rows and LOBs as messages carry them."""

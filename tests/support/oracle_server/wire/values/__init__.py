@@ -1,0 +1,1 @@
+"""Values of every type as bytes, and back."""

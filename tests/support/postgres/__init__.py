@@ -1,0 +1,1 @@
+"""Tables and clients of the PostgreSQL server."""

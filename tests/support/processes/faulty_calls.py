@@ -1,0 +1,41 @@
+"""A library that makes system calls on chosen files fail, loaded into real processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import preloaded
+
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultyCalls:
+    """The compiled library."""
+
+    path: Path
+
+    @classmethod
+    def build(cls, directory: Path) -> FaultyCalls:
+        """Compile it into a directory; skip the test where there is no C compiler."""
+        return cls(path=preloaded.build(SOURCE, directory))
+
+    def environment(
+        self, call: str, what: str | int, *, files: str = ".part", after: int = 0
+    ) -> dict[str, str]:
+        """Return the variables under which a process meets the fault.
+
+        Args:
+            call: write, fsync, sync_file_range or direct.
+            what: An errno, or short, zero, slow, interrupted or refused.
+            files: Part of the path of the files that are meant.
+            after: Bytes (of write) or calls that go well first.
+        """
+        return {
+            "LD_PRELOAD": str(self.path),
+            "FAULT_PATH": files,
+            "FAULT_CALL": call,
+            "FAULT_DO": str(what),
+            "FAULT_AFTER": str(after),
+        }

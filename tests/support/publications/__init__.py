@@ -1,0 +1,1 @@
+"""Runs into directories without a database, also broken ones."""

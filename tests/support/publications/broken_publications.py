@@ -1,0 +1,135 @@
+"""Publishes in child processes that are killed, or refused a system call, at every possible moment.
+
+A program of its own, started with the library of `killing_calls.c` loaded: prints one line of JSON
+for each moment. Forks, so that a moment costs milliseconds.
+
+    python publications/broken_publications.py DIRECTORY SETTING...
+
+Settings: `overwrite`, `two` directories, `foreign` file in the way of an exchange, `noexchange`,
+`fail` instead of being killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unloader.storage.directories.leftovers import RUN
+from unloader.storage.directories.recovery import complete
+from unloader.storage.directories.run_directories import Move, RunDirectories
+
+OLD = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
+NEW = {"a.csv": 0, "b.csv": 1, "e.csv": 1, "f.csv": 0}
+FOREIGN = "mine.txt"
+UNREACHED = 77
+"""Status of a child whose publication was over before the call that was to fail."""
+
+
+def manifest_of(paths: list[Path], files: dict[str, int], run: str) -> dict[str, Any]:
+    """Return a manifest of one unit with these files."""
+    place: Callable[[int], dict[str, int]] = (
+        (lambda number: {"directory": number}) if len(paths) > 1 else (lambda number: {})
+    )
+    listed = [
+        {"path": name, "rows": 1, "bytes": len(run) + 1, "checksum": "xxh3:0", **place(number)}
+        for name, number in files.items()
+    ]
+    several = [{"path": str(path), "files": 0, "bytes": 0} for path in paths]
+    return {
+        "format_version": 1, "run_id": run, "table": None, "query": "q", "snapshot": None,
+        "options": {}, **({"directories": several} if len(paths) > 1 else {}),
+        "units": [{"id": "1", "files": listed}],
+        "totals": {"rows": len(listed), "bytes": 0, "files": len(listed)},
+    }  # fmt: skip
+
+
+def do_run(paths: list[Path], files: dict[str, int], run: str, before: Callable[[], None]) -> None:
+    """Do a whole run that leaves these files, each with the run's name as text."""
+    files = {name: number % len(paths) for name, number in files.items()}
+    with RunDirectories(paths, overwrite=True, run_id=run) as directories:
+        for name, number in files.items():
+            (directories.all[number].staged / f"{name}.part").write_text(f"{run}\n")
+        moves = [Move(number, f"{name}.part", name) for name, number in files.items()]
+        before()
+        directories.publish(moves, manifest_of(paths, files, run))
+
+
+def seen(paths: list[Path]) -> list[list[str]]:
+    """Return for each directory what a reader sees of the runs there: names and texts."""
+    return [
+        sorted(
+            f"{entry.name}={_text(entry)}"
+            for entry in (path.iterdir() if path.exists() else ())
+            if entry.name not in (RUN, FOREIGN)
+        )
+        for path in paths
+    ]
+
+
+def _text(path: Path) -> str:
+    text = path.read_text()
+    return str(json.loads(text)["run_id"]) if path.suffix == ".json" else text.strip()
+
+
+def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
+    """Break one publication off at a moment; return what was seen after each step."""
+    paths = [root / "x" / "out", root / "y" / "out"][: 2 if "two" in settings else 1]
+    for path in paths:
+        path.mkdir(parents=True)
+        if "foreign" in settings:
+            (path / FOREIGN).write_text("mine")
+    if "overwrite" in settings:
+        do_run(paths, OLD, "old", lambda: None)
+    library = ctypes.CDLL(None)
+
+    def break_off() -> None:
+        if "noexchange" in settings:
+            library.fail_exchange()
+        if "fail" in settings:
+            library.fail_at(ctypes.c_long(moment), errno.EIO)
+        else:
+            library.kill_at(ctypes.c_long(moment))
+
+    child = os.fork()
+    if not child:
+        try:
+            do_run(paths, NEW, "new", break_off)
+            os._exit(UNREACHED if "fail" in settings and not library.has_failed() else 0)
+        except Exception as error:
+            os._exit(6 if "Next: " in str(error) else 1)
+    _, status = os.waitpid(child, 0)
+    after = seen(paths)
+    told = list(complete(paths[0]))
+    completed = seen(paths)
+    do_run(paths, {"z.csv": 0}, "last", lambda: None)
+    return {
+        "moment": moment,
+        "status": os.waitstatus_to_exitcode(status),
+        "after": after,
+        "told": told,
+        "completed": completed,
+        "last": seen(paths),
+        "left": sorted(str(path.relative_to(root)) for path in root.rglob("*")),
+    }
+
+
+def main() -> None:
+    """Go through all moments until one is beyond the end."""
+    root, settings = Path(sys.argv[1]), set(sys.argv[2:])
+    for moment in range(1, 1000):
+        found = broken(root / str(moment), settings, moment)
+        print(json.dumps(found), flush=True)
+        shutil.rmtree(root / str(moment))
+        if found["status"] == (UNREACHED if "fail" in settings else 0):
+            return
+
+
+if __name__ == "__main__":
+    main()
