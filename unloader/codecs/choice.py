@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from numa.model import Finished, Lost, Raised
 from numa.pool import Pool
 from partition_planner.model import WorkUnit
-from unloader.codecs.model import Sample, SampleBudget, SampleTask
+from unloader.codecs.model import Sample, SampleBudget, Sampled, SampleTask
 from unloader.codecs.places import disks_of, scratch
 from unloader.errors import Interrupted, error_class
 from unloader.events import Notice, Observer
 from unloader.model import Failure
 from unloader.placement.seating import automatic_parallelism, machine
-from unloader.resolve.preparation import Prepared
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
@@ -89,7 +88,7 @@ class CodecReport:
 
 
 def report(
-    ready: Prepared,
+    ready: Sampled,
     *,
     budget: SampleBudget,
     stop: Callable[[], bool],
@@ -97,7 +96,7 @@ def report(
     """Measure every codec of the format asked for on a sample of its rows.
 
     Args:
-        ready: The request with its open source. The codec that it names is measured, too; the disks
+        ready: What is sampled. The codec that it names is measured, too; the disks
             are those of its destination, or that of the current directory where it has none.
         budget: How much the sample may take.
         stop: Asked several times a second; True ends the measuring.
@@ -120,7 +119,7 @@ def report(
 
 
 def chosen(
-    ready: Prepared, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
+    ready: Sampled, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
 ) -> Choice:
     """Return what a preset comes to on the rows of a request.
 
@@ -144,7 +143,7 @@ def chosen(
 
 
 def _report(
-    ready: Prepared,
+    ready: Sampled,
     sample: Sample,
     units: tuple[WorkUnit, ...],
     disks: tuple[str, ...],
@@ -168,7 +167,7 @@ def _report(
     )
 
 
-def _workload(ready: Prepared, sample: Sample, units: tuple[WorkUnit, ...]) -> tuple[Workload, str]:
+def _workload(ready: Sampled, sample: Sample, units: tuple[WorkUnit, ...]) -> tuple[Workload, str]:
     rows = _rows(ready)
     if sample.whole and len(units) == len(ready.plan.units):
         total: float | None = sample.bytes
@@ -189,7 +188,7 @@ def _workload(ready: Prepared, sample: Sample, units: tuple[WorkUnit, ...]) -> t
     return load, "GB" if total is None else "table"
 
 
-def _rows(ready: Prepared) -> int | None:
+def _rows(ready: Sampled) -> int | None:
     """Return the planner's estimate of the rows, None where a condition makes it worthless."""
     if ready.extract.where is not None:
         return None
@@ -198,7 +197,7 @@ def _rows(ready: Prepared) -> int | None:
 
 
 def _sample(
-    ready: Prepared,
+    ready: Sampled,
     candidates: tuple[Compression, ...],
     budget: SampleBudget,
     disks: tuple[str, ...],
@@ -227,7 +226,7 @@ def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
 
 
-def _answer(ready: Prepared, task: SampleTask, stop: Callable[[], bool]) -> Sample | Failure:
+def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample | Failure:
     """Have a new process do the task; an answer that does not come is a Failure."""
     seat = ready.seating.seats[0]
     patience = task.budget.patience_seconds
@@ -261,5 +260,5 @@ def _failure(message: str) -> Failure:
     )
 
 
-def _format_name(ready: Prepared) -> str:
+def _format_name(ready: Sampled) -> str:
     return "csv" if isinstance(ready.format, TextFormat) else "parquet"

@@ -13,8 +13,9 @@ import re
 from decimal import Context, Decimal
 from typing import Any
 
-from oracle.expected import moment_text
 from oracle_server.model import DaySecond, Moment, Type, YearMonth
+
+from oracle.expected import moment_text
 
 _EXACT = Context(prec=200)
 _PLAIN_CHARACTERS = 64
