@@ -6,6 +6,14 @@ The guard matters: a spawned worker imports this module under another name and m
 if __name__ == "__main__":
     import sys
 
-    from unloader.cli import main
+    try:
+        from unloader.cli import main
 
-    sys.exit(main())
+        status = main()
+    except KeyboardInterrupt:
+        # Ctrl-C during that import: `main`, which ends all others with the same line, is not there.
+        status = 130
+        sys.stderr.write(
+            "unloader: error: interrupted before anything was unloaded. Next: run it again\n"
+        )
+    sys.exit(status)

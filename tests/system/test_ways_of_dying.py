@@ -7,12 +7,16 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from processes import command, killing_calls
+
+import unloader
+from unloader.cli.signals import STOPPING
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 ROWS = 20000
@@ -65,6 +69,23 @@ def test_a_run_with_a_finished_unit_is_in_nobodys_way(
     assert err.count("unpublished: 1 finished work unit, ") == 1, err
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
     assert not (dest / "_run").exists()
+
+
+def test_what_a_partial_run_says_of_its_finished_units_is_true(parts: str, tmp_path: Path) -> None:
+    """Status 7 names the directory they stay in, and says that the next run starts anew: it does.
+
+    The first signal promises nothing of them either.
+    """
+    dest = tmp_path / "out"
+    job = ("run", parts, "--table", "p", "--to", str(dest), "--split", "partition")
+    stuck = ("--parallelism", "2", "--where", "waits(k)", "--stall-timeout", "2", "--retries", "1")
+    error = command.error_of(*job, *stuck, "--retry-delay", "0.1", "--progress", "none", status=7)
+    assert "run again, which starts anew" in error
+    assert f"until then the finished units are in {dest / '_run' / 'staged'}" in error
+    assert list((dest / "_run" / "staged").iterdir())
+    command.run(*job, "--quiet")
+    assert not (dest / "_run").exists()
+    assert "kept" not in STOPPING
 
 
 @pytest.mark.parametrize("number", ALL[:3], ids=lambda number: number.name)
@@ -141,6 +162,56 @@ def test_a_signal_while_the_program_starts(number: signal.Signals, module: str) 
     assert done.returncode == 130, done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("unloader: error: interrupted before anything was unloaded")
+
+
+IN_THE_MODULE = """
+import os, runpy, signal, sys
+
+class Sends:
+    def find_spec(self, name, path=None, target=None):
+        if name == "unloader.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Sends())
+sys.argv = ["unloader", "formats"]
+runpy.run_module("unloader", run_name="__main__", alter_sys=True)
+"""
+"""As `python -m unloader` does, with Ctrl-C when its first import begins."""
+
+
+def test_ctrl_c_before_the_command_line_is_imported() -> None:
+    """The first line of ours that runs ends with one line and 130, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_THE_MODULE],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("unloader: error: interrupted before anything was unloaded")
+
+
+def test_ctrl_c_at_any_time_of_the_start() -> None:
+    """From our first line on there is no traceback, whenever the signal comes.
+
+    Before it Python starts up: what it then says and the status are its own, and name no file of
+    ours.
+    """
+    package = os.fspath(Path(unloader.__file__).parent)
+    statuses = set()
+    for step in range(40):
+        with subprocess.Popen(
+            [*command.UNLOADER, "formats"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            time.sleep(step * 0.01)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        assert package not in err
+        ours = process.returncode in (0, 130)
+        assert ours or process.returncode in (-signal.SIGINT, 1), err
+        assert not (ours and "Traceback" in err), err
+        statuses.add(process.returncode)
+    assert 130 in statuses
 
 
 def test_an_ignored_hangup_stays_ignored(parts: str, tmp_path: Path) -> None:

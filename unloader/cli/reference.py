@@ -79,7 +79,8 @@ _STATUS = {
     "SourceError": "the database refused, failed or went away",
     "PlanFailed": "the table cannot be cut as asked, or a plan file is not usable",
     "OutputFailed": "the destination or the format refused",
-    "PartialUnload": "some work units failed; what is done is kept",
+    "PartialUnload": "some work units failed; finished ones stay in `DEST/_run` until the next "
+    "run, which starts anew",
     "VerifyMismatch": "files and manifest, or files and source, differ",
     "AnswerLost": "done, but standard output did not take the result",
     "Interrupted": "stopped by SIGINT, SIGTERM or SIGHUP",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPING = "stopping: units in flight are given up, finished ones are kept"
+STOPPING = "stopping: the work units in progress are ended"
 STILL_STOPPING = "still stopping; one more signal ends the program at once"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -58,7 +58,8 @@ def run(
     Raises:
         OutputFailed: The destination refused, or a value does not fit the format.
         SourceError: The source failed for good.
-        PartialUnload: Some units failed after all attempts; what is done is kept in `_run`.
+        PartialUnload: Some units failed after all attempts; the finished ones stay staged until
+            the next run.
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True.
     """

@@ -20,7 +20,7 @@ from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.text.text_writer import text_extension
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     import pyarrow as pa
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 
 def merge_files(
-    files: Sequence[WrittenFile], spec: OutputSpec, stem: str, *, header: bytes = b""
+    files: Sequence[WrittenFile],
+    spec: OutputSpec,
+    stem: str,
+    *,
+    header: bytes = b"",
+    check: Callable[[], None] = lambda: None,
 ) -> WrittenFile:
     """Join staged files, in the order given, into the staged file `<stem>.<extension>.part`.
 
@@ -43,6 +48,8 @@ def merge_files(
         stem: Name of the result without extension; no input may have it.
         header: What a text file begins with (`writers.text.text_writer.file_start`), not
             compressed.
+        check: Called after each piece of text and before each row group; what it
+            raises ends the joining.
 
     Raises:
         WriteError: An input is missing or unlike the first, or the destination failed.
@@ -62,9 +69,9 @@ def merge_files(
         )
     if isinstance(spec.format, TextFormat):
         output = StagedFiles(spec, stem, extension, Compression())
-        merged = _merge_text(files, spec, output, header)
+        merged = _merge_text(files, spec, output, header, check)
     else:
-        merged = _merge_parquet(files, spec, stem)
+        merged = _merge_parquet(files, spec, stem, check)
     for file in files:
         path = staging / file.path
         try:
@@ -75,7 +82,11 @@ def merge_files(
 
 
 def _merge_text(
-    files: Sequence[WrittenFile], spec: OutputSpec, output: StagedFiles, header: bytes
+    files: Sequence[WrittenFile],
+    spec: OutputSpec,
+    output: StagedFiles,
+    header: bytes,
+    check: Callable[[], None],
 ) -> WrittenFile:
     try:
         if header and spec.compression.codec != "none":
@@ -83,7 +94,8 @@ def _merge_text(
         else:
             output.sink().write(header)
         for file in files:
-            _append(output.sink(), Path(spec.directory, file.path), file.bytes)
+            _append(output.sink(), Path(spec.directory, file.path), file.bytes, check)
+        check()
         output.finish(sum(file.rows for file in files))
     except BaseException:
         output.abort()
@@ -92,7 +104,7 @@ def _merge_text(
     return merged
 
 
-def _append(sink: Sink, path: Path, size: int) -> None:
+def _append(sink: Sink, path: Path, size: int, check: Callable[[], None]) -> None:
     """Read a file that was reported with `size` bytes into the buffers of a sink."""
     done = 0
     try:
@@ -100,6 +112,7 @@ def _append(sink: Sink, path: Path, size: int) -> None:
             while count := file.readinto(sink.room()):
                 sink.advance(count)
                 done += count
+                check()
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     if done != size:
@@ -109,7 +122,9 @@ def _append(sink: Sink, path: Path, size: int) -> None:
         )
 
 
-def _merge_parquet(files: Sequence[WrittenFile], spec: OutputSpec, stem: str) -> WrittenFile:
+def _merge_parquet(
+    files: Sequence[WrittenFile], spec: OutputSpec, stem: str, check: Callable[[], None]
+) -> WrittenFile:
     from writers.parquet.writer import ParquetWriter
 
     with _open_parquet(spec, files[0]) as first:
@@ -118,8 +133,10 @@ def _merge_parquet(files: Sequence[WrittenFile], spec: OutputSpec, stem: str) ->
     try:
         for file in files:
             for table in _row_groups(spec, file, schema):
+                check()
                 for batch in table.to_batches():
                     writer.write(batch)
+        check()
         (merged,) = writer.close()
     except BaseException:
         writer.abort()

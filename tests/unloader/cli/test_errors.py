@@ -218,3 +218,17 @@ def test_the_version_is_told(unloader: Run) -> None:
     from unloader import __version__
 
     assert unloader("--version").stdout == f"unloader, version {__version__}\n"
+
+
+@pytest.mark.parametrize("to", ["--to=-", "UNLOADER_TO"])
+def test_an_error_as_json_never_mixes_with_data(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    """Where stdout is for rows, a reader of rows gets none of the error: it is on stderr."""
+    monkeypatch.setenv("UNLOADER_TO", "-")
+    given = (to,) if to.startswith("-") else ()
+    assert main(["run", "duckdb:///x.db", "--table", "t", *given, "--json"]) == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert ONE_LINE.fullmatch(errors), errors
+    assert "--json and --to - both write to standard output" in errors

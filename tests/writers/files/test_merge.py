@@ -199,3 +199,22 @@ def test_full_disk_is_told(full_disk: Path) -> None:
     with pytest.raises(WriteError, match=r"all\.csv\.part: .*\((ENOSPC|EFBIG)\)\. Next: "):
         merge_files(files, text_spec(full_disk, "none"), "all", header=bytes(400_000))
     assert len(list(full_disk.iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("calls", [1, 3])
+def test_joining_can_be_broken_off(tmp_path: Path, kind: str, calls: int) -> None:
+    """What the check raises between two pieces comes through; the inputs stay and no joined file."""
+    write = write_text if kind == "csv" else write_parquet
+    arguments = ("none",) if kind == "csv" else ()
+    files = [write(tmp_path, f"u{n}", range(10), *arguments) for n in range(3)]  # type: ignore[operator]
+    left = iter(range(calls))
+
+    def check() -> None:
+        if next(left) == calls - 1:
+            raise KeyboardInterrupt
+
+    output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
+    with pytest.raises(KeyboardInterrupt):
+        merge_files(files, merge_spec(tmp_path, output_format), "all", check=check)
+    assert sorted(found.name for found in tmp_path.iterdir()) == [file.path for file in files]

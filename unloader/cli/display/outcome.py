@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def report(error: BaseException, invocation: Invocation) -> int:
     """Tell the user what ended the program and return the exit status.
 
-    With `--json` the same is told on stdout, too, so that it always holds one JSON object.
+    With `--json` the same is told on stdout, too, so that it always holds one JSON object, unless
+    stdout is for the data.
     """
     if isinstance(error, BrokenPipeError) and _reader_left():
         return 0
@@ -34,7 +35,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
         )
     details = _details(error) if invocation.debug else ""
     _complain(f"{details}unloader: error: {one_line(known)}\n")
-    if invocation.json:
+    if invocation.json and not invocation.data_on_stdout:
         _answer(known)
     return known.exit_code
 

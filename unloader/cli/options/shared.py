@@ -33,6 +33,14 @@ def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bo
     return value
 
 
+def _answer_beside_data(ctx: click.Context, option: click.Parameter, value: Any) -> tuple[str, ...]:
+    """Keep the JSON of an error off a standard output that is for data."""
+    places: tuple[str, ...] = flatten(ctx, option, value)
+    if "-" in places and ctx.obj is not None:
+        ctx.obj.data_on_stdout = True
+    return places
+
+
 _source = option_section("Source")
 _what = option_section("What to unload")
 _session = option_section("Database session")
@@ -206,7 +214,7 @@ destination = Bundle(
         required=True,
         type=types.PLACES,
         multiple=True,
-        callback=flatten,
+        callback=_answer_beside_data,
         help="Directory of the output, made if it is missing; several share the files. - is "
         "standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one for each work unit. "
         "Separated by commas, or repeated.",

@@ -114,7 +114,7 @@ class FileOutput:
         _check_stop(stop)
         moves: list[Move] = []
         published = []
-        for finished in self._merged(units) if self._one else units:
+        for finished in self._merged(units, stop) if self._one else units:
             unit = self._units[finished.result.unit]
             number = self._stripes[unit.id]
             finals = []
@@ -123,7 +123,7 @@ class FileOutput:
                 moves.append(Move(directory=number, staged=file.path, final=name))
                 finals.append(replace(file, path=name))
             published.append(replace(finished, finals=tuple(finals), directory=number))
-        # Joining may have taken long; from here on a signal comes too late.
+        # From here on a signal comes too late.
         _check_stop(stop)
         document = manifest(published, self._listed())
         for text in self._directories.publish(moves, document):
@@ -141,7 +141,7 @@ class FileOutput:
     def next_step(self) -> str:
         """Return where finished units are, and what becomes of them."""
         staged = " and ".join(str(each.staged) for each in self._directories.all)
-        return f"run again; until then the finished units are in {staged}"
+        return f"run again, which starts anew; until then the finished units are in {staged}"
 
     def close(self) -> None:
         """Release the directories."""
@@ -162,14 +162,16 @@ class FileOutput:
         several = len(self._directories.all) > 1
         return tuple(os.path.abspath(each.path) for each in self._directories.all if several)
 
-    def _merged(self, ordered: Sequence[FinishedUnit]) -> list[FinishedUnit]:
+    def _merged(self, ordered: Sequence[FinishedUnit], stop: Stop) -> list[FinishedUnit]:
         """Return the units with the joined file as the first one's, which begins the table."""
         from writers.files.merge import merge_files
 
         staged = self._directories.first.staged
         spec = self._output.spec(str(staged))
         files = [file for unit in ordered for file in unit.result.files]
-        joined = merge_files(files, spec, "table", header=self._headers.table())
+        joined = merge_files(
+            files, spec, "table", header=self._headers.table(), check=lambda: _check_stop(stop)
+        )
         first, *others = ordered
         return [
             replace(first, result=replace(first.result, files=(joined,))),

@@ -223,10 +223,13 @@ class PostgresCatalog:
         locked = dictionary.lock(self._session, sorted(alone))
         by_lock = {alone[name] for name in locked}
         others = [each for each in dict.fromkeys(relations.values()) if each not in by_lock]
-        for batch in _batches([select("1", relation, ()) for relation in others]):
+        # With its columns: the planner leaves out what a column reads that nobody asks for.
+        columns = select_list(extract.projection.columns)
+        for batch in _batches([select(columns, relation, ()) for relation in others]):
             self._session.rows("EXPLAIN " + " UNION ALL ".join(batch))
-        read = [] if extract.query is not None else selectors
-        names = sorted({relation_name(extract, selector) for selector in read})
+        if extract.query is not None:
+            return dictionary.changed(self._session) or dictionary.renamed(self._session)
+        names = sorted({relation_name(extract, selector) for selector in selectors})
         return dictionary.changed(self._session, names)
 
     def selector_sql(self, extract: Extract, selector: Selector) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,18 @@ WHERE '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '
       IS DISTINCT FROM given.name
 LIMIT 1
 """
+
+RENAMED = """
+SELECT l.relation::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= 16384
+  AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+  AND (pg_identify_object('pg_class'::regclass, l.relation, 0)).identity
+      IS DISTINCT FROM quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+LIMIT 1
+"""
+"""Two tables that changed names: the text of a query means the other one now. `pg_identify_object`
+goes by what is committed now; a temporary schema has another name there."""
 
 POLICIES = """
 SELECT c.oid::regclass::text AS relation,
@@ -237,7 +250,7 @@ def lock(session: Session, names: list[str]) -> list[str]:
     return locked
 
 
-def changed(session: Session, names: list[str]) -> str | None:
+def changed(session: Session, names: Sequence[str] = ()) -> str | None:
     """Return a relation that the session has locked and that is not as it was at the snapshot.
 
     It has other files than then (TRUNCATE, a table written anew), or was not there (dropped and
@@ -248,7 +261,13 @@ def changed(session: Session, names: list[str]) -> str | None:
         session: Within a snapshot, with everything locked that is going to be read.
         names: What is read by name, schema and name quoted.
     """
-    found = session.rows(CHANGED) or session.rows(REPLACED, names)
+    found = session.rows(CHANGED) or session.rows(REPLACED, list(names))
+    return str(found[0][0]) if found else None
+
+
+def renamed(session: Session) -> str | None:
+    """Return a relation that the session has locked and that had another name at the snapshot."""
+    found = session.rows(RENAMED)
     return str(found[0][0]) if found else None
 
 

@@ -54,6 +54,8 @@ def begin(
     url: str,
     meanwhile: Callable[[], object],
     later: Callable[[], object] = lambda: None,
+    query: str = "SELECT * FROM parts",
+    where: str | None = None,
 ) -> Extract:
     """Do what a run does up to its first unit.
 
@@ -61,19 +63,20 @@ def begin(
     """
     snapshot = catalog.snapshot("snapshot")
     meanwhile()
-    query = "SELECT * FROM parts" if name is None else None
+    asked = query if name is None else None
     table_name = None if name is None else TableName(schema=None, name=NamePart(text=name))
-    table = chosen_table(catalog, Selection(table=table_name, query=query))
+    table = chosen_table(catalog, Selection(table=table_name, query=asked))
     later()
-    projection = catalog.project(table, query, Target(format="csv", text=TextFormat()))
+    projection = catalog.project(table, asked, Target(format="csv", text=TextFormat()))
     extract = Extract(
         source=SourceSpec(kind="postgresql", location=url),
         snapshot=snapshot,
         table=replace(table, partitions=()),
-        query=query,
-        where=None,
+        query=asked,
+        where=where,
         projection=projection,
     )
+    catalog.check_where(extract)
     catalog.hold(extract, plan(table, PlanLimits(parallelism=2)).selectors)
     return extract
 
@@ -137,20 +140,97 @@ def test_what_happened_since_the_snapshot_is_told(
         begin(catalog, name, url, lambda: postgres.run(statement, url=url))
 
 
+PLANNED_AWAY = (
+    "SELECT o.v FROM other o LEFT JOIN parts p ON p.k = o.v",
+    "SELECT v, (SELECT max(p.v) FROM parts p) AS most FROM other",
+    "WITH p AS MATERIALIZED (SELECT k FROM parts) SELECT o.v FROM other o JOIN p ON p.k = o.v",
+    "SELECT v FROM other UNION ALL SELECT k FROM parts",
+    "SELECT v FROM other WHERE v IN (SELECT k FROM through)",
+)
+"""Queries that read a partitioned table in a join, a subquery, or through a view."""
+
+
+@pytest.fixture
+def joined(postgres: Any, url: str) -> str:
+    """The same database with a view on the partitions, and one that joins them."""
+    postgres.run(
+        "CREATE VIEW through AS SELECT k FROM parts;"
+        "CREATE VIEW beside AS SELECT v, (SELECT max(p.v) FROM parts p) AS most FROM other;",
+        url=url,
+    )
+    return url
+
+
+@pytest.mark.parametrize("query", PLANNED_AWAY)
+def test_all_that_a_query_reads_is_locked_and_checked(
+    postgres: Any, catalog: PostgresCatalog, joined: str, query: str
+) -> None:
+    """A TRUNCATE of a partition that a join reads ends the run before the lock, and waits after."""
+    begin(catalog, None, joined, lambda: None, query=query)
+    assert refused(postgres, joined, "TRUNCATE parts_1")
+    catalog.close()
+    other = PostgresSource().open_catalog(SourceSpec(kind="postgresql", location=joined))
+    with pytest.raises(SourceError, match="parts_1 was truncated, written anew"):
+        begin(
+            other, None, joined, lambda: postgres.run("TRUNCATE parts_1", url=joined), query=query
+        )
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("beside", None),
+        ("other", "v IN (SELECT k FROM parts)"),
+        ("parts", "EXISTS (TABLE parts_1)"),
+    ],
+)
+def test_all_that_a_view_or_a_condition_reads_is_locked_and_checked(
+    postgres: Any, catalog: PostgresCatalog, joined: str, name: str, where: str | None
+) -> None:
+    """The same goes for a column of a view that is a subquery, and for one in the condition."""
+    begin(catalog, name, joined, lambda: None, where=where)
+    assert refused(postgres, joined, "TRUNCATE parts_1")
+    catalog.close()
+    other = PostgresSource().open_catalog(SourceSpec(kind="postgresql", location=joined))
+    with pytest.raises(SourceError, match="parts_1 was truncated, written anew"):
+        begin(
+            other, name, joined, lambda: postgres.run("TRUNCATE parts_1", url=joined), where=where
+        )
+    other.close()
+
+
 @pytest.mark.parametrize(
     ("name", "statement"),
     [
         ("plain", "DROP TABLE plain CASCADE; CREATE TABLE plain AS SELECT 9 AS v"),
         ("plain", "ALTER TABLE plain RENAME TO old; ALTER TABLE other RENAME TO plain"),
         ("parts", "DROP TABLE parts_1; CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1)"),
+        (None, "DROP TABLE plain CASCADE; CREATE TABLE plain AS SELECT 9 AS v"),
+        (None, "ALTER TABLE plain RENAME TO old; ALTER TABLE other RENAME TO plain"),
+        (
+            None,
+            "CREATE SCHEMA s; ALTER TABLE plain SET SCHEMA s; ALTER TABLE other RENAME TO plain",
+        ),
     ],
 )
 def test_another_table_under_the_name_is_told(
-    postgres: Any, catalog: PostgresCatalog, url: str, name: str, statement: str
+    postgres: Any, catalog: PostgresCatalog, url: str, name: str | None, statement: str
 ) -> None:
     """A table that was dropped and made again, or swapped for another, is not the one described."""
+    query = 'SELECT p.v FROM plain p JOIN public."Odd.name" o ON o.v = p.v'
+    postgres.run('CREATE TABLE "Odd.name" AS SELECT 1 AS v', url=url)
+
+    def later() -> None:
+        postgres.run(statement, url=url)
+
+    def nothing() -> None:
+        pass
+
+    # The tables that a query names are locked from its description on.
+    at_once, then = (later, nothing) if name is None else (nothing, later)
     with pytest.raises(SourceError, match=r"replaced while the run began"):
-        begin(catalog, name, url, lambda: None, lambda: postgres.run(statement, url=url))
+        begin(catalog, name, url, at_once, then, query=query)
 
 
 @pytest.mark.parametrize(
