@@ -86,7 +86,6 @@ FLOORS = {
 """Rooms of a package from the top floor down; each imports its own floor and those below."""
 
 KNOWN_EXCEPTIONS = {
-    ("unloader.storage", "unloader.manifest"),  # a directory knows a finished run by its manifest
     ("unloader.cli.options", "unloader.cli.group"),
     ("unloader.cli.display", "unloader.cli.group"),
 }

@@ -262,10 +262,11 @@ def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, An
     Raises:
         UnloaderError: OutputFailed if a run is writing there, or the file system refused.
     """
-    from unloader.storage.directories.cleaning import clean as remove
+    from unloader.storage.opening import storage_at
 
     with _translated():
-        return remove(directories, dry_run=dry_run).to_json()
+        places = [str(directory) for directory in directories]
+        return storage_at(next(iter(places), "")).clear(places, dry_run=dry_run).to_json()
 
 
 def topology(

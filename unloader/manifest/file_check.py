@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from unloader.errors import VerifyMismatch
 from writers.files.checksums import checksum_name
 from writers.files.read_back import read_back
+from writers.files.readable import Readable
 from writers.model import OutputSpec, TextFormat, WrittenFile
 
 
-def check_file(path: Path, file: WrittenFile, spec: OutputSpec, *, header: bool) -> None:
+def check_file(path: Readable, file: WrittenFile, spec: OutputSpec, *, header: bool) -> None:
     """Read a file again and compare it with what its writer reported.
 
     Raises:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import OutputFailed
-from unloader.json_reading import decode, read_text
+from unloader.json_reading import decode
 from unloader.manifest.build import FORMAT_VERSION
+from unloader.storage.base import MANIFEST, Index
+from unloader.storage.opening import storage_at
 from writers.model import WrittenFile
-
-MANIFEST = "_manifest.json"
 
 _NEEDED = ("run_id", "table", "query", "snapshot", "options", "units", "totals")
 """What replacing and verifying a run rely on."""
@@ -35,15 +35,48 @@ def read_manifest(destination: Path, name: str = MANIFEST) -> Mapping[str, Any]:
     Raises:
         OutputFailed: There is none, it is no whole manifest, or of a later format version.
     """
-    path = destination / name
+    place = str(destination)
     try:
-        document = decode(read_text(path))
+        data = storage_at(place).read(place, name)
     except FileNotFoundError:
         raise OutputFailed(
             f"{destination} holds no finished run: there is no {MANIFEST}",
             "name the directory that was given with --to",
         ) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise OutputFailed(f"{destination / name} cannot be read: {error}", _RESTORE) from error
+    return parse_manifest(data, destination, name)
+
+
+def read_index(data: bytes, place: str) -> Index:
+    """Return what a storage must know of a finished run, from the bytes of its manifest.
+
+    Raises:
+        OutputFailed: They are no whole manifest.
+    """
+    manifest = parse_manifest(data, Path(place))
+    return Index(
+        run_id=str(manifest["run_id"]),
+        places=tuple(map(str, directories_of(manifest, Path(place)))),
+        files=tuple((number, name) for name, number in places_of(manifest).items()),
+    )
+
+
+def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mapping[str, Any]:
+    """Return the manifest that these bytes are.
+
+    Args:
+        data: All of the file.
+        destination: Where it lies.
+        name: Its name there.
+
+    Raises:
+        OutputFailed: They are no whole manifest, or one of a later format version.
+    """
+    path = destination / name
+    try:
+        document = decode(data.decode())
+    except ValueError as error:
         raise OutputFailed(f"{path} cannot be read: {error}", _RESTORE) from error
     version = document.get("format_version") if isinstance(document, dict) else None
     if version != FORMAT_VERSION:

@@ -18,7 +18,6 @@ from unloader.errors import (
 from unloader.events import Notice, Observer, PhaseStarted
 from unloader.manifest.file_check import check_file
 from unloader.manifest.read import (
-    MANIFEST,
     directories_of,
     files_of,
     places_of,
@@ -36,7 +35,8 @@ from unloader.model import (
 from unloader.resolve.preparation import chosen_table
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
-from unloader.storage.directories.recovery import complete
+from unloader.storage.base import MANIFEST
+from unloader.storage.opening import storage_at
 from writers.errors import FormatError, WriteError
 from writers.model import (
     Compression,
@@ -68,16 +68,16 @@ def verify(
         OutputFailed: There is no finished run in `destination`, and none that can be finished.
         SourceError: The source refused.
     """
-    for text in complete(destination):
+    for text in storage_at(str(destination)).complete(str(destination)):
         observe(Notice(text=text))
     manifest = read_manifest(destination)
     observe(PhaseStarted(phase="verifying"))
     differences = _check_files(destination, manifest)
     extra = _extra_files(destination, manifest)
     if extra and strict:
-        differences.append(_told(extra))
+        differences.append(_extra_text(extra))
     elif extra:
-        observe(Notice(text=_told(extra)))
+        observe(Notice(text=_extra_text(extra)))
     counted, snapshot = None, "not asked"
     if source is not None:
         observe(PhaseStarted(phase="counting"))
@@ -122,13 +122,18 @@ def _extra_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
         with suppress(FileNotFoundError):  # That its files are missing is told anyway.
             extra += [
                 path.name if directory == destination else str(path)
-                for path in sorted(directory.iterdir())
-                if path not in own and path.name[0] not in "_." and path.is_file()
+                for path in _files_in(directory)
+                if path not in own and path.name[0] not in "_."
             ]
     return extra
 
 
-def _told(extra: list[str]) -> str:
+def _files_in(directory: Path) -> list[Path]:
+    place = str(directory)
+    return [directory / name for name in storage_at(place).names(place)]
+
+
+def _extra_text(extra: list[str]) -> str:
     more = f" and {len(extra) - _SHOWN_FILES} more" if len(extra) > _SHOWN_FILES else ""
     return (
         "files that are not of this run lie beside its own, where a loader may take them: "
@@ -144,7 +149,8 @@ def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
     directories, places = directories_of(manifest, destination), places_of(manifest)
     for name, file in files.items():
         try:
-            check_file(directories[places[name]] / name, file, spec, header=True)
+            place = str(directories[places[name]])
+            check_file(storage_at(place).file(place, name), file, spec, header=True)
         except FormatError:
             raise  # The checksum's library is missing: nothing is known of the file.
         except (VerifyMismatch, WriteError) as error:

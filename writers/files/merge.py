@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from writers.codecs.compression import open_compressor
 from writers.errors import WriteError
 from writers.files.os_errors import write_error
+from writers.files.readable import open_bytes, parquet_source
 from writers.files.staging import PART_SUFFIX, StagedFiles
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.text.text_writer import text_extension
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from writers.files.readable import Readable
     from writers.files.sink import Sink
+
+    _Input = tuple[WrittenFile, Readable]
+    """What was reported of a file, and the file."""
 
 
 def merge_files(
@@ -35,21 +40,22 @@ def merge_files(
     *,
     header: bytes = b"",
     check: Callable[[], None] = lambda: None,
+    read: Callable[[str], Readable] | None = None,
 ) -> WrittenFile:
     """Join staged files, in the order given, into the staged file `<stem>.<extension>.part`.
 
-    The inputs are removed once the joined file is synced; after an error they are all still
-    there and the joined file is not.
+    The inputs stay; after an error the joined file is not there.
 
     Args:
         files: At least one, written with this spec. Text must have been written without preamble
             and header.
-        spec: Its directory is that of the inputs and of the result; the file size is not heeded.
+        spec: Its directory is that of the result; the file size is not heeded.
         stem: Name of the result without extension; no input may have it.
         header: What a text file begins with (`writers.text.text_writer.file_start`), not
             compressed.
         check: Called after each piece of text and before each row group; what it
             raises ends the joining.
+        read: Returns an input by its staged name; None = those in the result's directory.
 
     Raises:
         WriteError: An input is missing or unlike the first, or the destination failed.
@@ -67,22 +73,15 @@ def merge_files(
         raise WriteError(
             f"{staging / result} would be joined into itself.", "choose another file name."
         )
+    inputs = [(file, read(file.path) if read else staging / file.path) for file in files]
     if isinstance(spec.format, TextFormat):
         output = StagedFiles(spec, stem, extension, Compression())
-        merged = _merge_text(files, spec, output, header, check)
-    else:
-        merged = _merge_parquet(files, spec, stem, check)
-    for file in files:
-        path = staging / file.path
-        try:
-            path.unlink()
-        except OSError as exc:
-            raise write_error("remove", path, exc) from exc
-    return merged
+        return _merge_text(inputs, spec, output, header, check)
+    return _merge_parquet(inputs, spec, stem, check)
 
 
 def _merge_text(
-    files: Sequence[WrittenFile],
+    inputs: Sequence[_Input],
     spec: OutputSpec,
     output: StagedFiles,
     header: bytes,
@@ -93,10 +92,10 @@ def _merge_text(
             output.sink().write(open_compressor(spec.compression).frame(header))
         else:
             output.sink().write(header)
-        for file in files:
-            _append(output.sink(), Path(spec.directory, file.path), file.bytes, check)
+        for file, source in inputs:
+            _append(output.sink(), source, file.bytes, check)
         check()
-        output.finish(sum(file.rows for file in files))
+        output.finish(sum(file.rows for file, _ in inputs))
     except BaseException:
         output.abort()
         raise
@@ -104,11 +103,11 @@ def _merge_text(
     return merged
 
 
-def _append(sink: Sink, path: Path, size: int, check: Callable[[], None]) -> None:
+def _append(sink: Sink, path: Readable, size: int, check: Callable[[], None]) -> None:
     """Read a file that was reported with `size` bytes into the buffers of a sink."""
     done = 0
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_bytes(path) as file:
             while count := file.readinto(sink.room()):
                 sink.advance(count)
                 done += count
@@ -123,16 +122,16 @@ def _append(sink: Sink, path: Path, size: int, check: Callable[[], None]) -> Non
 
 
 def _merge_parquet(
-    files: Sequence[WrittenFile], spec: OutputSpec, stem: str, check: Callable[[], None]
+    inputs: Sequence[_Input], spec: OutputSpec, stem: str, check: Callable[[], None]
 ) -> WrittenFile:
     from writers.parquet.writer import ParquetWriter
 
-    with _open_parquet(spec, files[0]) as first:
+    with _open_parquet(inputs[0][1]) as first:
         schema = first.schema_arrow
     writer = ParquetWriter(spec, schema, stem)
     try:
-        for file in files:
-            for table in _row_groups(spec, file, schema):
+        for file, source in inputs:
+            for table in _row_groups(file, source, schema):
                 check()
                 for batch in table.to_batches():
                     writer.write(batch)
@@ -144,10 +143,9 @@ def _merge_parquet(
     return merged
 
 
-def _row_groups(spec: OutputSpec, file: WrittenFile, schema: pa.Schema) -> Iterator[pa.Table]:
-    path = Path(spec.directory, file.path)
+def _row_groups(file: WrittenFile, path: Readable, schema: pa.Schema) -> Iterator[pa.Table]:
     rows = 0
-    with _open_parquet(spec, file) as source:
+    with _open_parquet(path) as source:
         if not source.schema_arrow.equals(schema):
             raise WriteError(
                 f"{path} has other columns than the first file to join.",
@@ -168,13 +166,12 @@ def _row_groups(spec: OutputSpec, file: WrittenFile, schema: pa.Schema) -> Itera
 
 
 @contextlib.contextmanager
-def _open_parquet(spec: OutputSpec, file: WrittenFile) -> Iterator[Any]:
+def _open_parquet(path: Readable) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(spec.directory, file.path)
     try:
-        source = pq.ParquetFile(path)
+        source = pq.ParquetFile(parquet_source(path))
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     except pa.ArrowInvalid as exc:

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
 from writers.files.os_errors import write_error
+from writers.files.readable import Readable, arrow_stream, open_bytes, parquet_source
 from writers.model import Compression, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ReadBack:
 
 
 def read_back(
-    path: Path,
+    path: Readable,
     output_format: TextFormat | ParquetFormat,
     compression: Compression,
     *,
@@ -44,7 +45,7 @@ def read_back(
     """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
 
     Args:
-        path: The file.
+        path: The file; a local one is read without the interpreter where that is possible.
         output_format: What it was written in.
         compression: What it was compressed with.
         rows: Count records.
@@ -62,10 +63,10 @@ def read_back(
     return ReadBack(bytes=size, checksum=found, rows=counted)
 
 
-def _digest(path: Path, checksum: str) -> tuple[int, str]:
+def _digest(path: Readable, checksum: str) -> tuple[int, str]:
     digest = open_digest(checksum)
     size = 0
-    with open(path, "rb", buffering=0) as file:
+    with open_bytes(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
@@ -73,7 +74,7 @@ def _digest(path: Path, checksum: str) -> tuple[int, str]:
 
 
 def _count(
-    path: Path, output_format: TextFormat | ParquetFormat, compression: Compression
+    path: Readable, output_format: TextFormat | ParquetFormat, compression: Compression
 ) -> int | None:
     import csv
     import zlib
@@ -98,11 +99,11 @@ def _count(
     return None
 
 
-def _count_parquet(path: Path) -> int:
+def _count_parquet(path: Readable) -> int:
     import pyarrow.parquet as pq
 
     rows = 0
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(parquet_source(path)) as file:
         for batch in file.iter_batches():
             rows += batch.num_rows
         if rows != file.metadata.num_rows:
@@ -124,7 +125,7 @@ def _is_plain(text: TextFormat) -> bool:
     )
 
 
-def _count_plain(path: Path, text: TextFormat, compression: Compression) -> int:
+def _count_plain(path: Readable, text: TextFormat, compression: Compression) -> int:
     import pyarrow as pa
 
     columns = _first_width(path, text, compression)
@@ -141,7 +142,7 @@ def _count_plain(path: Path, text: TextFormat, compression: Compression) -> int:
 
 
 def _count_records(
-    path: Path, text: TextFormat, compression: Compression, columns: int, block_bytes: int
+    path: Readable, text: TextFormat, compression: Compression, columns: int, block_bytes: int
 ) -> int:
     import pyarrow as pa
     from pyarrow import csv
@@ -169,7 +170,7 @@ def _count_records(
         return sum(int(batch.num_rows) for batch in reader)
 
 
-def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
+def _first_width(path: Readable, text: TextFormat, compression: Compression) -> int:
     """Return the number of fields of the first record, 0 for an empty file."""
     import csv
 
@@ -186,7 +187,7 @@ def _first_width(path: Path, text: TextFormat, compression: Compression) -> int:
     return 0
 
 
-def _count_prefixed(path: Path, text: TextFormat, compression: Compression) -> int:
+def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) -> int:
     """Count records by walking their length prefixes, as SQL*Loader's `var` format says."""
     from writers.text.output_encoding import OutputEncoding
 
@@ -205,7 +206,7 @@ def _count_prefixed(path: Path, text: TextFormat, compression: Compression) -> i
     return records - 1 if text.header else records
 
 
-def _count_fixed(path: Path, text: TextFormat, compression: Compression) -> int:
+def _count_fixed(path: Readable, text: TextFormat, compression: Compression) -> int:
     """Count records by their size; each has to end as they all do."""
     from writers.text.output_encoding import OutputEncoding
 
@@ -225,7 +226,7 @@ def _count_fixed(path: Path, text: TextFormat, compression: Compression) -> int:
     return records
 
 
-def _arrow_stream(path: Path, compression: Compression) -> Any:
+def _arrow_stream(path: Readable, compression: Compression) -> Any:
     """Return a stream that Arrow reads without the interpreter.
 
     Its CSV reader reads ahead in a thread of its own, which may still be at it when the program
@@ -233,24 +234,25 @@ def _arrow_stream(path: Path, compression: Compression) -> Any:
     """
     import pyarrow as pa
 
-    file = pa.OSFile(str(path))
+    file = arrow_stream(path)
     return (
         file if compression.codec == "none" else pa.CompressedInputStream(file, compression.codec)
     )
 
 
-def _decompressed(path: Path, compression: Compression) -> Any:
+def _decompressed(path: Readable, compression: Compression) -> Any:
     import pyarrow as pa
 
     if compression.codec == "gzip":
-        return gzip.open(path, "rb")
+        return gzip.open(path if isinstance(path, Path) else path.open(), "rb")
     if compression.codec == "none":
-        return open(path, "rb")
+        return open(path, "rb") if isinstance(path, Path) else path.open()
     if compression.codec == "zstd":
         import zstandard
 
-        return zstandard.open(path, "rb")
-    return pa.CompressedInputStream(pa.OSFile(str(path)), compression.codec)
+        source: Any = path if isinstance(path, Path) else path.open()
+        return zstandard.open(source, "rb")
+    return pa.CompressedInputStream(arrow_stream(path), compression.codec)
 
 
 class _Raw(io.RawIOBase):

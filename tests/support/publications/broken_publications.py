@@ -21,9 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from publications.staged_runs import as_bytes, taken
+from unloader.storage.base import Move
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.directories.recovery import complete
-from unloader.storage.directories.run_directories import Move, RunDirectories
 
 OLD = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
 NEW = {"a.csv": 0, "b.csv": 1, "e.csv": 1, "f.csv": 0}
@@ -53,12 +54,12 @@ def manifest_of(paths: list[Path], files: dict[str, int], run: str) -> dict[str,
 def do_run(paths: list[Path], files: dict[str, int], run: str, before: Callable[[], None]) -> None:
     """Do a whole run that leaves these files, each with the run's name as text."""
     files = {name: number % len(paths) for name, number in files.items()}
-    with RunDirectories(paths, overwrite=True, run_id=run) as directories:
+    with taken(paths, overwrite=True, run_id=run) as directories:
         for name, number in files.items():
             (directories.all[number].staged / f"{name}.part").write_text(f"{run}\n")
         moves = [Move(number, f"{name}.part", name) for name, number in files.items()]
         before()
-        directories.publish(moves, manifest_of(paths, files, run))
+        directories.commit(moves, as_bytes(manifest_of(paths, files, run)))
 
 
 def seen(paths: list[Path]) -> list[list[str]]:

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unloader.storage.directories.run_directories import Move, RunDirectories
+from unloader.manifest.read import read_index
+from unloader.storage.base import Claim, Move
+from unloader.storage.directories.run_directories import RunDirectories
+
+
+def taken(paths: Sequence[Path], *, overwrite: bool, run_id: str = "") -> RunDirectories:
+    """Take directories for a run."""
+    return RunDirectories(
+        Claim(
+            places=tuple(map(str, paths)),
+            run_id=run_id or os.urandom(6).hex(),
+            overwrite=overwrite,
+            read_index=read_index,
+        )
+    )
+
+
+def as_bytes(document: Mapping[str, Any]) -> bytes:
+    """Return a manifest or a line of the journal as a run writes it."""
+    return (json.dumps(document, ensure_ascii=False) + "\n").encode()
 
 
 def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:
@@ -27,8 +48,9 @@ def stage(directory: RunDirectories, *names: str, content: str = "new\n") -> lis
 
 def finish(path: Path, *names: str, run: str = "first", overwrite: bool = False) -> None:
     """Do a whole run that leaves these files."""
-    with RunDirectories([path], overwrite=overwrite) as directory:
-        directory.publish(stage(directory, *names, content=f"{run}\n"), manifest_of(names, run))
+    with taken([path], overwrite=overwrite) as directory:
+        moves = stage(directory, *names, content=f"{run}\n")
+        directory.commit(moves, as_bytes(manifest_of(names, run)))
 
 
 def content_of(path: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import zstandard
 
 from writers.errors import WriteError
 from writers.files.merge import merge_files
+from writers.files.readable import RemoteFile
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat, WrittenFile
 from writers.parquet.writer import ParquetWriter
 from writers.text.text_writer import EncodedTextWriter
@@ -85,7 +87,7 @@ def decompress_by_program(path: Path) -> bytes:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "lz4"])
 def test_text_is_joined_in_order(tmp_path: Path, codec: Any) -> None:
-    """The header comes once, the records follow in order, and the inputs are gone."""
+    """The header comes once, the records follow in order, and the inputs stay."""
     parts = [range(0, 2000), range(0), range(2000, 5000)]
     files = [write_text(tmp_path, f"u{i}", part, codec) for i, part in enumerate(parts)]
     merged = merge_files(files, text_spec(tmp_path, codec), "all", header=HEADER)
@@ -96,7 +98,7 @@ def test_text_is_joined_in_order(tmp_path: Path, codec: Any) -> None:
     assert merged.rows == 5000
     assert merged.bytes == path.stat().st_size
     assert merged.checksum == f"xxh3:{xxhash.xxh3_64_hexdigest(path.read_bytes())}"
-    assert [found.name for found in tmp_path.iterdir()] == [merged.path]
+    assert {found.name for found in tmp_path.iterdir()} == {each.path for each in (*files, merged)}
     assert merged.path.startswith("all.csv")
     assert merged.path.endswith(".part")
 
@@ -128,7 +130,25 @@ def test_parquet_is_joined_in_full_row_groups(tmp_path: Path) -> None:
     assert pq.read_table(path)["number"].to_pylist() == list(range(330))
     assert (merged.rows, merged.path) == (330, "all.parquet.part")
     assert merged.checksum == f"xxh3:{xxhash.xxh3_64_hexdigest(path.read_bytes())}"
-    assert [found.name for found in tmp_path.iterdir()] == [merged.path]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_inputs_from_elsewhere_are_joined(tmp_path: Path, kind: str) -> None:
+    """Inputs that have no path here give the same file as those that have."""
+    output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
+    write = write_text if kind == "csv" else write_parquet
+    arguments = ("none",) if kind == "csv" else ()
+    files = [write(tmp_path, f"u{n}", range(100), *arguments) for n in range(2)]  # type: ignore[operator]
+    expected = merge_files(files, merge_spec(tmp_path, output_format), "local")
+    stored = {file.path: (tmp_path / file.path).read_bytes() for file in files}
+    for name in stored:
+        (tmp_path / name).unlink()
+
+    def read(name: str) -> RemoteFile:
+        return RemoteFile(name=name, open=lambda: io.BytesIO(stored[name]))
+
+    merged = merge_files(files, merge_spec(tmp_path, output_format), "remote", read=read)
+    assert (merged.checksum, merged.rows) == (expected.checksum, 200)
 
 
 def test_one_file_is_joined_too(tmp_path: Path) -> None:

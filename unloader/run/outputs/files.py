@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from unloader.errors import Interrupted
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
 from unloader.manifest.file_check import check_file
+from unloader.manifest.read import read_index
 from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.naming import Naming
@@ -20,7 +21,8 @@ from unloader.resolve.stripes import stripes
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.run.schedule import Assignment
-from unloader.storage.directories.run_directories import Move, RunDirectories
+from unloader.storage.base import JOURNAL, Claim, Move, Staging
+from unloader.storage.opening import storage_at
 from writers.files.direct_io import refusal
 
 
@@ -43,30 +45,33 @@ class FileOutput:
         self._naming = Naming.of(run, output.file_name, one=self._one)
         self._stripes = stripes(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
-        self._directories = RunDirectories(
-            [Path(each) for each in output.destinations],
-            overwrite=output.overwrite,
-            run_id=run.run_id,
+        self._storage = storage_at(output.destination).take(
+            Claim(
+                places=output.destinations,
+                run_id=run.run_id,
+                overwrite=output.overwrite,
+                read_index=read_index,
+            )
         )
         self._tell: Observer = silent
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Check that all final names are free and differ; report what earlier runs left."""
         self._tell = observe
-        for text in self._directories.notices:
+        for text in self._storage.notices:
             observe(Notice(text=text))
         names = self._naming.first_names(tuple(self._units.values()))
         check_distinct(names.values())
-        self._directories.check_names((self._stripes[unit], name) for unit, name in names.items())
+        self._storage.check_names((self._stripes[unit], name) for unit, name in names.items())
         if self._output.options.direct_io:
             self._check_direct(observe)
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the staging directory, and a name unique to the attempt."""
-        staged = self._staged(self._stripes[assignment.unit.id])
+        staging = self._storage.staging(self._stripes[assignment.unit.id])
         return OutputTask(
-            spec=self._output.spec(str(staged)),
-            stem=_stem(assignment),
+            spec=self._output.spec(staging.directory),
+            stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
         )
@@ -85,27 +90,28 @@ class FileOutput:
     def record(self, unit: FinishedUnit) -> Event | None:
         """Write the journal; with several directories return how full the unit's is."""
         number = self._stripes[unit.result.unit]
-        self._directories.record(journal_entry(replace(unit, directory=number)))
-        if len(self._directories.all) == 1:
+        entry = journal_entry(replace(unit, directory=number))
+        self._storage.append(JOURNAL, (json.dumps(entry, ensure_ascii=False) + "\n").encode())
+        if len(self._storage.places) == 1:
             return None
         units, size = self._filled.get(number, (0, 0))
         size += sum(file.bytes for file in unit.result.files)
         self._filled[number] = (units + 1, size)
-        path = str(self._directories.all[number].path)
-        return DirectoryFilled(directory=path, units=units + 1, bytes=size)
+        directory = self._storage.places[number].name
+        return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
 
     def discard(self, assignment: Assignment) -> None:
         """Remove what a broken attempt has staged."""
-        self._directories.discard(_stem(assignment))
+        self._storage.discard(_stem(assignment.unit.id, assignment.attempt))
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
         """Read every staged file again; see `RunOutput`."""
         for unit in units:
-            staged = self._staged(self._stripes[unit.result.unit])
+            place = self._stripes[unit.result.unit]
             for file in unit.result.files:
                 _check_stop(stop)
-                spec = self._output.spec(str(staged))
-                check_file(staged / file.path, file, spec, header=not self._one)
+                staged = self._storage.staged_file(place, file.path)
+                check_file(staged, file, self._output.spec(""), header=not self._one)
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
@@ -120,19 +126,19 @@ class FileOutput:
             finals = []
             for part, file in enumerate(finished.result.files):
                 name = self._naming.name(unit, part)
-                moves.append(Move(directory=number, staged=file.path, final=name))
+                moves.append(Move(place=number, staged=file.path, final=name))
                 finals.append(replace(file, path=name))
             published.append(replace(finished, finals=tuple(finals), directory=number))
         # From here on a signal comes too late.
         _check_stop(stop)
         document = manifest(published, self._listed())
-        for text in self._directories.publish(moves, document):
+        for text in self._storage.commit(moves, _encoded(document)):
             self._tell(Notice(text=text))
         return document
 
     def abandon(self, manifest: dict[str, Any] | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
-        self._directories.abandon(manifest)
+        self._storage.abandon(None if manifest is None else _encoded(manifest))
 
     def already_delivered(self) -> str:
         """Return that nothing has left."""
@@ -140,38 +146,44 @@ class FileOutput:
 
     def next_step(self) -> str:
         """Return where finished units are, and what becomes of them."""
-        staged = " and ".join(str(each.staged) for each in self._directories.all)
+        staged = " and ".join(each.label for each in self._stagings())
         return f"run again, which starts anew; until then the finished units are in {staged}"
 
     def close(self) -> None:
         """Release the directories."""
-        self._directories.close()
+        self._storage.close()
 
     def _check_direct(self, observe: Observer) -> None:
         """Say once where files will go through the page cache after all."""
-        for directory in self._directories.all:
-            why = refusal(directory.staged)
+        for place, staging in zip(self._storage.places, self._stagings(), strict=True):
+            why = refusal(Path(staging.directory)) if staging.directory else None
             if why is not None:
-                text = f"{directory.path}: no direct I/O, {why}; files are written normally"
+                text = f"{place.name}: no direct I/O, {why}; files are written normally"
                 observe(Notice(text=text))
 
-    def _staged(self, number: int) -> Path:
-        return self._directories.all[number].staged
+    def _stagings(self) -> list[Staging]:
+        return [self._storage.staging(number) for number in range(len(self._storage.places))]
 
     def _listed(self) -> tuple[str, ...]:
-        several = len(self._directories.all) > 1
-        return tuple(os.path.abspath(each.path) for each in self._directories.all if several)
+        several = len(self._storage.places) > 1
+        return tuple(place.address for place in self._storage.places if several)
 
     def _merged(self, ordered: Sequence[FinishedUnit], stop: Stop) -> list[FinishedUnit]:
         """Return the units with the joined file as the first one's, which begins the table."""
         from writers.files.merge import merge_files
 
-        staged = self._directories.first.staged
-        spec = self._output.spec(str(staged))
+        spec = self._output.spec(self._storage.staging(0).directory)
         files = [file for unit in ordered for file in unit.result.files]
         joined = merge_files(
-            files, spec, "table", header=self._headers.table(), check=lambda: _check_stop(stop)
+            files,
+            spec,
+            "table",
+            header=self._headers.table(),
+            check=lambda: _check_stop(stop),
+            read=lambda name: self._storage.staged_file(0, name),
         )
+        for unit in ordered:
+            self._storage.discard(_stem(unit.result.unit, unit.result.attempt))
         first, *others = ordered
         return [
             replace(first, result=replace(first.result, files=(joined,))),
@@ -184,5 +196,9 @@ def _check_stop(stop: Stop) -> None:
         raise Interrupted("stopped by a signal before the files had their final names")
 
 
-def _stem(assignment: Assignment) -> str:
-    return f"{assignment.unit.id}-a{assignment.attempt}"
+def _encoded(manifest: dict[str, Any]) -> bytes:
+    return (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def _stem(unit: str, attempt: int) -> str:
+    return f"{unit}-a{attempt}"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from unloader.errors import OutputFailed
+from unloader.storage.base import Cleaning, Leftover
 from unloader.storage.directories.leftovers import (
     RUN,
-    Leftover,
     Locked,
     holder_of,
     is_directory_of,
@@ -21,26 +19,6 @@ from unloader.storage.directories.leftovers import (
     take_lock,
 )
 from unloader.storage.directories.recovery import complete, give_up, is_under_way, pending, sweep
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaning:
-    """What was removed, or would be."""
-
-    dry_run: bool
-    completed: tuple[str, ...]
-    """On runs that were cut short while they were published, and were brought to their end."""
-    removed: tuple[Leftover, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the answer of the command."""
-        return {
-            "dry_run": self.dry_run,
-            "completed": list(self.completed),
-            "removed": [asdict(each) for each in self.removed],
-            "files": sum(each.files for each in self.removed),
-            "bytes": sum(each.bytes for each in self.removed),
-        }
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:

@@ -1,6 +1,7 @@
 """What lies in a directory's `_run`, and whose it is: of a run that goes on or of one that died.
 
 DIR/_run/lock             held by the running process; tells which run it is
+DIR/_run/run.json         what the run is to do, in the first directory
 DIR/_run/journal.jsonl    one line a finished work unit, in the first directory
 DIR/_run/staged/          files of finished and running units
 DIR/_run/_manifest.json   of a broken run; while publishing the manifest to come
@@ -20,17 +21,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from unloader.manifest.read import MANIFEST
+from unloader.storage.base import JOURNAL, MANIFEST, RECORDS, Leftover
 from writers.files.staging import PART_SUFFIX
 
 RUN = "_run"
 STAGED = "staged"
-JOURNAL = "journal.jsonl"
 LOCK = "lock"
 RECORD = "publication.json"
 REPLACED = "replaced"
 
-BULK = (STAGED, REPLACED, JOURNAL, MANIFEST)
+BULK = (STAGED, REPLACED, *RECORDS, MANIFEST)
 """What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed."""
 
 
@@ -42,34 +42,6 @@ class Holder:
     pid: int = 0
     directories: tuple[str, ...] = ()
     """All of the run's, absolute and without symbolic links."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
-    """What a run that died has left in a directory, or beside it."""
-
-    directory: str
-    run_id: str
-    """Empty where it is not known."""
-    units: int
-    """Finished ones, by the journal."""
-    files: int
-    """Staged ones, unfinished ones included."""
-    bytes: int
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing that anybody would miss."""
-        return not (self.units or self.files)
-
-    def text(self) -> str:
-        """Return it in words."""
-        run = f"run {self.run_id}" if self.run_id else "an earlier run"
-        return (
-            f"what {run} left in {self.directory} unpublished: {self.units:,} finished "
-            f"work {'unit' if self.units == 1 else 'units'}, {self.files:,} staged "
-            f"{'file' if self.files == 1 else 'files'}, {self.bytes:,} bytes"
-        )
 
 
 def owners_for(*directories: Path) -> frozenset[int]:
@@ -205,7 +177,7 @@ def remove_room(room: Path) -> None:
 
 def remove_bulk(room: Path) -> None:
     """Remove all of a `_run` but its record and its lock; never raises."""
-    for name in (*BULK, *(each + PART_SUFFIX for each in (MANIFEST, RECORD))):
+    for name in (*BULK, *(each + PART_SUFFIX for each in (*RECORDS, MANIFEST, RECORD))):
         _remove(room / name)
 
 

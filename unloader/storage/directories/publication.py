@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unloader.errors import OutputFailed
-from unloader.manifest.read import MANIFEST
+from unloader.storage.base import MANIFEST
 from unloader.storage.directories.leftovers import (
     RECORD,
     RUN,

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.manifest.read import MANIFEST
+from unloader.storage.base import MANIFEST
 from unloader.storage.directories.leftovers import REPLACED, RUN, STAGED, remove_room
 from unloader.storage.directories.publication import Placed, Publication, Share
 from writers.files.exchange import exchange, make_twin, rename_if_free

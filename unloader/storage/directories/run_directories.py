@@ -1,22 +1,23 @@
 """The directories of one run, taken together and published together.
 
-One is the usual case. With several, each has its own lock and its own staged files, so that a file
-never crosses from one file system to another; journal and manifest are in the first.
+`unloader.storage.base.RunStorage` says what each method promises. One directory is the usual case.
+With several, each has its own lock and its own staged files, so that a file never crosses from one
+file system to another; the records and the manifest are in the first.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, TypeVar
 
 from unloader.errors import OutputFailed
-from unloader.manifest.read import MANIFEST, directories_of
-from unloader.storage.directories.leftovers import JOURNAL, LOCK, RUN, STAGED, Holder
+from unloader.storage.base import MANIFEST, RECORDS, Claim, Move, Place, Staging
+from unloader.storage.directories.earlier_runs import EarlierRuns
+from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder
 from unloader.storage.directories.publication import (
     Placed,
     Publication,
@@ -34,45 +35,27 @@ _T = TypeVar("_T")
 _TRIES = 3
 
 
-class Move(NamedTuple):
-    """A staged file and its final name, both in the directory of that number."""
-
-    directory: int
-    staged: str
-    final: str
-
-
 class RunDirectories:
     """One or more directories, taken by one run; use it as a context manager."""
 
-    def __init__(self, paths: Sequence[Path], *, overwrite: bool, run_id: str = "") -> None:
-        """Take all the directories or none, creating them where needed.
-
-        What was being published into one of them, and was cut short, is brought to its end first.
-        What else a run that died has left is removed; `notices` tell of both.
-
-        Args:
-            paths: The first gets the manifest.
-            overwrite: Replace earlier finished runs.
-            run_id: Tells this run from all others.
+    def __init__(self, claim: Claim) -> None:
+        """Take all the directories or none; see `unloader.storage.base.Storage.take`.
 
         Raises:
-            OutputFailed: One cannot be created or written, is named twice, lies in the `_run` of
-                another, another run is using it, it is not empty and `overwrite` is off, or the
-                manifest of the run to replace is damaged or tells of directories that are not
-                among these.
+            OutputFailed: As there; or one is named twice, or lies in the `_run` of another.
         """
+        paths = [Path(place) for place in claim.places]
         _check_different(paths)
         self.all: tuple[RunDirectory, ...]
         self.notices: tuple[str, ...] = ()
         self._publishing = False
-        self._run_id = run_id or os.urandom(6).hex()
+        self._run_id = claim.run_id or os.urandom(6).hex()
         with self._take(paths) as undo:
-            if not overwrite:
+            if not claim.overwrite:
                 for directory in self.all:
                     _on(directory, directory.check_free)
             # What cannot be replaced in the end had better be known before the work.
-            self._standing = self._runs(), self._earlier()
+            self._earlier = EarlierRuns(self.all, claim.read_index)
             holder = Holder(run_id=self._run_id, pid=os.getpid(), directories=self._real())
             left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
             self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
@@ -80,19 +63,19 @@ class RunDirectories:
 
     @property
     def first(self) -> RunDirectory:
-        """The directory of journal and manifest."""
+        """The directory of the records and the manifest."""
         return self.all[0]
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The directories, as they were written and absolute."""
+        return tuple(
+            Place(name=str(each.path), address=os.path.abspath(each.path)) for each in self.all
+        )
+
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
-        """Check that under none of these names lies a file that is not an earlier run's.
-
-        Args:
-            finals: Number of the directory, and name.
-
-        Raises:
-            OutputFailed: One does.
-        """
-        earlier = self._earlier()
+        """Check that under none of these names lies a file that is not an earlier run's."""
+        earlier = self._earlier.files()
         for number, name in finals:
             path = self.all[number].path / name
             if name not in earlier[number] and os.path.lexists(path):
@@ -101,18 +84,31 @@ class RunDirectories:
                     "move it away, or choose another --to or --file-name",
                 )
 
-    def record(self, entry: dict[str, Any]) -> None:
-        """Append one line to the journal.
+    def staging(self, place: int) -> Staging:
+        """Return a directory on the file system that the files stay on."""
+        staged = str(self.all[place].staged)
+        return Staging(label=staged, directory=staged)
 
-        It is not synced: the journal is for a run that was killed, and the system's cache outlives
+    def open_staged(self, place: int, name: str) -> IO[bytes]:
+        """Make a file in the staging directory."""
+        return open(self.staged_file(place, name), "xb")
+
+    def staged_file(self, place: int, name: str) -> Path:
+        """Return the path of a staged file."""
+        return self.all[place].staged / name
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write a record into the first directory's `_run`, synced."""
+        self.first.write_record(_known(name), data)
+
+    def append(self, name: str, line: bytes) -> None:
+        """Append to a record in the first directory's `_run`.
+
+        It is not synced: the record is for a run that was killed, and the system's cache outlives
         the process. Syncing it after each unit would make all workers' dirty pages wait.
-
-        Raises:
-            OutputFailed: The disk is full or failed.
         """
-        line = json.dumps(entry, ensure_ascii=False) + "\n"
         try:
-            with open(self.first.path / RUN / JOURNAL, "a", encoding="utf-8") as file:
+            with open(self.first.room / _known(name), "ab") as file:
                 file.write(line)
         except OSError as error:
             raise self.first.refused("write the journal in", error) from error
@@ -122,25 +118,16 @@ class RunDirectories:
         for directory in self.all:
             remove_staged(directory.staged, stem + ".")
 
-    def publish(self, moves: Sequence[Move], manifest: Mapping[str, Any]) -> tuple[str, ...]:
-        """Give every staged file its final name, together with the manifest; see `publishing`.
-
-        Returns:
-            What the user should be told.
-
-        Raises:
-            WriteError: A file that is not ours is in the way, there is no space for the manifest,
-                or the file system refused; an earlier run is still, or again, as it was.
-            OutputFailed: As above; or what was begun could be neither finished nor taken back.
-        """
+    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
+        """Publish: give every staged file its final name, the manifest last; see `publishing`."""
         self._check_held()
-        earlier = self._earlier()
-        self._check_standing(earlier)
+        self._earlier.check_unchanged()
+        earlier = self._earlier.files()
         for number, directory in enumerate(self.all):
-            ours = [(move.staged, move.final) for move in moves if move.directory == number]
+            ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
         self.first.write_record(MANIFEST, manifest)
-        publication = self._publication(moves, earlier)
+        publication = self._publication(moves)
         check_real(publication)
         self._publishing = True
         try:
@@ -154,12 +141,8 @@ class RunDirectories:
                 raise self.first.refused("publish in", error) from error
             raise
 
-    def abandon(self, manifest: Mapping[str, Any] | None) -> None:
-        """End a broken run: keep what is staged with a partial manifest, or leave no trace.
-
-        Args:
-            manifest: What is done so far; None if no unit is.
-        """
+    def abandon(self, manifest: bytes | None) -> None:
+        """Keep what is staged with a partial manifest, or leave no trace."""
         if self._publishing:
             # What is on record is to be completed, and needs the manifest that is there.
             return
@@ -205,25 +188,6 @@ class RunDirectories:
             "wait until it ends, then start again",
         )
 
-    def _check_standing(self, earlier: Sequence[set[str]]) -> None:
-        """Check that no finished run has come since the start: what nobody agreed to stays."""
-        runs, names = self._standing
-        for directory, run, was, now, before in zip(
-            self.all, self._runs(), runs, earlier, names, strict=True
-        ):
-            if (run and run != was) or now - before:
-                raise OutputFailed(
-                    f"a finished run ({run}) has appeared in {directory.path} while this one was "
-                    "writing, so nothing is published",
-                    "move it to another directory, then unload again; what was written is in "
-                    f"{directory.staged}",
-                )
-
-    def _runs(self) -> list[str]:
-        """Return for each directory the finished run whose manifest it holds, or nothing."""
-        standing = [directory.finished() for directory in self.all]
-        return [str(each["run_id"]) if each is not None else "" for each in standing]
-
     def _check_held(self) -> None:
         for directory in self.all:
             if not directory.is_held(self._run_id):
@@ -234,39 +198,36 @@ class RunDirectories:
                     f"{directory.staged}, if that is still there",
                 )
 
-    def _check_out(self, manifest: Mapping[str, Any]) -> None:
+    def _check_out(self, manifest: bytes) -> None:
         """Check that what a reader finds now is this run."""
         path = self.first.path / MANIFEST
         try:
-            found = json.loads(path.read_text(encoding="utf-8")).get("run_id")
-        except (OSError, ValueError, AttributeError) as error:
+            found = "" if path.read_bytes() == manifest else "it has other bytes"
+        except OSError as error:
             found = repr(error)
-        if found != manifest.get("run_id"):
+        if found:
             raise OutputFailed(
                 f"after publishing, {path} is not the manifest of this run: {found}",
                 "find out what changes files there, then unload again",
             )
 
-    def _publication(self, moves: Sequence[Move], earlier: Sequence[set[str]]) -> Publication:
-        shares = []
+    def _publication(self, moves: Sequence[Move]) -> Publication:
+        shares, replaced = [], self._earlier.replaced()
         for number, directory in enumerate(self.all):
             here = Path(os.path.realpath(directory.path))
             files = [
                 Placed(f"{STAGED}/{move.staged}", move.final, _size(directory.staged / move.staged))
                 for move in moves
-                if move.directory == number
+                if move.place == number
             ]
             if directory is self.first:
                 files.append(Placed(MANIFEST, MANIFEST, _size(directory.room / MANIFEST)))
-            replaced = set(earlier[number])
-            if directory.finished() is not None:
-                replaced.add(MANIFEST)
             shares.append(
                 Share(
                     path=str(here),
                     twin=twin_name(here, self._run_id),
                     files=tuple(files),
-                    replaced=tuple(sorted(replaced)),
+                    replaced=tuple(sorted(replaced[number])),
                 )
             )
         owners = frozenset().union(*(directory.owners for directory in self.all))
@@ -294,34 +255,19 @@ class RunDirectories:
     def _real(self) -> tuple[str, ...]:
         return tuple(os.path.realpath(directory.path) for directory in self.all)
 
-    def _earlier(self) -> list[set[str]]:
-        """Return for each directory the files of finished runs that it holds.
-
-        Raises:
-            OutputFailed: A finished run has files in directories that are not ours to replace.
-        """
-        known = {os.path.realpath(directory.path) for directory in self.all}
-        found: list[set[str]] = [set() for _ in self.all]
-        for home in self.all:
-            standing = home.finished()
-            if standing is None:
-                continue
-            for path in directories_of(standing, home.path):
-                if os.path.realpath(path) not in known:
-                    raise OutputFailed(
-                        f"the run in {home.path} has files in {path}, too",
-                        f"name both with --to to replace it, or remove {home.path / MANIFEST}",
-                    )
-            for directory, names in zip(self.all, found, strict=True):
-                names |= directory.files_here(standing, home.path)
-        return found
-
 
 def _on(directory: RunDirectory, act: Callable[[], _T], verb: str = "prepare") -> _T:
     try:
         return act()
     except OSError as error:
         raise directory.refused(verb, error) from error
+
+
+def _known(name: str) -> str:
+    # Whoever clears the directory removes only what it knows as a run's.
+    if name not in RECORDS:
+        raise ValueError(f"{name!r} is no record of a run")
+    return name
 
 
 def _size(path: Path) -> int:

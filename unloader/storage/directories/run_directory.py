@@ -8,22 +8,20 @@ DIR/_run/                 of a run that goes on or has died; see `leftovers`
 
 from __future__ import annotations
 
-import json
+import errno
 import os
-from collections.abc import Mapping
+import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from unloader.errors import OutputFailed
-from unloader.manifest.read import MANIFEST, directories_of, places_of, read_manifest
+from unloader.storage.base import MANIFEST, Index, Leftover, ReadIndex
 from unloader.storage.directories.leftovers import (
     LOCK,
     RECORD,
     RUN,
     STAGED,
     Holder,
-    Leftover,
     Locked,
     is_directory_of,
     look,
@@ -88,38 +86,41 @@ class RunDirectory:
         self.staged.mkdir()
         return left
 
-    def finished(self) -> Mapping[str, Any] | None:
-        """Return the manifest of the finished run here, None if there is none.
+    def finished(self, read_index: ReadIndex) -> Index | None:
+        """Return what the manifest of the finished run here lists, None if there is none.
 
         Raises:
             OutputFailed: It is damaged.
         """
-        return read_manifest(self.path) if (self.path / MANIFEST).exists() else None
+        path = self.path / MANIFEST
+        if not path.exists():
+            return None
+        try:
+            data = read_regular(path)
+        except OSError as error:
+            raise OutputFailed(
+                f"{path} cannot be read: {error}",
+                "restore it, or unload again to another directory",
+            ) from error
+        return read_index(data, str(self.path))
 
-    def files_here(self, manifest: Mapping[str, Any], home: Path) -> set[str]:
-        """Return the names of those files of a manifest that lie in this directory.
-
-        Args:
-            manifest: Of any run.
-            home: The directory that the manifest lies in, or is to lie in.
-        """
+    def files_here(self, index: Index) -> set[str]:
+        """Return the names of those files of a finished run that lie in this directory."""
         here = os.path.realpath(self.path)
         ours = {
             number
-            for number, directory in enumerate(directories_of(manifest, home))
+            for number, directory in enumerate(index.places)
             if os.path.realpath(directory) == here
         }
-        places = places_of(manifest)
-        return {name for name, place in places.items() if place in ours and self._is_ours(name)}
+        return {name for place, name in index.files if place in ours and self._is_ours(name)}
 
-    def write_record(self, name: str, manifest: Mapping[str, Any]) -> None:
-        """Write a manifest into `_run`.
+    def write_record(self, name: str, data: bytes) -> None:
+        """Write a file into `_run`, as a whole and synced.
 
         Raises:
             WriteError: It could not be written.
         """
-        text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-        write_atomically(self.room / name, text.encode())
+        write_atomically(self.room / name, data)
 
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
@@ -188,3 +189,14 @@ class RunDirectory:
     def _is_ours(self, name: str) -> bool:
         # Only files of this directory: a manifest that was tampered with may not reach out of it.
         return name == os.path.basename(name) != "" and (self.path / name).is_file()
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the bytes of a file that has an end: devices and pipes may have none.
+
+    Raises:
+        OSError: It is something else, or cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return path.read_bytes()

@@ -49,13 +49,14 @@ def quick(tmp_path: Path) -> Iterator[Path]:
 
 def broken(library: Path, where: Path, *settings: str) -> list[dict[str, Any]]:
     """Break publications off at all moments; return what was seen each time."""
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support")))
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(where), *settings],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": paths},
     )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from processes import killing_calls
+from publications.staged_runs import as_bytes, taken
 
 from unloader import api
 from unloader.errors import OutputFailed
+from unloader.storage.base import JOURNAL, Move
 from unloader.storage.directories.leftovers import RUN
-from unloader.storage.directories.run_directories import Move, RunDirectories
 
 ROOT = Path(__file__).parents[4]
 CHILD = """
@@ -29,8 +30,8 @@ do_run([Path(sys.argv[1])], NEW, "new", lambda: None)
 
 def left_behind(*paths: Path, run: str = "dead") -> None:
     """Do a run that dies with one unit finished and another one staged."""
-    directories = RunDirectories(list(paths), overwrite=True, run_id=run)
-    directories.record({"unit": "1"})
+    directories = taken(paths, overwrite=True, run_id=run)
+    directories.append(JOURNAL, as_bytes({"unit": "1"}))
     for directory in directories.all:
         (directory.staged / "1-a1.csv.part").write_text("1234")
         (directory.staged / "2-a1.csv.part").write_text("12")
@@ -43,10 +44,11 @@ def finish(path: Path) -> None:
     files = [{"path": "a.csv", "rows": 1, "bytes": 4, "checksum": "xxh3:0"}]
     manifest: dict[str, Any] = {"format_version": 1, "run_id": "done", "totals": totals}
     manifest |= {"table": None, "query": "q", "snapshot": None, "options": {}}
-    with RunDirectories([path], overwrite=False) as directories:
+    with taken([path], overwrite=False) as directories:
         (directories.first.staged / "a.part").write_text("new\n")
         moves = [Move(0, "a.part", "a.csv")]
-        directories.publish(moves, {**manifest, "units": [{"id": "1", "files": files}]})
+        document = {**manifest, "units": [{"id": "1", "files": files}]}
+        directories.commit(moves, as_bytes(document))
 
 
 def names(path: Path) -> list[str]:
@@ -94,7 +96,7 @@ def test_all_directories_of_a_run_are_cleaned(tmp_path: Path, named: int) -> Non
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     """What a run that goes on has staged is not removed under its hands."""
-    with RunDirectories([tmp_path], overwrite=False):
+    with taken([tmp_path], overwrite=False):
         before = names(tmp_path)
         for dry_run in (True, False):
             with pytest.raises(OutputFailed, match="a run is writing to"):
@@ -164,7 +166,7 @@ def test_one_that_cannot_be_completed_is_taken_back_and_removed(
     out = killed(tmp_path, "rename", "/e.csv", foreign=foreign)
     (out / RUN / "staged" / "f.csv.part").unlink()
     with pytest.raises(OutputFailed, match=r"f\.csv is missing"):
-        RunDirectories([out], overwrite=True)
+        taken([out], overwrite=True)
     told = api.clean([out])
     assert "it is given up" in told["completed"][0]
     assert [each["run_id"] for each in told["removed"]] == ["new"]
@@ -173,7 +175,7 @@ def test_one_that_cannot_be_completed_is_taken_back_and_removed(
     assert names(out.parent) == sorted(
         ["out", "out/_manifest.json", *(f"out/{name}.csv" for name in "abcd"), *rest]
     )
-    RunDirectories([out], overwrite=True).close()
+    taken([out], overwrite=True).close()
 
 
 def test_what_others_put_into_the_old_directory_moves_over(tmp_path: Path) -> None:

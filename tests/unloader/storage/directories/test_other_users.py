@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from publications.staged_runs import content_of, finish, manifest_of, stage
+from publications.staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
 from unloader.storage.directories import cleaning, publishing, run_directories
 from unloader.storage.directories.leftovers import RUN
-from unloader.storage.directories.run_directories import RunDirectories
 
 USER = 1002
 """Not root, and the owner of nothing."""
@@ -73,10 +72,10 @@ def killed_halfway(out: Path) -> Callable[[], None]:
                 os.write(write, b"x")
                 signal.pause()
 
-        directory = RunDirectories([out], overwrite=True, run_id="A")
+        directory = taken([out], overwrite=True, run_id="A")
         moves = stage(directory, "n1.csv", "n2.csv", content="A\n")
         publishing.os.rename = halting  # type: ignore[attr-defined]
-        directory.publish(moves, manifest_of(["n1.csv", "n2.csv"], "A"))
+        directory.commit(moves, as_bytes(manifest_of(["n1.csv", "n2.csv"], "A")))
         os._exit(1)
     assert os.read(read, 1) == b"x"
 
@@ -107,7 +106,7 @@ def test_a_publisher_killed_before_the_lock_is_taken(
 
     monkeypatch.setattr(module, "complete", then_killed)
     if comes == "run":
-        RunDirectories([out], overwrite=True).close()
+        taken([out], overwrite=True).close()
     else:
         with pytest.raises(OutputFailed, match=r"Next: run the same command again"):
             cleaning.clean([out], dry_run=False)
@@ -124,13 +123,13 @@ def test_a_finished_run_that_appears_meanwhile_stays(tmp_path: Path, overwrite: 
     out = tmp_path / "out"
     if overwrite:
         finish(out, "o.csv")
-    with RunDirectories([out], overwrite=overwrite) as directory:
+    with taken([out], overwrite=overwrite) as directory:
         moves = stage(directory, "a.csv")
         finish(tmp_path / "other", "u.csv", run="users")
         for name in ("u.csv", "_manifest.json"):
             os.replace(tmp_path / "other" / name, out / name)
         with pytest.raises(OutputFailed, match=r"run \(users\) has appeared in .*Next: move it"):
-            directory.publish(moves, manifest_of(["a.csv"], "second"))
+            directory.commit(moves, as_bytes(manifest_of(["a.csv"], "second")))
     assert read_manifest(out)["run_id"] == "users"
     assert content_of(out)["u.csv"] == "users\n"
     assert (out / RUN / "staged" / "a.csv.part").exists()
@@ -174,7 +173,7 @@ def test_a_record_of_another_user_is_not_believed(shared: Path, comes: str) -> N
     as_user(lambda: planted(shared, home))
     before = content_of(shared)
     if comes == "run":
-        RunDirectories([shared / "dest"], overwrite=True).all[0].leave_no_trace()
+        taken([shared / "dest"], overwrite=True).all[0].leave_no_trace()
     elif comes == "clean":
         assert cleaning.clean([shared / "dest"], dry_run=False).completed == ()
     else:
@@ -196,8 +195,8 @@ def test_a_twin_of_another_user_is_not_taken(shared: Path, form: str) -> None:
         twin.chmod(0o777 if form == "open" else 0o700)
 
     def run() -> None:
-        with RunDirectories([out], overwrite=False, run_id="r1") as directory:
-            directory.publish(stage(directory, "a.csv"), manifest_of(["a.csv"], "r1"))
+        with taken([out], overwrite=False, run_id="r1") as directory:
+            directory.commit(stage(directory, "a.csv"), as_bytes(manifest_of(["a.csv"], "r1")))
 
     as_user(plant)
     as_user(run, USER + 1)
@@ -227,7 +226,7 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
 
     as_user(plant)
     for act in (
-        lambda: RunDirectories([out], overwrite=True),
+        lambda: taken([out], overwrite=True),
         lambda: cleaning.clean([out], dry_run=False),
     ):
         with pytest.raises(OutputFailed, match=r"_run is a symbolic link or another user's"):
@@ -238,12 +237,12 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
 def test_a_twin_with_other_files_is_not_taken(tmp_path: Path) -> None:
     """Of the same user, but not what a publication left: its files do not become the run's."""
     out, twin = tmp_path / "out", tmp_path / ".out.unloader-r1"
-    with RunDirectories([out], overwrite=False, run_id="r1") as directory:
+    with taken([out], overwrite=False, run_id="r1") as directory:
         moves = stage(directory, "a.csv")
         twin.mkdir()
         for name in ("a.csv", "mine.txt"):
             (twin / name).write_text("mine")
-        directory.publish(moves, manifest_of(["a.csv"], "r1"))
+        directory.commit(moves, as_bytes(manifest_of(["a.csv"], "r1")))
     assert content_of(out)["a.csv"] == "new\n"
     assert content_of(twin) == {"a.csv": "mine", "mine.txt": "mine"}
 
@@ -251,11 +250,11 @@ def test_a_twin_with_other_files_is_not_taken(tmp_path: Path) -> None:
 def test_a_staging_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
     """Renames would take another directory's files."""
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    with RunDirectories([out], overwrite=False, run_id="r1") as directory:
+    with taken([out], overwrite=False, run_id="r1") as directory:
         moves = stage(directory, "a.csv")
         directory.first.staged.rename(elsewhere)
         directory.first.staged.symlink_to(elsewhere)
         with pytest.raises(OutputFailed, match=r"staged is a symbolic link.*Next: find out"):
-            directory.publish(moves, manifest_of(["a.csv"], "r1"))
+            directory.commit(moves, as_bytes(manifest_of(["a.csv"], "r1")))
     assert content_of(elsewhere) == {"a.csv.part": "new\n"}
     assert not (out / RUN / "publication.json").exists()

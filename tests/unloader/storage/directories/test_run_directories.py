@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from publications.staged_runs import content_of, finish, manifest_of, stage
+from publications.staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
-from unloader.storage.directories.leftovers import JOURNAL, RUN
-from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.base import JOURNAL
+from unloader.storage.directories.leftovers import RUN
 from writers.errors import WriteError
 
 ROOT = Path(__file__).parents[4]
@@ -22,9 +22,10 @@ OTHER_RUN = """
 import sys
 from pathlib import Path
 from unloader.errors import OutputFailed
-from unloader.storage.directories.run_directories import RunDirectories
+sys.path.append("tests/support")
+from publications.staged_runs import taken
 try:
-    RunDirectories([Path(sys.argv[1])], overwrite=True)
+    taken([Path(sys.argv[1])], overwrite=True)
 except OutputFailed as error:
     print(error)
 """
@@ -40,18 +41,18 @@ def test_a_published_run_is_its_files_and_the_manifest(tmp_path: Path) -> None:
 
 def test_nothing_has_a_final_name_before_publishing(tmp_path: Path) -> None:
     """Staged files and the journal lie under _run only."""
-    with RunDirectories([tmp_path / "out"], overwrite=False) as directory:
+    with taken([tmp_path / "out"], overwrite=False) as directory:
         stage(directory, "a.csv")
-        directory.record({"unit": "1", "name": "ü\n"})
+        directory.append(JOURNAL, as_bytes({"unit": "1", "name": "ü\n"}))
         assert [entry.name for entry in (tmp_path / "out").iterdir()] == [RUN]
 
 
 def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
     """Each entry is one line of JSON, in order, whatever its text."""
     entries = [{"unit": "1", "partition": "a\nb"}, {"unit": "2", "partition": "ü"}]
-    with RunDirectories([tmp_path], overwrite=False) as directory:
+    with taken([tmp_path], overwrite=False) as directory:
         for entry in entries:
-            directory.record(entry)
+            directory.append(JOURNAL, as_bytes(entry))
         lines = (tmp_path / RUN / JOURNAL).read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == entries
 
@@ -59,10 +60,10 @@ def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_destination_in_use_is_refused(tmp_path: Path, overwrite: bool) -> None:
     """A second run is told to wait, in this process or another; the first is not disturbed."""
-    with RunDirectories([tmp_path / "out"], overwrite=False) as directory:
+    with taken([tmp_path / "out"], overwrite=False) as directory:
         moves = stage(directory, "a.csv")
         with pytest.raises(OutputFailed, match="another run is writing"):
-            RunDirectories([tmp_path / "out"], overwrite=overwrite)
+            taken([tmp_path / "out"], overwrite=overwrite)
         done = subprocess.run(
             [sys.executable, "-c", OTHER_RUN, str(tmp_path / "out")],
             capture_output=True,
@@ -71,7 +72,7 @@ def test_a_destination_in_use_is_refused(tmp_path: Path, overwrite: bool) -> Non
             check=True,
         )
         assert "another run is writing" in done.stdout
-        directory.publish(moves, manifest_of(["a.csv"]))
+        directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
     assert content_of(tmp_path / "out")["a.csv"] == "new\n"
 
 
@@ -79,12 +80,12 @@ def test_a_closed_destination_is_free_again(tmp_path: Path) -> None:
     """The lock goes with the run, also one that ends in an error."""
 
     def fail() -> None:
-        with RunDirectories([tmp_path], overwrite=False):
+        with taken([tmp_path], overwrite=False):
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError):
         fail()
-    RunDirectories([tmp_path], overwrite=False).close()
+    taken([tmp_path], overwrite=False).close()
 
 
 def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
@@ -93,10 +94,10 @@ def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(OutputFailed, match=r"foreign\.txt"):
-            RunDirectories([tmp_path], overwrite=False)
+            taken([tmp_path], overwrite=False)
     assert len(os.listdir("/proc/self/fd")) == before
     assert content_of(tmp_path) == {"foreign.txt": "mine"}
-    RunDirectories([tmp_path], overwrite=True).close()
+    taken([tmp_path], overwrite=True).close()
 
 
 @pytest.mark.parametrize("names", [(), ("a.csv",)])
@@ -105,7 +106,7 @@ def test_a_finished_run_is_not_replaced_unasked(tmp_path: Path, names: tuple[str
     finish(tmp_path, *names)
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=r"a finished run.*--overwrite"):
-        RunDirectories([tmp_path], overwrite=False)
+        taken([tmp_path], overwrite=False)
     assert content_of(tmp_path) == before
 
 
@@ -113,7 +114,7 @@ def test_overwrite_keeps_the_old_run_until_publish(tmp_path: Path) -> None:
     """While the new run goes on, and where it is abandoned, the old one is whole."""
     finish(tmp_path, "a.csv", "b.csv")
     before = content_of(tmp_path)
-    with RunDirectories([tmp_path], overwrite=True) as directory:
+    with taken([tmp_path], overwrite=True) as directory:
         stage(directory, "b.csv", "c.csv")
         left = {name: text for name, text in content_of(tmp_path).items() if RUN not in name}
         assert left == before
@@ -149,11 +150,11 @@ def test_a_foreign_file_in_the_way_is_refused_with_nothing_lost(tmp_path: Path, 
     else:
         (tmp_path / "c.csv").symlink_to("nowhere")
     before = content_of(tmp_path)
-    with RunDirectories([tmp_path], overwrite=True) as directory:
+    with taken([tmp_path], overwrite=True) as directory:
         moves = stage(directory, "b.csv", "c.csv")
         with pytest.raises(WriteError, match=r"c\.csv exists already and nothing was published"):
-            directory.publish(moves, manifest_of(["b.csv", "c.csv"], "second"))
-        directory.abandon(manifest_of([], "second"))
+            directory.commit(moves, as_bytes(manifest_of(["b.csv", "c.csv"], "second")))
+        directory.abandon(as_bytes(manifest_of([], "second")))
     found = content_of(tmp_path)
     assert {name: text for name, text in found.items() if not name.startswith(RUN)} == before
     assert found[f"{RUN}/staged/b.csv.part"] == "new\n"
@@ -164,11 +165,11 @@ def test_a_missing_staged_file_loses_nothing(tmp_path: Path) -> None:
     """Where a staged file has gone, the old run stays as it was."""
     finish(tmp_path, "a.csv")
     before = content_of(tmp_path)
-    with RunDirectories([tmp_path], overwrite=True) as directory:
+    with taken([tmp_path], overwrite=True) as directory:
         moves = stage(directory, "a.csv", "b.csv")
         (directory.first.staged / "b.csv.part").unlink()
         with pytest.raises(WriteError, match=r"b\.csv\.part is missing"):
-            directory.publish(moves, manifest_of(["a.csv", "b.csv"], "second"))
+            directory.commit(moves, as_bytes(manifest_of(["a.csv", "b.csv"], "second")))
         directory.abandon(None)
     assert content_of(tmp_path) == before
 
@@ -178,7 +179,7 @@ def test_foreign_files_are_told_before_the_work(tmp_path: Path) -> None:
     finish(tmp_path, "a.csv")
     (tmp_path / "b.csv").write_text("mine")
     (tmp_path / "link.csv").symlink_to("nowhere")
-    with RunDirectories([tmp_path], overwrite=True) as directory:
+    with taken([tmp_path], overwrite=True) as directory:
         directory.check_names([(0, "a.csv"), (0, "c.csv")])
         for name in ("b.csv", "link.csv"):
             with pytest.raises(OutputFailed, match=rf"{name} exists already.*--file-name"):
@@ -280,17 +281,17 @@ def test_a_damaged_manifest_is_told_before_the_work(tmp_path: Path, text: str) -
     (tmp_path / "_manifest.json").write_text(text)
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=r"_manifest\.json"):
-        RunDirectories([tmp_path], overwrite=True)
+        taken([tmp_path], overwrite=True)
     assert {name: text for name, text in content_of(tmp_path).items() if RUN not in name} == before
 
 
 def break_off(path: Path, *, tidily: bool) -> None:
     """Do a run that dies after its first unit, with a partial manifest or by SIGKILL."""
-    directory = RunDirectories([path], overwrite=True, run_id="broken")
+    directory = taken([path], overwrite=True, run_id="broken")
     stage(directory, "half.csv")
-    directory.record({"unit": "1"})
+    directory.append(JOURNAL, as_bytes({"unit": "1"}))
     if tidily:
-        directory.abandon(manifest_of([]))
+        directory.abandon(as_bytes(manifest_of([])))
     directory.close()
 
 
@@ -301,12 +302,12 @@ def test_what_a_dead_run_left_is_dropped_with_a_notice(
 ) -> None:
     """However it died, it is in nobody's way; the notice tells which run it was and what it had."""
     break_off(tmp_path, tidily=tidily)
-    with RunDirectories([tmp_path], overwrite=overwrite) as directory:
+    with taken([tmp_path], overwrite=overwrite) as directory:
         assert directory.notices == (
             f"removed what run broken left in {tmp_path} unpublished: 1 finished work unit, "
             "1 staged file, 4 bytes",
         )
-        directory.publish(stage(directory, "b.csv"), manifest_of(["b.csv"]))
+        directory.commit(stage(directory, "b.csv"), as_bytes(manifest_of(["b.csv"])))
     assert sorted(content_of(tmp_path)) == ["_manifest.json", "b.csv"]
 
 
@@ -319,7 +320,7 @@ def test_what_a_dead_run_left_beside_a_finished_one_does_not_change_the_rule(
     break_off(tmp_path, tidily=tidily)
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=r"a finished run.*--overwrite"):
-        RunDirectories([tmp_path], overwrite=False)
+        taken([tmp_path], overwrite=False)
     assert content_of(tmp_path) == before
     finish(tmp_path, "b.csv", overwrite=True)
     assert sorted(content_of(tmp_path)) == ["_manifest.json", "b.csv"]
@@ -327,10 +328,10 @@ def test_what_a_dead_run_left_beside_a_finished_one_does_not_change_the_rule(
 
 def test_a_killed_run_without_results_is_in_nobodys_way(tmp_path: Path) -> None:
     """Staged leftovers of a run that finished no unit are cleared away by the next one."""
-    directory = RunDirectories([tmp_path], overwrite=False)
+    directory = taken([tmp_path], overwrite=False)
     stage(directory, "half.csv")
     directory.close()
-    with RunDirectories([tmp_path], overwrite=False) as again:
+    with taken([tmp_path], overwrite=False) as again:
         assert list(again.first.staged.iterdir()) == []
 
 
@@ -338,18 +339,18 @@ def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
     """The manifest is written before the first file gets its name: the old run is untouched."""
     finish(tmp_path, "a.csv")
     before = content_of(tmp_path)
-    with RunDirectories([tmp_path], overwrite=True) as directory:
+    with taken([tmp_path], overwrite=True) as directory:
         moves = stage(directory, "a.csv")
         (tmp_path / RUN / "_manifest.json").mkdir()
         with pytest.raises(WriteError, match=r"_manifest\.json"):
-            directory.publish(moves, manifest_of(["a.csv"], "second"))
+            directory.commit(moves, as_bytes(manifest_of(["a.csv"], "second")))
         directory.abandon(None)
     assert content_of(tmp_path) == before
 
 
 def test_discard_removes_the_files_of_one_attempt(tmp_path: Path) -> None:
     """Only staged files of that very stem go, not those of an attempt whose number begins alike."""
-    with RunDirectories([tmp_path], overwrite=False) as directory:
+    with taken([tmp_path], overwrite=False) as directory:
         for name in ("1-a1.csv", "1-a1.001.csv", "1-a12.csv", "11-a1.csv"):
             stage(directory, name)
         directory.discard("1-a1")
@@ -363,7 +364,7 @@ def test_abandon_leaves_no_trace(tmp_path: Path, existing: int) -> None:
     parts = ("a", "b", "out")
     (tmp_path / Path(*parts[:existing])).mkdir(parents=True, exist_ok=True)
     before = sorted(tmp_path.rglob("*"))
-    with RunDirectories([tmp_path / Path(*parts)], overwrite=False) as directory:
+    with taken([tmp_path / Path(*parts)], overwrite=False) as directory:
         stage(directory, "x.csv")
         directory.abandon(None)
     assert sorted(tmp_path.rglob("*")) == before
@@ -371,7 +372,7 @@ def test_abandon_leaves_no_trace(tmp_path: Path, existing: int) -> None:
 
 def test_abandon_keeps_what_others_put_there(tmp_path: Path) -> None:
     """A directory of ours in which somebody left a file stays with that file."""
-    with RunDirectories([tmp_path / "a" / "out"], overwrite=False) as directory:
+    with taken([tmp_path / "a" / "out"], overwrite=False) as directory:
         (tmp_path / "a" / "notes.txt").write_text("mine")
         directory.abandon(None)
     assert content_of(tmp_path) == {"a/notes.txt": "mine"}
@@ -382,14 +383,14 @@ def test_a_path_that_can_be_no_directory_is_refused(tmp_path: Path, below: str) 
     """A file where the directory should be is named, with what to do."""
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputFailed, match=r"cannot create .*file.*--to"):
-        RunDirectories([tmp_path / below], overwrite=True)
+        taken([tmp_path / below], overwrite=True)
     assert content_of(tmp_path) == {"file": "mine"}
 
 
 @pytest.mark.parametrize("fault", ["gone", "replaced", "foreign"])
 def test_a_lost_lock_is_no_publication(tmp_path: Path, fault: str) -> None:
     """A run whose lock is not its own any more fails, and its files stay staged."""
-    with RunDirectories([tmp_path / "out"], overwrite=False) as directory:
+    with taken([tmp_path / "out"], overwrite=False) as directory:
         moves = stage(directory, "a.csv")
         lock = tmp_path / "out" / RUN / "lock"
         text = lock.read_text()
@@ -400,8 +401,8 @@ def test_a_lost_lock_is_no_publication(tmp_path: Path, fault: str) -> None:
         if fault == "replaced":
             lock.write_text(text)
         with pytest.raises(OutputFailed, match=r"lock was removed.*Next: find out"):
-            directory.publish(moves, manifest_of(["a.csv"]))
-        directory.abandon(manifest_of([]))
+            directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
+        directory.abandon(as_bytes(manifest_of([])))
     assert (tmp_path / "out" / RUN / "staged" / "a.csv.part").read_text() == "new\n"
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == [RUN]
 
@@ -420,9 +421,9 @@ def test_the_old_manifest_goes_before_its_files(
         renamed.append(Path(source).name)
         rename(source, target)
 
-    with RunDirectories([out], overwrite=True) as directory:
+    with taken([out], overwrite=True) as directory:
         moves = stage(directory, "A.csv", "C.csv")
         monkeypatch.setattr(os, "rename", seen)
-        directory.publish(moves, manifest_of(["A.csv", "C.csv"], "second"))
+        directory.commit(moves, as_bytes(manifest_of(["A.csv", "C.csv"], "second")))
     assert renamed[0] == renamed[-1] == "_manifest.json"
     assert sorted(content_of(out)) == ["A.csv", "C.csv", "_manifest.json", "mine.txt"]

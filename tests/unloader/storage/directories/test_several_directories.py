@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from publications.staged_runs import as_bytes, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, places_of, read_manifest
+from unloader.storage.base import JOURNAL, Move
 from unloader.storage.directories import cleaning, publishing, run_directories
-from unloader.storage.directories.run_directories import Move, RunDirectories
+from unloader.storage.directories.run_directories import RunDirectories
 
 Files = dict[str, int]
 """Name of a file to the number of its directory."""
@@ -47,8 +49,8 @@ def stage(directories: RunDirectories, files: Files, content: str = "new\n") -> 
 
 def finish(paths: list[Path], files: Files, run: str = "one\n", *, overwrite: bool = False) -> None:
     """Do a whole run that leaves these files, each with the text `run`."""
-    with RunDirectories(paths, overwrite=overwrite) as directories:
-        directories.publish(stage(directories, files, run), manifest_of(paths, files, run))
+    with taken(paths, overwrite=overwrite) as directories:
+        directories.commit(stage(directories, files, run), as_bytes(manifest_of(paths, files, run)))
 
 
 def content_of(path: Path) -> dict[str, str]:
@@ -92,7 +94,7 @@ def test_one_directory_named_twice_is_refused(tmp_path: Path, form: str) -> None
         "relative": os.path.relpath(tmp_path / "x"),
     }[form]
     with pytest.raises(OutputFailed, match="names one directory twice"):
-        RunDirectories([tmp_path / "x", Path(again)], overwrite=False)
+        taken([tmp_path / "x", Path(again)], overwrite=False)
     assert list((tmp_path / "x").iterdir()) == []
 
 
@@ -104,7 +106,7 @@ def test_a_directory_in_the_room_of_staged_files_is_refused(
     """The end of the run clears that room, and would take finished files with it."""
     pair = [tmp_path / "x" / below, tmp_path / "x"]
     with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
-        RunDirectories(pair if inner_first else pair[::-1], overwrite=True)
+        taken(pair if inner_first else pair[::-1], overwrite=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +114,7 @@ def test_a_second_directory_that_cannot_be_had_leaves_the_first_alone(tmp_path: 
     """It is named in the refusal; the first is as if nobody had asked for it."""
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputFailed, match=r"cannot create .*file/y"):
-        RunDirectories([tmp_path / "new" / "x", tmp_path / "file" / "y"], overwrite=False)
+        taken([tmp_path / "new" / "x", tmp_path / "file" / "y"], overwrite=False)
     assert content_of(tmp_path) == {"file": "mine"}
     assert not (tmp_path / "new").exists()
 
@@ -120,31 +122,31 @@ def test_a_second_directory_that_cannot_be_had_leaves_the_first_alone(tmp_path: 
 def test_a_directory_of_another_run_is_no_destination(tmp_path: Path) -> None:
     """A run alone cannot go into another one's `_run` either, whose end would remove its files."""
     with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
-        RunDirectories([tmp_path / "_run" / "mine"], overwrite=False)
+        taken([tmp_path / "_run" / "mine"], overwrite=False)
     assert not (tmp_path / "_run").exists()
 
 
 def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: Path) -> None:
     """What a broken run left in the first is cleared only once all directories are ours."""
     first, used = tmp_path / "x", tmp_path / "y"
-    with RunDirectories([first], overwrite=False) as broken:
+    with taken([first], overwrite=False) as broken:
         stage(broken, {"a.csv": 0})
-        broken.record({"unit": "1"})
-        broken.abandon(manifest_of([first], {}, "broken"))
+        broken.append(JOURNAL, as_bytes({"unit": "1"}))
+        broken.abandon(as_bytes(manifest_of([first], {}, "broken")))
     before = content_of(first)
     with (
-        RunDirectories([used], overwrite=False),
+        taken([used], overwrite=False),
         pytest.raises(OutputFailed, match=f"another run is writing to {used}"),
     ):
-        RunDirectories([first, used], overwrite=True)
+        taken([first, used], overwrite=True)
     assert content_of(first) == before
 
 
 def test_a_shared_directory_belongs_to_one_run(pair: list[Path], tmp_path: Path) -> None:
     """Two runs that share their second directory: the later one is refused and holds nothing."""
-    with RunDirectories(pair, overwrite=False):
+    with taken(pair, overwrite=False):
         with pytest.raises(OutputFailed, match=f"another run is writing to {pair[1]}"):
-            RunDirectories([tmp_path / "z", pair[1]], overwrite=True)
+            taken([tmp_path / "z", pair[1]], overwrite=True)
         assert not (tmp_path / "z").exists()
 
 
@@ -165,9 +167,9 @@ def test_a_part_of_a_run_is_not_replaced(pair: list[Path], tmp_path: Path, only:
     before = content_of(tmp_path)
     if only == 0:
         with pytest.raises(OutputFailed, match=f"has files in {pair[1]}, too"):
-            RunDirectories([pair[0]], overwrite=True)
+            taken([pair[0]], overwrite=True)
     else:
-        with RunDirectories([pair[1]], overwrite=True) as directories:
+        with taken([pair[1]], overwrite=True) as directories:
             with pytest.raises(OutputFailed, match=r"b\.csv exists already"):
                 directories.check_names([(0, "b.csv")])
             directories.abandon(None)
@@ -181,7 +183,7 @@ def test_a_manifest_with_an_unknown_directory_is_damaged(pair: list[Path], numbe
     manifest = manifest_of(pair, {"a.csv": number}, "one")
     (pair[0] / "_manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(OutputFailed, match=f"no directory {number}"):
-        RunDirectories(pair, overwrite=True)
+        taken(pair, overwrite=True)
 
 
 @pytest.mark.parametrize("moment", ["second exchanged", "all exchanged"])
@@ -192,7 +194,7 @@ def test_a_directory_that_is_not_mounted_gives_up_no_run(
     """Cleaning the other one is refused until it is back, and then completes the run."""
     pair = [tmp_path / "m0" / "x", tmp_path / "m1" / "y"]
     finish(pair, {"a.csv": 0, "b.csv": 1})
-    with RunDirectories(pair, overwrite=True) as directories:
+    with taken(pair, overwrite=True) as directories:
         moves = stage(directories, {"c.csv": 0, "d.csv": 1})
         with monkeypatch.context() as patch:
             patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
@@ -208,7 +210,9 @@ def test_a_directory_that_is_not_mounted_gives_up_no_run(
                     ),
                 )
             with pytest.raises(KeyboardInterrupt):
-                directories.publish(moves, manifest_of(pair, {"c.csv": 0, "d.csv": 1}, "two\n"))
+                directories.commit(
+                    moves, as_bytes(manifest_of(pair, {"c.csv": 0, "d.csv": 1}, "two\n"))
+                )
     mount = tmp_path / f"m{away}"
     mount.rename(tmp_path / "unmounted")
     before = content_of(tmp_path)

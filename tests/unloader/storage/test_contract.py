@@ -1,0 +1,162 @@
+"""What a run relies on in a storage, checked over each of them, and that the check can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from publications.memory_storage import MemoryRun, MemoryStorage, Plan
+
+from unloader.storage.base import Claim, Cleaning, Index, Move, RunStorage, WhoWasHere
+from unloader.storage.directories import publishing, run_directories
+from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.testing import check_storage
+from writers.files.readable import RemoteFile
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("several", [1, 2])
+@pytest.mark.parametrize(
+    ("one_by_one", "step"),
+    [(False, "_settle"), (False, "_remove_old"), (True, "_settle"), (True, "remove_room")],
+)
+def test_local_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: int, one_by_one: bool, step: str
+) -> None:
+    """Directories keep all promises, exchanged or filled, one or two, wherever they are cut short."""
+    places = [tmp_path / f"m{number}" / "out" for number in range(several)]
+
+    def cut_short(run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
+            patch.setattr(publishing, step, killed)
+            with pytest.raises(Killed):
+                run.commit(moves, manifest)
+
+    if one_by_one:
+        monkeypatch.setattr(publishing, "_against_exchange", lambda _: "it must stay")
+    check_storage(LocalDirectories(), [str(place) for place in places], cut_short=cut_short)
+
+
+@pytest.mark.parametrize(
+    ("several", "steps"),
+    [*((1, steps) for steps in range(6)), *((2, steps) for steps in range(10))],
+)
+def test_places_in_memory(several: int, steps: int) -> None:
+    """A storage without rename, folder or sync keeps the same promises, wherever it is cut short."""
+    storage = MemoryStorage()
+
+    def cut_short(run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
+        left = [None] * steps
+
+        def step() -> None:
+            if not left:
+                raise Killed
+            left.pop()
+
+        storage.before_step = step
+        with pytest.raises(Killed):
+            run.commit(moves, manifest)
+        storage.before_step = lambda: None
+
+    check_storage(storage, [f"bucket/{number}" for number in range(several)], cut_short=cut_short)
+
+
+class Leaky(MemoryStorage):
+    """A storage that breaks one promise."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    def names(self, place: str) -> tuple[str, ...]:
+        """Show what is staged, too."""
+        staged = self.rooms[place].staged if place in self.rooms else {}
+        return (*super().names(place), *(staged if self.fault == "shows staged files" else ()))
+
+    def file(self, place: str, name: str) -> RemoteFile:
+        """Find staged files under their names, or return other bytes."""
+        if (place, name) not in self.objects:
+            self.objects[place, name] = b""
+        if self.fault == "loses bytes":
+            self.objects[place, name] = self.objects[place, name][:-1]
+        return super().file(place, name)
+
+    def take(self, claim: Claim) -> MemoryRun:
+        """Take what another run has."""
+        for room in self.rooms.values() if self.fault == "has no lock" else ():
+            room.is_locked = False
+        return super().take(claim)
+
+    def carry_out(self, plan: Plan) -> None:
+        """Leave files of the earlier run."""
+        gone = () if self.fault == "replaces by half" else plan.gone
+        super().carry_out(replace(plan, gone=gone))
+
+    def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
+        """Remove nothing."""
+        return super().clear(places, dry_run=dry_run or self.fault == "clears nothing")
+
+    def who_was_here(self, place: str) -> WhoWasHere | None:
+        """Know nobody."""
+        return None if self.fault == "forgets who was here" else super().who_was_here(place)
+
+    def complete(self, place: str) -> tuple[str, ...]:
+        """Leave what was cut short."""
+        return () if self.fault == "finishes no commit" else super().complete(place)
+
+
+FAULTS = {
+    "shows staged files": "have final names",
+    "loses bytes": "not what was written",
+    "has no lock": "a place that a run has was not refused",
+    "replaces by half": "not replaced as a whole",
+    "clears nothing": "after it was cleared",
+    "forgets who was here": "not taken while a run has it",
+    "finishes no commit": "finishing a commit is not reported",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_promise_is_found(fault: str) -> None:
+    """Each fault of a storage is named in a sentence."""
+    storage = Leaky(fault)
+
+    def cut_short(run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
+        storage.before_step = killed
+        with pytest.raises(Killed):
+            run.commit(moves, manifest)
+        storage.before_step = lambda: None
+
+    with pytest.raises(AssertionError, match=FAULTS[fault]):
+        check_storage(storage, ["bucket"], cut_short=cut_short)
+
+
+def test_a_wrong_record_is_refused(tmp_path: Path) -> None:
+    """Records have the names that whoever clears a place knows; no other one is written."""
+    for storage in (MemoryStorage(), LocalDirectories()):
+        claim = Claim(
+            places=(str(tmp_path / "out"),), run_id="r", overwrite=False, read_index=no_index
+        )
+        run = storage.take(claim)
+        for write in (run.keep, run.append):
+            with pytest.raises(ValueError, match=r"'mine\.sh' is no record"):
+                write("mine.sh", b"")
+        run.abandon(None)
+        run.close()
+    assert not (tmp_path / "out").exists()
+
+
+def no_index(data: bytes, place: str) -> Index:
+    """Stand for a reader of manifests where there is none to read."""
+    raise AssertionError(place)
+
+
+def killed(*_: object) -> None:
+    """End the process."""
+    raise Killed

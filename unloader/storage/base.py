@@ -1,0 +1,302 @@
+"""What a run needs of the places that its files go to, whatever kind of place that is.
+
+A storage knows bytes, names and places. It does not know what a file holds, which work unit wrote
+it, or what a manifest says: where it must know which files belong to a finished run, it is given
+a function that reads that (`ReadIndex`).
+
+Nothing here relies on a rename, a sync or a folder, which object stores do not have. A storage
+makes files visible in its own way: an exchange of directories, completed uploads, or a dictionary.
+`unloader.storage.testing.check_storage` checks all that is promised here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import IO, Any, NamedTuple, Protocol
+
+from writers.files.readable import Readable
+
+MANIFEST = "_manifest.json"
+"""Name of the file whose presence means that a run is finished. It gets its final name last."""
+
+JOURNAL = "journal.jsonl"
+"""Name of the record with a line for each finished work unit."""
+
+RUN_RECORD = "run.json"
+"""Name of the record of what the run is to do."""
+
+RECORDS = (RUN_RECORD, JOURNAL)
+"""The names that `keep` and `append` take. Whoever clears a place knows them as a run's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """What a manifest says of its run's files, as far as a storage must know it."""
+
+    run_id: str
+    places: tuple[str, ...]
+    """The first is where the manifest lies."""
+    files: tuple[tuple[int, str], ...]
+    """Number of the place, and name."""
+
+
+ReadIndex = Callable[[bytes, str], Index]
+"""From a manifest's bytes and the place it lies in. Raises OutputFailed if it is damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a run asks for when it takes its places."""
+
+    places: tuple[str, ...]
+    """As the user wrote them. The first gets the manifest and the records."""
+    run_id: str
+    """Tells this run from all others."""
+    overwrite: bool
+    """Earlier finished runs are replaced; without it the places must be empty."""
+    read_index: ReadIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One place of a run."""
+
+    name: str
+    """As the user wrote it."""
+    address: str
+    """The same, so that it is found from anywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """Where a worker writes the files of an attempt, before they have final names; picklable."""
+
+    label: str
+    """As it is named to the user."""
+    directory: str = ""
+    """The local directory that writers make files in; empty if there is none."""
+
+
+class Move(NamedTuple):
+    """A staged file and its final name, both at the place of that number."""
+
+    place: int
+    staged: str
+    final: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """What a run has left at a place without publishing it."""
+
+    directory: str
+    """The place."""
+    run_id: str
+    """Empty where it is not known."""
+    units: int
+    """Finished ones, by the lines of the journal."""
+    files: int
+    """Staged ones, unfinished ones included."""
+    bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that anybody would miss."""
+        return not (self.units or self.files)
+
+    def text(self) -> str:
+        """Return it in words."""
+        run = f"run {self.run_id}" if self.run_id else "an earlier run"
+        return (
+            f"what {run} left in {self.directory} unpublished: {self.units:,} finished "
+            f"work {'unit' if self.units == 1 else 'units'}, {self.files:,} staged "
+            f"{'file' if self.files == 1 else 'files'}, {self.bytes:,} bytes"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoWasHere:
+    """The run that has taken a place and has not ended as it should."""
+
+    run_id: str
+    """Empty where it is not known."""
+    pid: int
+    """Of its process; 0 where it is not known."""
+    places: tuple[str, ...]
+    """The addresses of all its places."""
+    is_running: bool
+    """It still has the place's lock."""
+    left: Leftover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """What was removed, or would be."""
+
+    dry_run: bool
+    completed: tuple[str, ...]
+    """On runs that were cut short while they were published, and were brought to their end."""
+    removed: tuple[Leftover, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the answer of the command."""
+        return {
+            "dry_run": self.dry_run,
+            "completed": list(self.completed),
+            "removed": [asdict(each) for each in self.removed],
+            "files": sum(each.files for each in self.removed),
+            "bytes": sum(each.bytes for each in self.removed),
+        }
+
+
+class RunStorage(Protocol):
+    """The places of one run. They are taken when it is made and given back by `close`."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All of them, in the order of their numbers."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should be told about earlier runs that were met while taking them."""
+
+    def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
+        """Check that none of these final names is taken by a file that is no earlier run's.
+
+        Args:
+            finals: Number of the place, and name.
+
+        Raises:
+            OutputFailed: One is.
+        """
+
+    def staging(self, place: int) -> Staging:
+        """Return where workers write files that go to a place."""
+
+    def open_staged(self, place: int, name: str) -> IO[bytes]:
+        """Open a new staged file for writing in this process; it counts once it is closed.
+
+        Raises:
+            OSError: It is there already, or cannot be written.
+        """
+
+    def staged_file(self, place: int, name: str) -> Readable:
+        """Return a staged file, to be read again."""
+
+    def discard(self, stem: str) -> None:
+        """Remove the staged files whose names begin with `stem` and a dot, at all places."""
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write or replace a record of the run as a whole; it survives a power cut.
+
+        Args:
+            name: One of `RECORDS`.
+            data: All of it.
+
+        Raises:
+            WriteError: It could not be written; what was kept before is untouched.
+        """
+
+    def append(self, name: str, line: bytes) -> None:
+        """Append a line to a record of the run; it survives a kill of the process.
+
+        It need not survive a power cut: that would make every unit wait for all workers' data.
+
+        Args:
+            name: One of `RECORDS`.
+            line: With its end.
+
+        Raises:
+            OutputFailed: The storage is full or failed.
+        """
+
+    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
+        """Give all these files their final names and the manifest its own, last; or none.
+
+        Earlier finished runs at the places are replaced. A commit that is cut short is finished
+        by whoever comes next, or by `Storage.complete`. Staged files that are not among `moves`
+        are removed.
+
+        Returns:
+            What the user should be told.
+
+        Raises:
+            WriteError: A file that is no run's has the name, a staged file is missing, or there
+                is no space for the manifest; an earlier run is still, or again, as it was.
+            OutputFailed: As above; or what was begun could be neither finished nor taken back.
+        """
+
+    def abandon(self, manifest: bytes | None) -> None:
+        """End a broken run: keep what is staged with a partial manifest, or leave no trace.
+
+        Args:
+            manifest: What is done so far; None if there is nothing.
+        """
+
+    def close(self) -> None:
+        """Release the places to others."""
+
+
+class Storage(Protocol):
+    """One kind of place."""
+
+    def take(self, claim: Claim) -> RunStorage:
+        """Take all places of a run or none, making them where needed.
+
+        What was being committed at one of them, and was cut short, is finished first. What else
+        a dead run has left there is removed; `RunStorage.notices` report both.
+
+        Raises:
+            OutputFailed: A place cannot be made or written, another run has it, it is not empty
+                and `overwrite` is off, or the manifest of the run to replace is damaged or names
+                places that are not among these.
+        """
+
+    def complete(self, place: str) -> tuple[str, ...]:
+        """Finish commits at a place that were cut short; return what the user should be told.
+
+        A run that is still committing is left alone.
+
+        Raises:
+            OutputFailed: One cannot be finished; everything is as it was.
+        """
+
+    def names(self, place: str) -> tuple[str, ...]:
+        """Return the names of the files at a place that have final names, in order.
+
+        Raises:
+            FileNotFoundError: There is no such place.
+        """
+
+    def read(self, place: str, name: str) -> bytes:
+        """Return a small file with a final name.
+
+        Raises:
+            FileNotFoundError: There is none.
+            OSError: It cannot be read.
+        """
+
+    def file(self, place: str, name: str) -> Readable:
+        """Return a file with a final name, to be read in pieces."""
+
+    def who_was_here(self, place: str) -> WhoWasHere | None:
+        """Return the run that has a place, or had it when it died; None if there is none.
+
+        Raises:
+            OSError: What it left cannot be read.
+        """
+
+    def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
+        """Remove what dead runs have left unpublished at these places.
+
+        A commit that was cut short is finished first; where that cannot be, it is taken back. Of
+        a run over several places all are cleared, whichever is named. Published files stay.
+
+        Args:
+            places: As the user wrote them.
+            dry_run: Change nothing.
+
+        Raises:
+            OutputFailed: A place is not there, a run is using it, or it cannot be changed.
+        """

@@ -1,0 +1,77 @@
+"""The finished runs that lie in the directories of a new one, which may replace them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from unloader.errors import OutputFailed
+from unloader.storage.base import MANIFEST, ReadIndex
+from unloader.storage.directories.run_directory import RunDirectory
+
+
+class EarlierRuns:
+    """What stood in the directories when they were taken, and what stands there now."""
+
+    def __init__(self, directories: Sequence[RunDirectory], read_index: ReadIndex) -> None:
+        """Look at the directories.
+
+        Raises:
+            OutputFailed: A manifest is damaged, or its run has files in other directories, too.
+        """
+        self._directories = tuple(directories)
+        self._read_index = read_index
+        self._before = self._runs(), self.files()
+
+    def files(self) -> list[set[str]]:
+        """Return for each directory the files of finished runs that it holds.
+
+        Raises:
+            OutputFailed: A finished run has files in directories that are not ours to replace.
+        """
+        known = {os.path.realpath(directory.path) for directory in self._directories}
+        found: list[set[str]] = [set() for _ in self._directories]
+        for home in self._directories:
+            standing = home.finished(self._read_index)
+            if standing is None:
+                continue
+            for path in standing.places:
+                if os.path.realpath(path) not in known:
+                    raise OutputFailed(
+                        f"the run in {home.path} has files in {path}, too",
+                        f"name both with --to to replace it, or remove {home.path / MANIFEST}",
+                    )
+            for directory, names in zip(self._directories, found, strict=True):
+                names |= directory.files_here(standing)
+        return found
+
+    def replaced(self) -> list[set[str]]:
+        """Return for each directory the names that go with earlier runs, manifests included."""
+        found = self.files()
+        for directory, names in zip(self._directories, found, strict=True):
+            if directory.finished(self._read_index) is not None:
+                names.add(MANIFEST)
+        return found
+
+    def check_unchanged(self) -> None:
+        """Check that no finished run has come since the start: nobody agreed to replace it.
+
+        Raises:
+            OutputFailed: One has.
+        """
+        runs, names = self._before
+        for directory, run, was, now, before in zip(
+            self._directories, self._runs(), runs, self.files(), names, strict=True
+        ):
+            if (run and run != was) or now - before:
+                raise OutputFailed(
+                    f"a finished run ({run}) has appeared in {directory.path} while this one was "
+                    "writing, so nothing is published",
+                    "move it to another directory, then unload again; what was written is in "
+                    f"{directory.staged}",
+                )
+
+    def _runs(self) -> list[str]:
+        """Return for each directory the finished run whose manifest it holds, or nothing."""
+        standing = [directory.finished(self._read_index) for directory in self._directories]
+        return [each.run_id if each is not None else "" for each in standing]

@@ -1,0 +1,75 @@
+"""Local directories as a storage; see `unloader.storage.base.Storage`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from unloader.storage.base import Claim, Cleaning, WhoWasHere
+from unloader.storage.directories.cleaning import clean
+from unloader.storage.directories.leftovers import (
+    RUN,
+    Locked,
+    holder_of,
+    is_directory_of,
+    look,
+    owners_for,
+    take_lock,
+)
+from unloader.storage.directories.recovery import complete
+from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.directories.run_directory import read_regular
+
+
+class LocalDirectories:
+    """Directories of this machine, network file systems included."""
+
+    def take(self, claim: Claim) -> RunDirectories:
+        """Take the directories of a run."""
+        return RunDirectories(claim)
+
+    def complete(self, place: str) -> tuple[str, ...]:
+        """Finish publications into a directory that were cut short."""
+        return complete(Path(place))
+
+    def names(self, place: str) -> tuple[str, ...]:
+        """Return the names of the files in a directory, its `_run` left out."""
+        return tuple(sorted(path.name for path in Path(place).iterdir() if path.is_file()))
+
+    def read(self, place: str, name: str) -> bytes:
+        """Return a whole file. Devices and pipes are refused: they may have no end."""
+        return read_regular(Path(place, name))
+
+    def file(self, place: str, name: str) -> Path:
+        """Return the path of a file."""
+        return Path(place, name)
+
+    def who_was_here(self, place: str) -> WhoWasHere | None:
+        """Return the run whose `_run` lies in a directory, if this user may believe it."""
+        directory = Path(place)
+        room, owners = directory / RUN, owners_for(directory)
+        if not is_directory_of(room, owners):
+            return None
+        holder = holder_of(room, owners)
+        return WhoWasHere(
+            run_id=holder.run_id,
+            pid=holder.pid,
+            places=holder.directories,
+            is_running=_is_locked(room),
+            left=look(directory),
+        )
+
+    def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
+        """Remove what dead runs have left in directories."""
+        return clean([Path(place) for place in places], dry_run=dry_run)
+
+
+def _is_locked(room: Path) -> bool:
+    try:
+        os.close(take_lock(room, create=False))
+    except Locked:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

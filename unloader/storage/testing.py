@@ -1,0 +1,274 @@
+"""The contract of a storage as one call, for the tests of this package and of other packages.
+
+No test framework is needed: a broken promise raises `AssertionError` with a sentence saying which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from unloader.errors import OutputFailed
+from unloader.storage.base import (
+    JOURNAL,
+    MANIFEST,
+    RUN_RECORD,
+    Claim,
+    Index,
+    Move,
+    RunStorage,
+    Storage,
+)
+from writers.errors import WriteError
+from writers.files.readable import Readable
+
+CutShort = Callable[[RunStorage, Sequence[Move], bytes], None]
+"""Begins a commit of a run and dies in the middle of it; returns when the process would be dead."""
+
+Contents = dict[tuple[int, str], bytes]
+"""Number of the place and final name, to the bytes."""
+
+
+def check_storage(
+    storage: Storage, places: Sequence[str], *, cut_short: CutShort | None = None
+) -> None:
+    """Check what `unloader.storage.base` promises.
+
+    Args:
+        storage: The storage under test.
+        places: At least one, all of them empty; they are empty again, but for files of a finished
+            run, at the end.
+        cut_short: As described there; without it finishing a commit is not checked.
+
+    Raises:
+        AssertionError: The storage broke a promise.
+    """
+    case = _Case(storage, tuple(places))
+    _check_abandon(case)
+    first = _check_commit(case)
+    _check_lock(case, first)
+    _check_death(case, first)
+    _check_partial(case, first)
+    _check_all_or_nothing(case, first)
+    _check_discard(case)
+    second = _check_replacement(case)
+    if cut_short is not None:
+        _check_cut_short(case, second, cut_short)
+
+
+def contents_of(storage: Storage, places: Sequence[str]) -> Contents:
+    """Return all that has a final name at these places."""
+    found = {}
+    for number, place in enumerate(places):
+        with suppress(FileNotFoundError):  # a place that nobody has made yet
+            for name in storage.names(place):
+                found[number, name] = bytes_of(storage.file(place, name))
+    return found
+
+
+def bytes_of(file: Readable) -> bytes:
+    """Return the bytes of a local or a remote file."""
+    if isinstance(file, Path):
+        return file.read_bytes()
+    with file.open() as opened:
+        return opened.read()
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A storage under test, with the places that it is tried on."""
+
+    storage: Storage
+    places: tuple[str, ...]
+
+    def take(self, run_id: str, *, overwrite: bool = True) -> RunStorage:
+        return self.storage.take(
+            Claim(places=self.places, run_id=run_id, overwrite=overwrite, read_index=_read_index)
+        )
+
+    def stage(self, run: RunStorage, text: str, *names: str) -> list[Move]:
+        """Write a file with each final name to each place; return the moves."""
+        moves = []
+        for number in range(len(self.places)):
+            for name in names:
+                staged, final = f"{name}-a1.part", f"{name}.{number}"
+                with run.open_staged(number, staged) as file:
+                    file.write(f"{text} {final}\n".encode())
+                moves.append(Move(number, staged, final))
+        return moves
+
+    def manifest(self, run_id: str, moves: Sequence[Move]) -> bytes:
+        files = [[move.place, move.final] for move in moves]
+        return json.dumps({"run_id": run_id, "places": self.places, "files": files}).encode()
+
+    def expected(self, run_id: str, moves: Sequence[Move]) -> Contents:
+        files = {(move.place, move.final): f"{run_id} {move.final}\n".encode() for move in moves}
+        return {**files, (0, MANIFEST): self.manifest(run_id, moves)}
+
+    def contents(self) -> Contents:
+        return contents_of(self.storage, self.places)
+
+    def check_nobody(self, when: str) -> None:
+        for place in self.places:
+            _ensure(self.storage.who_was_here(place) is None, f"{place} is taken {when}")
+
+
+def _read_index(data: bytes, place: str) -> Index:
+    document = json.loads(data)
+    return Index(
+        run_id=document["run_id"],
+        places=tuple(document["places"]),
+        files=tuple((number, name) for number, name in document["files"]),
+    )
+
+
+def _check_abandon(case: _Case) -> None:
+    with closing(case.take("abandoned", overwrite=False)) as run:
+        case.stage(run, "abandoned", "a")
+        run.keep(RUN_RECORD, b"{}")
+        run.append(JOURNAL, b"{}\n")
+        run.abandon(None)
+    _ensure(case.contents() == {}, "an abandoned run left files with final names")
+    case.check_nobody("after a run without results was abandoned")
+
+
+def _check_commit(case: _Case) -> Contents:
+    with closing(case.take("first", overwrite=False)) as run:
+        _ensure(
+            [place.name for place in run.places] == list(case.places), "places changed their order"
+        )
+        moves = case.stage(run, "first", "a", "b")
+        run.check_names((move.place, move.final) for move in moves)
+        run.keep(RUN_RECORD, b"old")
+        run.keep(RUN_RECORD, b"new")
+        _ensure(case.contents() == {}, "staged files or records have final names")
+        for move in moves:
+            staged = bytes_of(run.staged_file(move.place, move.staged))
+            _ensure(
+                staged == f"first {move.final}\n".encode(), "a staged file reads back differently"
+            )
+        run.commit(moves, case.manifest("first", moves))
+    expected = case.expected("first", moves)
+    _ensure(case.contents() == expected, "what was committed is not what was written")
+    home = case.places[0]
+    _ensure(case.storage.read(home, MANIFEST) == expected[0, MANIFEST], "`read` gives other bytes")
+    case.check_nobody("after a commit")
+    return expected
+
+
+def _check_lock(case: _Case, standing: Contents) -> None:
+    _refused(lambda: case.take("second", overwrite=False), "a finished run without overwrite")
+    with closing(case.take("second")) as run:
+        for place in case.places:
+            who = case.storage.who_was_here(place)
+            _ensure(who is not None and who.is_running, f"{place} is not taken while a run has it")
+            _ensure(who is not None and who.run_id == "second", "another run is said to be here")
+        _refused(lambda: case.take("third"), "a place that a run has")
+        for dry_run in (True, False):
+            _refused(
+                lambda dry_run=dry_run: case.storage.clear(case.places, dry_run=dry_run),  # type: ignore[misc]
+                "clearing a place that a run has",
+            )
+        run.abandon(None)
+    _ensure(case.contents() == standing, "a refused or abandoned run changed a finished one")
+
+
+def _check_death(case: _Case, standing: Contents) -> None:
+    """A run whose process ends without a word has released its lock and nothing else."""
+    run = case.take("dead")
+    case.stage(run, "dead", "a")
+    run.append(JOURNAL, b'{"unit": "1"}\n')
+    run.close()
+    _ensure(case.contents() == standing, "a dead run changed what has final names")
+    who = case.storage.who_was_here(case.places[-1])
+    _ensure(who is not None and not who.is_running, "a dead run is not found, or said to run")
+    _ensure(who is not None and len(who.places) == len(case.places), "places of it are not known")
+    for dry_run in (True, False):
+        found = case.storage.clear(case.places[-1:], dry_run=dry_run).removed
+        _ensure({each.run_id for each in found} == {"dead"}, "what it left is not reported")
+        _ensure(
+            sum(each.files for each in found) == len(case.places), "staged files are miscounted"
+        )
+        _ensure(sum(each.units for each in found) == 1, "finished units are miscounted")
+    _ensure(case.contents() == standing, "clearing changed a finished run")
+    case.check_nobody("after it was cleared")
+
+
+def _check_partial(case: _Case, standing: Contents) -> None:
+    run = case.take("partial")
+    case.stage(run, "partial", "a")
+    run.abandon(b"{}")
+    run.close()
+    _ensure(case.contents() == standing, "a partial run changed what has final names")
+    with closing(case.take("next")) as following:
+        _ensure(any("partial" in text for text in following.notices), "its loss is not reported")
+        following.abandon(None)
+
+
+def _check_all_or_nothing(case: _Case, standing: Contents) -> None:
+    with closing(case.take("broken")) as run:
+        moves = case.stage(run, "broken", "a", "c")
+        missing = [*moves, Move(len(case.places) - 1, "missing.part", "missing")]
+        _refused(lambda: run.commit(missing, case.manifest("broken", missing)), "a missing file")
+        _ensure(case.contents() == standing, "a refused commit changed a finished run")
+        twice = [*moves, Move(moves[0].place, moves[1].staged, moves[0].final)]
+        _refused(lambda: run.commit(twice, case.manifest("broken", twice)), "one name twice")
+        _ensure(case.contents() == standing, "a refused commit changed a finished run")
+        run.abandon(None)
+    _ensure(case.contents() == standing, "an abandoned run changed a finished one")
+
+
+def _check_discard(case: _Case) -> None:
+    with closing(case.take("discarding")) as run:
+        for name in ("1-a1.csv.part", "1-a1.001.csv.part", "1-a12.csv.part"):
+            with run.open_staged(0, name) as file:
+                file.write(b"1")
+        run.discard("1-a1")
+        who = case.storage.who_was_here(case.places[0])
+        _ensure(who is not None and who.left.files == 1, "`discard` removed too much or too little")
+        run.abandon(None)
+
+
+def _check_replacement(case: _Case) -> Contents:
+    with closing(case.take("second")) as run:
+        moves = case.stage(run, "second", "b", "c")
+        case.stage(run, "second", "unused")
+        run.check_names((move.place, move.final) for move in moves)
+        run.commit(moves, case.manifest("second", moves))
+    expected = case.expected("second", moves)
+    _ensure(case.contents() == expected, "an earlier run was not replaced as a whole")
+    case.check_nobody("after an earlier run was replaced")
+    return expected
+
+
+def _check_cut_short(case: _Case, standing: Contents, cut_short: CutShort) -> None:
+    run = case.take("third")
+    moves = case.stage(run, "third", "c", "d")
+    cut_short(run, moves, case.manifest("third", moves))
+    run.close()
+    found = case.contents()
+    whole = case.expected("third", moves)
+    if found.get((0, MANIFEST)) == whole[0, MANIFEST]:
+        _ensure(found == whole, "a manifest stands without its files")
+    elif (0, MANIFEST) in found:
+        _ensure(found == standing, "the earlier manifest stands without its files")
+    told = [text for place in case.places for text in case.storage.complete(place)]
+    _ensure(any("third" in text for text in told), "finishing a commit is not reported")
+    _ensure(case.contents() == whole, "a commit that was cut short was not finished")
+    case.check_nobody("after a commit was finished")
+
+
+def _refused(act: Callable[[], object], what: str) -> None:
+    try:
+        act()
+    except (OutputFailed, WriteError):
+        return
+    raise AssertionError(f"{what} was not refused")
+
+
+def _ensure(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)

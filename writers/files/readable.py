@@ -1,0 +1,59 @@
+"""A finished file to be read again: one of this machine, or one that has no path here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """A file that has no path on this machine."""
+
+    name: str
+    """In messages."""
+    open: Callable[[], IO[bytes]]
+    """Returns it open for reading, from its first byte."""
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def __fspath__(self) -> str:
+        """Return the name: messages have it where a local file has its path."""
+        return self.name
+
+
+Readable = Path | RemoteFile
+"""Whatever can be read again."""
+
+
+def open_bytes(file: Readable) -> Any:
+    """Return a file open for reading its bytes, not buffered if it is a local one.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    return open(file, "rb", buffering=0) if isinstance(file, Path) else file.open()
+
+
+def arrow_stream(file: Readable) -> Any:
+    """Return a file as Arrow reads it.
+
+    Arrow's CSV reader reads ahead in a thread of its own, which may still be at it when the program
+    ends. A file of Python's would need the interpreter there, and the program would be aborted; so
+    a local file is opened by Arrow itself.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    import pyarrow as pa
+
+    return pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(file.open(), mode="r")
+
+
+def parquet_source(file: Readable) -> Any:
+    """Return what `pyarrow.parquet.ParquetFile` takes for a file, and closes if it is local."""
+    return file if isinstance(file, Path) else arrow_stream(file)
