@@ -13,7 +13,7 @@ from typing import Any
 from unloader.errors import OutputFailed
 from unloader.json_reading import decode
 from unloader.manifest.build import FORMAT_VERSION
-from unloader.storage.base import MANIFEST, Index
+from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 from writers.model import WrittenFile
 

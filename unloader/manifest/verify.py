@@ -35,7 +35,7 @@ from unloader.model import (
 from unloader.resolve.preparation import chosen_table
 from unloader.sources.base import Catalog
 from unloader.sources.registry import source_of
-from unloader.storage.base import MANIFEST
+from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from writers.errors import FormatError, WriteError
 from writers.model import (

@@ -232,9 +232,12 @@ def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str
 def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
     """Return the partitions that a pattern of `--partition` matches.
 
-    A partition's name stands for its sub-partitions, too.
+    The name of one that has sub-partitions stands for them. One that is listed itself has none,
+    and `a` does not mean another that is named `a/b`.
     """
-    return matching_any(names, (*patterns, *(f"{pattern}/*" for pattern in patterns)))
+    known = frozenset(names)
+    above = (f"{pattern}/*" for pattern in patterns if pattern not in known)
+    return matching_any(known, (*patterns, *above))
 
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:

@@ -12,16 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import (
-    JOURNAL,
-    MANIFEST,
-    RUN_RECORD,
-    Claim,
-    Index,
-    Move,
-    RunStorage,
-    Storage,
-)
+from unloader.storage.base import RunStorage, Storage
+from unloader.storage.model import JOURNAL, MANIFEST, RUN_RECORD, Claim, Index, Move
 from writers.errors import WriteError
 from writers.files.readable import Readable
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from publications.staged_runs import as_bytes, taken
-from unloader.storage.base import Move
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.directories.recovery import complete
+from unloader.storage.model import Move
 
 OLD = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
 NEW = {"a.csv": 0, "b.csv": 1, "e.csv": 1, "f.csv": 0}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import (
+from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
     RECORDS,

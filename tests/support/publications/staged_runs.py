@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from unloader.manifest.read import read_index
-from unloader.storage.base import Claim, Move
 from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.model import Claim, Move
 
 
 def taken(paths: Sequence[Path], *, overwrite: bool, run_id: str = "") -> RunDirectories:

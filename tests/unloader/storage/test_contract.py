@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from publications.memory_storage import MemoryRun, MemoryStorage, Plan
 
-from unloader.storage.base import Claim, Cleaning, Index, Move, RunStorage, WhoWasHere
+from unloader.storage.base import RunStorage
 from unloader.storage.directories import publishing, run_directories
 from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.model import Claim, Cleaning, Index, Move, WhoWasHere
 from unloader.storage.testing import check_storage
 from writers.files.readable import RemoteFile
 

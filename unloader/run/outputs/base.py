@@ -36,6 +36,17 @@ class RunOutput(Protocol):
             Interrupted: `stop` returned True during a wait.
         """
 
+    def keep(self, name: str, data: bytes) -> None:
+        """Put a record of the run where its files go, durably; nowhere if only a stream is there.
+
+        Args:
+            name: One of `unloader.storage.base.RECORDS`.
+            data: All of it; replaces what was kept before.
+
+        Raises:
+            WriteError: It could not be written.
+        """
+
     def task(self, assignment: Assignment) -> OutputTask:
         """Return where and how an attempt writes."""
 

@@ -21,7 +21,7 @@ from unloader.resolve.stripes import stripes
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.run.schedule import Assignment
-from unloader.storage.base import JOURNAL, Claim, Move, Staging
+from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
 from writers.files.direct_io import refusal
 
@@ -65,6 +65,10 @@ class FileOutput:
         self._storage.check_names((self._stripes[unit], name) for unit, name in names.items())
         if self._output.options.direct_io:
             self._check_direct(observe)
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write the record into the first directory's `_run`."""
+        self._storage.keep(name, data)
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the staging directory, and a name unique to the attempt."""

@@ -77,6 +77,9 @@ class StreamOutput:
                 "mount it, or give a directory with --to",
             )
 
+    def keep(self, name: str, data: bytes) -> None:
+        """Do nothing: a stream has no place for a record."""
+
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the way into the relay; the first unit begins with the header."""
         assert self._relay is not None

@@ -52,6 +52,9 @@ class PipeOutput:
         for path in self._paths.values():
             self._fifos.provide(path)
 
+    def keep(self, name: str, data: bytes) -> None:
+        """Do nothing: a stream has no place for a record."""
+
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the unit's pipe, whose reader the worker waits for."""
         path = self._paths[assignment.unit.id]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import Cleaning, Leftover
 from unloader.storage.directories.leftovers import (
     RUN,
     Locked,
@@ -19,6 +18,7 @@ from unloader.storage.directories.leftovers import (
     take_lock,
 )
 from unloader.storage.directories.recovery import complete, give_up, is_under_way, pending, sweep
+from unloader.storage.model import Cleaning, Leftover
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:

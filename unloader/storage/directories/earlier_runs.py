@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import MANIFEST, ReadIndex
 from unloader.storage.directories.run_directory import RunDirectory
+from unloader.storage.model import MANIFEST, ReadIndex
 
 
 class EarlierRuns:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from unloader.storage.base import JOURNAL, MANIFEST, RECORDS, Leftover
+from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, Leftover
 from writers.files.staging import PART_SUFFIX
 
 RUN = "_run"

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from unloader.storage.base import Claim, Cleaning, WhoWasHere
 from unloader.storage.directories.cleaning import clean
 from unloader.storage.directories.leftovers import (
     RUN,
@@ -20,6 +19,7 @@ from unloader.storage.directories.leftovers import (
 from unloader.storage.directories.recovery import complete
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.directories.run_directory import read_regular
+from unloader.storage.model import Claim, Cleaning, WhoWasHere
 
 
 class LocalDirectories:

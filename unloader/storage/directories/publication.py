@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import MANIFEST
 from unloader.storage.directories.leftovers import (
     RECORD,
     RUN,
@@ -24,6 +23,7 @@ from unloader.storage.directories.leftovers import (
     is_file_of,
     owners_for,
 )
+from unloader.storage.model import MANIFEST
 from writers.files.publish import write_atomically
 
 _VERSION = 1

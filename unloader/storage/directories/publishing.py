@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import MANIFEST
 from unloader.storage.directories.leftovers import REPLACED, RUN, STAGED, remove_room
 from unloader.storage.directories.publication import Placed, Publication, Share
+from unloader.storage.model import MANIFEST
 from writers.files.exchange import exchange, make_twin, rename_if_free
 from writers.files.publish import sync_directory
 
@@ -52,13 +52,13 @@ def carry_out(publication: Publication, *, live: bool = False) -> tuple[str, ...
                 _retire(publication, share)
         for number in (*range(1, len(publication.shares)), 0):
             publication = _settle(publication, number)
-    told: list[str] = []
+    messages: list[str] = []
     for share in reversed(publication.shares):
         if publication.holds(share.beside / RUN):
-            told += _remove_old(share)
+            messages += _remove_old(share)
         elif publication.holds(share.room):
             remove_room(share.room)
-    return tuple(told)
+    return tuple(messages)
 
 
 def take_back(publication: Publication) -> None:
@@ -250,7 +250,7 @@ def _one_by_one(share: Share) -> None:
 
 def _remove_old(share: Share) -> list[str]:
     """Remove the earlier run's directory; what others have put into it meanwhile moves over."""
-    old, told = share.beside, []
+    old, messages = share.beside, []
     try:
         for name in share.replaced:
             (old / name).unlink(missing_ok=True)
@@ -262,11 +262,11 @@ def _remove_old(share: Share) -> list[str]:
         try:
             rename_if_free(old / name, share.directory / name)
         except OSError as error:
-            told.append(f"{old / name} stays there: {error.strerror or error}")
+            messages.append(f"{old / name} stays there: {error.strerror or error}")
     remove_room(old / RUN)
     with suppress(OSError):
         old.rmdir()
-    return told
+    return messages
 
 
 def _check_size(directory: Path, file: Placed) -> None:

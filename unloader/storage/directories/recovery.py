@@ -36,12 +36,12 @@ def complete(directory: Path) -> tuple[str, ...]:
     Raises:
         OutputFailed: It cannot be finished; everything is as it was, and a later try may succeed.
     """
-    told: list[str] = []
+    messages: list[str] = []
     for publication in pending(directory):
         with _locked(publication) as ours:
             if ours:
-                told += _finished(publication)
-    return tuple(told)
+                messages += _finished(publication)
+    return tuple(messages)
 
 
 def give_up(directory: Path) -> None:
@@ -193,7 +193,7 @@ def _rooms(publication: Publication, share: Share) -> Iterator[Path]:
 def _finished(publication: Publication) -> tuple[str, ...]:
     try:
         was_out = is_out(publication)
-        told = carry_out(publication)
+        messages = carry_out(publication)
     except OSError as error:
         raise _failed(publication, f"{error.filename}: {error.strerror or error}") from error
     except WriteError as error:
@@ -202,7 +202,7 @@ def _finished(publication: Publication) -> tuple[str, ...]:
     text = f"run {publication.run_id} was cut short while it was published into {places}: "
     if was_out:
         text = f"run {publication.run_id} was cut short just after it was published into {places}: "
-    return (text + ("it is cleared up" if was_out else "that is completed"), *told)
+    return (text + ("it is cleared up" if was_out else "that is completed"), *messages)
 
 
 def _failed(publication: Publication, why: str, how: str = "brought to its end") -> OutputFailed:

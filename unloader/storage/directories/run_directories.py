@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import MANIFEST, RECORDS, Claim, Move, Place, Staging
 from unloader.storage.directories.earlier_runs import EarlierRuns
 from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder
 from unloader.storage.directories.publication import (
@@ -29,6 +28,7 @@ from unloader.storage.directories.publishing import carry_out, check_real, take_
 from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
+from unloader.storage.model import MANIFEST, RECORDS, Claim, Move, Place, Staging
 from writers.files.publish import check_moves, remove_staged
 
 _T = TypeVar("_T")
@@ -132,9 +132,9 @@ class RunDirectories:
         self._publishing = True
         try:
             publication.write()
-            told = carry_out(publication, live=True)
+            messages = carry_out(publication, live=True)
             self._check_out(manifest)
-            return told
+            return messages
         except BaseException as error:
             self._take_back(publication, error)
             if isinstance(error, OSError):

@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import MANIFEST, Index, Leftover, ReadIndex
 from unloader.storage.directories.leftovers import (
     LOCK,
     RECORD,
@@ -33,6 +32,7 @@ from unloader.storage.directories.leftovers import (
     write_holder,
 )
 from unloader.storage.directories.recovery import sweep
+from unloader.storage.model import MANIFEST, Index, Leftover, ReadIndex
 from writers.files.publish import write_atomically
 
 

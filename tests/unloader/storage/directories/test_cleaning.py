@@ -15,8 +15,8 @@ from publications.staged_runs import as_bytes, taken
 
 from unloader import api
 from unloader.errors import OutputFailed
-from unloader.storage.base import JOURNAL, Move
 from unloader.storage.directories.leftovers import RUN
+from unloader.storage.model import JOURNAL, Move
 
 ROOT = Path(__file__).parents[4]
 CHILD = """

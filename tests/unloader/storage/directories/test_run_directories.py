@@ -13,8 +13,8 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
-from unloader.storage.base import JOURNAL
 from unloader.storage.directories.leftovers import RUN
+from unloader.storage.model import JOURNAL
 from writers.errors import WriteError
 
 ROOT = Path(__file__).parents[4]

@@ -12,9 +12,9 @@ from publications.staged_runs import as_bytes, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, places_of, read_manifest
-from unloader.storage.base import JOURNAL, Move
 from unloader.storage.directories import cleaning, publishing, run_directories
 from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.model import JOURNAL, Move
 
 Files = dict[str, int]
 """Name of a file to the number of its directory."""

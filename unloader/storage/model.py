@@ -1,0 +1,139 @@
+"""The types of a storage: places, what a run asks for, what was found there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+MANIFEST = "_manifest.json"
+"""Name of the file whose presence means that a run is finished. It gets its final name last."""
+
+JOURNAL = "journal.jsonl"
+"""Name of the record with a line for each finished work unit."""
+
+RUN_RECORD = "run.json"
+"""Name of the record of what the run is to do."""
+
+RECORDS = (RUN_RECORD, JOURNAL)
+"""The names that `keep` and `append` take. Whoever clears a place knows them as a run's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """What a manifest says of its run's files, as far as a storage must know it."""
+
+    run_id: str
+    places: tuple[str, ...]
+    """The first is where the manifest lies."""
+    files: tuple[tuple[int, str], ...]
+    """Number of the place, and name."""
+
+
+ReadIndex = Callable[[bytes, str], Index]
+"""From a manifest's bytes and the place it lies in. Raises OutputFailed if it is damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a run asks for when it takes its places."""
+
+    places: tuple[str, ...]
+    """As the user wrote them. The first gets the manifest and the records."""
+    run_id: str
+    """Tells this run from all others."""
+    overwrite: bool
+    """Earlier finished runs are replaced; without it the places must be empty."""
+    read_index: ReadIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One place of a run."""
+
+    name: str
+    """As the user wrote it."""
+    address: str
+    """The same, so that it is found from anywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """Where a worker writes the files of an attempt, before they have final names; picklable."""
+
+    label: str
+    """As it is named to the user."""
+    directory: str = ""
+    """The local directory that writers make files in; empty if there is none."""
+
+
+class Move(NamedTuple):
+    """A staged file and its final name, both at the place of that number."""
+
+    place: int
+    staged: str
+    final: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """What a run has left at a place without publishing it."""
+
+    directory: str
+    """The place."""
+    run_id: str
+    """Empty where it is not known."""
+    units: int
+    """Finished ones, by the lines of the journal."""
+    files: int
+    """Staged ones, unfinished ones included."""
+    bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that anybody would miss."""
+        return not (self.units or self.files)
+
+    def text(self) -> str:
+        """Return it in words."""
+        run = f"run {self.run_id}" if self.run_id else "an earlier run"
+        return (
+            f"what {run} left in {self.directory} unpublished: {self.units:,} finished "
+            f"work {'unit' if self.units == 1 else 'units'}, {self.files:,} staged "
+            f"{'file' if self.files == 1 else 'files'}, {self.bytes:,} bytes"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoWasHere:
+    """The run that has taken a place and has not ended as it should."""
+
+    run_id: str
+    """Empty where it is not known."""
+    pid: int
+    """Of its process; 0 where it is not known."""
+    places: tuple[str, ...]
+    """The addresses of all its places."""
+    is_running: bool
+    """It still has the place's lock."""
+    left: Leftover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """What was removed, or would be."""
+
+    dry_run: bool
+    completed: tuple[str, ...]
+    """On runs that were cut short while they were published, and were brought to their end."""
+    removed: tuple[Leftover, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the answer of the command."""
+        return {
+            "dry_run": self.dry_run,
+            "completed": list(self.completed),
+            "removed": [asdict(each) for each in self.removed],
+            "files": sum(each.files for each in self.removed),
+            "bytes": sum(each.bytes for each in self.removed),
+        }
