@@ -23,10 +23,11 @@ from unloader.model import (
     SourceSpec,
     TableName,
     TableSummary,
-    Target,
+    ValueOptions,
 )
 from unloader.resolve.preparation import prepared
 from unloader.resolve.resolved import ResolvedRun
+from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
 from writers.model import TextFormat
 
@@ -123,12 +124,16 @@ def describe(
         catalog = source_of(source.kind).open_catalog(source)
         try:
             info = catalog.describe(table)
-            csv = Target(format="csv", text=TextFormat(), as_text=as_text)
-            parquet = Target(format="parquet", text=None, as_text=as_text)
+            readings = catalog.readings(info, None, ValueOptions())
+            encodes = encodes_of(catalog)
+            csv, parquet = (
+                choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=encodes)
+                for text in (TextFormat(), None)
+            )
             return TableDescription(
                 table=info,
-                columns=catalog.project(info, None, csv).columns,
-                parquet_columns=catalog.project(info, None, parquet).columns,
+                columns=csv.columns,
+                parquet_columns=parquet.columns,
                 missing_privileges=catalog.missing_privileges(info),
                 server_version=catalog.server_version,
             )

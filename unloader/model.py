@@ -148,6 +148,8 @@ class Projection:
     """arrow: record batches; encoded: the source renders the very text asked for."""
     schema: bytes
     """The Arrow schema of the batches as an IPC message; empty on the encoded route."""
+    outputs: tuple[tuple[int, ...], ...] = ()
+    """Which of the columns each output takes, by index; empty where there is one output, of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,19 +165,6 @@ class ValueOptions:
     """In Parquet, of timestamps with 7 to 9 digits of a second: string, or timestamp[ns]."""
     zone_columns: bool = False
     """In Parquet, a second column with the zone of each timestamp with time zone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What a source must know of the output to choose how it reads."""
-
-    format: Literal["csv", "parquet"]
-    text: TextFormat | None
-    as_text: tuple[str, ...] = ()
-    """Glob patterns of columns to be written as exact text whatever their type."""
-    encoded_allowed: bool = True
-    """False where the run needs batches (files cut by size, for instance)."""
-    values: ValueOptions = field(default_factory=ValueOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ import pytest
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError
-from unloader.model import Extract, SourceSpec, Target
+from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.duckdb.source import DuckDBSource
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.testing import check_source
 
 TYPES = {
@@ -169,7 +170,7 @@ def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
         )
     with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
         snapshot, table = catalog.snapshot("snapshot"), catalog.describe(parse_table("t"))
-        projection = catalog.project(table, None, Target(format="parquet", text=None))
+        projection = project(catalog, table, None, (OutputNeeds(text=None),))
     extract = Extract(
         source=spec_of(path),
         snapshot=snapshot,
@@ -180,7 +181,7 @@ def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
     )
     (unit,) = plan(table, PlanLimits(parallelism=1, split="none")).units
     with closing(DuckDBSource().open_reader(spec_of(path), snapshot)) as reader:
-        batches = list(reader.batches(extract, *unit.pieces, fetch_bytes=1 << 20))
+        batches = list(reader.batches(extract, *unit.pieces, batch_bytes=1 << 20))
     assert [key for batch in batches for key in batch.column(0).to_pylist()] == [
         *range(narrow + wide)
     ]

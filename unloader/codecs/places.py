@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from unloader.model import OutputOptions
 from unloader.storage.kinds import destination_kind
+from unloader.storage.opening import storage_at
 
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -39,15 +39,9 @@ def disks_of(output: OutputOptions) -> tuple[str, ...]:
     if destination_kind(destinations) != "directories":
         return ()
     found: dict[int, str] = {}
-    for directory in destinations:
-        place = Path(directory).absolute()
-        try:
-            while not place.exists() and place != place.parent:
-                place = place.parent
-            status = os.stat(place)
-        except OSError:
+    for place in destinations:
+        disk = storage_at(place).disk(place)
+        if disk is None:
             return ()
-        if not stat.S_ISDIR(status.st_mode):
-            return ()
-        found.setdefault(status.st_dev, str(place))
+        found.setdefault(disk.number, disk.directory)
     return tuple(found.values())

@@ -102,7 +102,7 @@ def _items(task: SampleTask, unit: WorkUnit, reader: Reader, share: int) -> Iter
         return unit_text(cast(TextReader, reader), task.extract, unit, text)
     # Several batches of each unit, so that the first one's wait can be told from the others'.
     batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))
-    return unit_batches(reader, task.extract, unit, fetch_bytes=batch)
+    return unit_batches(reader, task.extract, unit, batch_bytes=batch)
 
 
 def _take(items: Iterator[Any], share: int, deadline: float) -> _Unit:

@@ -30,10 +30,10 @@ from unloader.model import (
     Snapshot,
     SourceSpec,
     TableName,
-    Target,
 )
 from unloader.resolve.preparation import chosen_table
 from unloader.sources.base import Catalog
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
@@ -241,9 +241,8 @@ def _count_rows(
     options = manifest["options"]
     selection = Selection(table=_table_name(manifest), query=manifest["query"])
     table = chosen_table(catalog, selection)
-    projection = catalog.project(
-        table, selection.query, Target(format="csv", text=TextFormat(), as_text=("*",))
-    )
+    needs = OutputNeeds(text=TextFormat(), batches_only=True)
+    projection = project(catalog, table, selection.query, (needs,), as_text=("*",))
     extract = Extract(
         source=source,
         snapshot=snapshot,

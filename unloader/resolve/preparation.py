@@ -20,13 +20,14 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, Projection, Request, Selection, SourceSpec, Target
+from unloader.model import Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, automatic_parallelism, machine, seat_workers
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
@@ -97,7 +98,14 @@ def _prepare(
     observe(PhaseStarted(phase="table"))
     table = chosen_table(catalog, request.selection, observe)
     observe(PhaseStarted(phase="planning"))
-    projection = catalog.project(table, request.selection.query, target_of(request))
+    projection = project(
+        catalog,
+        table,
+        request.selection.query,
+        (needs_of(request),),
+        as_text=request.selection.as_text,
+        values=request.values,
+    )
     output_format = _format(request, projection, catalog)
     plan = _plan(request, table, topology, planned)
     extract = Extract(
@@ -179,16 +187,12 @@ def _format(
     return shape
 
 
-def target_of(request: Request) -> Target:
-    """Return what the source must know of the output asked for."""
-    shape = request.output.format
-    text = shape if isinstance(shape, TextFormat) else None
-    return Target(
-        format="parquet" if text is None else "csv",
-        text=text,
-        as_text=request.selection.as_text,
-        encoded_allowed=request.output.file_size_bytes == 0 and request.fixed is None,
-        values=request.values,
+def needs_of(request: Request) -> OutputNeeds:
+    """Return what the output needs of the columns."""
+    output = request.output
+    return OutputNeeds(
+        text=output.format if isinstance(output.format, TextFormat) else None,
+        batches_only=output.file_size_bytes != 0 or request.fixed is not None,
     )
 
 

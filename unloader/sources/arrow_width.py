@@ -18,9 +18,9 @@ def row_bytes(schema: pa.Schema) -> int:
     return max(1, sum(_field_bytes(field.type) for field in schema))
 
 
-def batch_rows(schema: pa.Schema, fetch_bytes: int) -> int:
-    """Return the rows of a batch of about `fetch_bytes`, between MIN_ROWS and MAX_ROWS."""
-    return min(MAX_ROWS, max(MIN_ROWS, fetch_bytes // row_bytes(schema)))
+def batch_rows(schema: pa.Schema, batch_bytes: int) -> int:
+    """Return the rows of a batch of about `batch_bytes`, between MIN_ROWS and MAX_ROWS."""
+    return min(MAX_ROWS, max(MIN_ROWS, batch_bytes // row_bytes(schema)))
 
 
 def _field_bytes(kind: pa.DataType) -> int:

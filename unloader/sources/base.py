@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from unloader.model import (
         Consistency,
         Extract,
-        Projection,
         Snapshot,
         SourceSpec,
         TableName,
         TableSummary,
-        Target,
+        ValueOptions,
     )
     from unloader.request.names import Folding
+    from unloader.sources.readings import ColumnReadings
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
 
 
 SHARES = 16
 """A batch is this part of the fetch memory. Few batches are in flight at a time, but encoding one
-takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB."""
+takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB. A
+source that knows how wide rows can be bounds their number so that the widest fit into the whole."""
 
 Text = bytes | memoryview
 """A chunk of ready text; a view where it is large, which is let go of before the next is read."""
@@ -118,13 +119,17 @@ class Catalog(Protocol):
             SourceError: It is gone, so that no further worker can enter it.
         """
 
-    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
-        """Decide for the columns of `table`, in their order, how each is read and written.
+    def readings(
+        self, table: TableInfo, query: str | None, values: ValueOptions
+    ) -> tuple[ColumnReadings, ...]:
+        """Return for the columns of `table`, in their order, how each can be read.
+
+        Each column needs a reading for every use, whether `--as-text` names it or not.
 
         Args:
             table: The table, its columns cut down to the chosen ones.
             query: The query behind a table made by `describe_query`, else None.
-            target: What the output needs.
+            values: Those of the fields in `Source.value_options` count.
 
         Raises:
             SourceError: A column cannot be read exactly; names it and `--exclude`.
@@ -176,11 +181,18 @@ class Catalog(Protocol):
         """Release the snapshot and the connection; never raises."""
 
 
+class TextCatalog(Catalog, Protocol):
+    """A catalog whose database can render delimited text itself: `capabilities.encoded_text`."""
+
+    def encodes(self, text: TextFormat) -> bool:
+        """Return whether readings for the use `encoded` give this dialect to the byte."""
+
+
 class Reader(Protocol):
     """A worker's connection: reads units one after the other at the run's snapshot."""
 
     def batches(
-        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the rows of a piece, each batch with the schema of the projection.
 
@@ -189,7 +201,7 @@ class Reader(Protocol):
         Args:
             extract: What is read.
             piece: The rows that belong to this call: one of a unit's selectors.
-            fetch_bytes: About the memory one batch may take.
+            batch_bytes: About the memory one batch may take.
 
         Raises:
             SourceError: The database failed; `TransientSourceError` where a retry may help.

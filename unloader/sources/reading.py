@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def unit_batches(
-    reader: Reader, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+    reader: Reader, extract: Extract, unit: WorkUnit, *, batch_bytes: int
 ) -> Iterator[pa.RecordBatch | LargeRow]:
     """Yield the rows of a unit; arguments and errors are those of `Reader.batches`."""
     for piece in unit.pieces:
-        yield from reader.batches(extract, piece, fetch_bytes=fetch_bytes)
+        yield from reader.batches(extract, piece, batch_bytes=batch_bytes)
 
 
 def unit_text(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import IO, Protocol
 
-from unloader.storage.model import Claim, Cleaning, Move, Place, Staging, WhoWasHere
+from unloader.storage.model import Claim, Cleaning, Disk, Move, Place, Staging, WhoWasHere
 from writers.files.readable import Readable
 
 
@@ -147,6 +147,12 @@ class Storage(Protocol):
 
     def file(self, place: str, name: str) -> Readable:
         """Return a file with a final name, to be read in pieces."""
+
+    def disk(self, place: str) -> Disk | None:
+        """Return the disk that a place, which need not be there yet, lies on.
+
+        None if that is no disk of this machine, or if there can be no such place.
+        """
 
     def who_was_here(self, place: str) -> WhoWasHere | None:
         """Return the run that has a place, or had it when it died; None if there is none.

@@ -58,6 +58,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A disk of this machine that files of a place go to."""
+
+    number: int
+    """Tells it from the other ones."""
+    directory: str
+    """One that exists on it, where its speed can be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
     """Where a worker writes the files of an attempt, before they have final names; picklable."""
 

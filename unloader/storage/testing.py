@@ -39,6 +39,7 @@ def check_storage(
         AssertionError: The storage broke a promise.
     """
     case = _Case(storage, tuple(places))
+    _check_disk(case)
     _check_abandon(case)
     first = _check_commit(case)
     _check_lock(case, first)
@@ -115,6 +116,14 @@ def _read_index(data: bytes, place: str) -> Index:
         places=tuple(document["places"]),
         files=tuple((number, name) for number, name in document["files"]),
     )
+
+
+def _check_disk(case: _Case) -> None:
+    for place in case.places:
+        disk = case.storage.disk(place)
+        _ensure(
+            disk is None or Path(disk.directory).is_dir(), "the disk's directory does not exist"
+        )
 
 
 def _check_abandon(case: _Case) -> None:

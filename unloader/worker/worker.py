@@ -249,7 +249,7 @@ def _copy_batches(
 
     def fetch() -> Iterator[Any]:
         share = max(1, task.fetch_bytes // SHARES)
-        return unit_batches(reader, task.extract, task.unit, fetch_bytes=share)
+        return unit_batches(reader, task.extract, task.unit, batch_bytes=share)
 
     def advance(rows: int = 0) -> None:
         progress.add(rows, sum(writer.bytes_written for writer in writers))

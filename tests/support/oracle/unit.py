@@ -8,6 +8,7 @@ from json import loads
 from typing import Any
 
 import pyarrow as pa
+from one_output import OneOutput, oracle_projection
 from oracle_server.model import Column, Type
 from oracle_server.server import OracleServer
 
@@ -20,18 +21,16 @@ from unloader.model import (
     SessionOptions,
     Snapshot,
     SourceSpec,
-    Target,
 )
 from unloader.sources.base import ReadAgain
 from unloader.sources.oracle.columns.native import ROWID
-from unloader.sources.oracle.columns.projection import projection
 from unloader.sources.oracle.reading.reader import OracleReader
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.schema import read_schema, text_class
 
-CSV = Target(format="csv", text=TextFormat())
-PARQUET = Target(format="parquet", text=None)
+CSV = OneOutput(text=TextFormat())
+PARQUET = OneOutput(text=None)
 BOTH: tuple[Fetch, ...] = ("arrow", "tuples")
 
 Rows = Sequence[tuple[Any, ...]]
@@ -49,7 +48,7 @@ class Run:
         *,
         name: str = "T",
         fetch: Fetch = "auto",
-        target: Target = CSV,
+        target: OneOutput = CSV,
         query: str | None = None,
         where: str | None = None,
         rowids: bool = True,
@@ -71,7 +70,7 @@ class Run:
             secret=SecretReference(kind="environment", name="UNLOADER_PASSWORD"),
             session=SessionOptions(fetch=fetch),
         )
-        made = projection(table, query, target)
+        made = oracle_projection(table, target)
         snapshot = Snapshot(kind="scn", value=str(server.database.scn), taken_at="")
         self.extract = Extract(
             source=self.spec,
@@ -84,31 +83,31 @@ class Run:
         self.schema = read_schema(made.schema)
         self.again = 0
 
-    def items(self, reader: OracleReader, fetch_bytes: int) -> list[pa.RecordBatch | LargeRow]:
+    def items(self, reader: OracleReader, batch_bytes: int) -> list[pa.RecordBatch | LargeRow]:
         """Return what the reader gives, read again if it asks for that."""
         piece = Piece(unit="u1", selector=WholeTable())
         try:
-            return list(reader.batches(self.extract, piece, fetch_bytes=fetch_bytes))
+            return list(reader.batches(self.extract, piece, batch_bytes=batch_bytes))
         except ReadAgain:
             self.again += 1
-            return list(reader.batches(self.extract, piece, fetch_bytes=fetch_bytes))
+            return list(reader.batches(self.extract, piece, batch_bytes=batch_bytes))
 
-    def table(self, fetch_bytes: int = 1024 * 1024) -> pa.Table:
+    def table(self, batch_bytes: int = 1024 * 1024) -> pa.Table:
         """Return all rows, which are none large."""
         reader = OracleReader(self.spec, self.extract.snapshot)
         try:
-            batches = self.items(reader, fetch_bytes)
+            batches = self.items(reader, batch_bytes)
         finally:
             reader.close()
         assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
         return pa.Table.from_batches(batches, schema=self.schema)
 
-    def values(self, fetch_bytes: int = 1024 * 1024) -> dict[str, list[Any]]:
+    def values(self, batch_bytes: int = 1024 * 1024) -> dict[str, list[Any]]:
         """Return the values of all rows by column, as `plain` makes them, large ones whole."""
         reader = OracleReader(self.spec, self.extract.snapshot)
         found: dict[str, list[Any]] = {name: [] for name in self.schema.names}
         try:
-            for item in self.items(reader, fetch_bytes):
+            for item in self.items(reader, batch_bytes):
                 batch = item.row if isinstance(item, LargeRow) else item
                 for name, array in zip(batch.schema.names, batch.columns, strict=True):
                     found[name] += plain(array)

@@ -127,6 +127,9 @@ class MemoryStorage:
             name=f"{place}/{name}", open=lambda: io.BytesIO(self.objects[place, name])
         )
 
+    def disk(self, place: str) -> None:
+        """Return that it lies on no disk."""
+
     def who_was_here(self, place: str) -> WhoWasHere | None:
         """Return the run that has a room at the place."""
         room = self.rooms.get(place)

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
+from one_output import OneOutput
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import OutputFailed, UnloaderError
-from unloader.model import Extract, SourceSpec, Target
+from unloader.model import Extract, SourceSpec
 from unloader.sources.registry import source_of
 from unloader.worker.worker import failure_of
 from writers.errors import ValueNotRepresentable
@@ -22,7 +23,7 @@ from writers.text.encoders import open_encoder
 
 
 @contextmanager
-def batches(url: str, query: str, target: Target) -> Iterator[tuple[pa.Schema, Any]]:
+def batches(url: str, query: str, target: OneOutput) -> Iterator[tuple[pa.Schema, Any]]:
     """Yield the schema of a query's batches, and an iterator over them."""
     spec = SourceSpec(kind=url.partition(":")[0], location=url)
     source = source_of(spec.kind)
@@ -34,13 +35,13 @@ def batches(url: str, query: str, target: Target) -> Iterator[tuple[pa.Schema, A
             table=table,
             query=query,
             where=None,
-            projection=catalog.project(table, query, target),
+            projection=target.project(catalog, table, query),
         )
     (unit,) = plan(table, PlanLimits(parallelism=1)).units
     schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
     # DuckDB opens a file in one way only in one process, so the catalog is closed by now.
     with closing(source.open_reader(spec, None)) as reader:
-        yield schema, reader.batches(extract, *unit.pieces, fetch_bytes=1 << 20)
+        yield schema, reader.batches(extract, *unit.pieces, batch_bytes=1 << 20)
 
 
 def written(
@@ -56,7 +57,7 @@ def written(
     text: TextFormat = replace(
         named(dialect), header=False, record_length_digits=0, trailing_delimiter=False, **masks
     )
-    target = Target(format="csv", text=text, as_text=as_text, encoded_allowed=False)
+    target = OneOutput(text=text, as_text=as_text, batches_only=True)
     with batches(url, query, target) as (schema, found):
         encoding = open_encoder(schema, text, cast(EncoderChoice, encoder))
         data = b"".join(bytes(encoding.encode(batch)) for batch in found)
@@ -77,7 +78,7 @@ def refusal(url: str, query: str, dialect: str, mask: str, encoder: str) -> str:
 def parquet(url: str, query: str) -> int | str:
     """Return the ticks of the one value of a query as Parquet holds it, or the refusal."""
     try:
-        with batches(url, query, Target(format="parquet", text=None)) as (_, found):
+        with batches(url, query, OneOutput(text=None)) as (_, found):
             (batch,) = found
     except UnloaderError as error:
         return f"{error.message}. Next: {error.hint}"

@@ -31,8 +31,9 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import parse_table
-from unloader.resolve.preparation import plan_partitions, prepared, target_of
+from unloader.resolve.preparation import needs_of, plan_partitions, prepared
 from unloader.sources.password import password_of
+from unloader.sources.projection import OutputNeeds
 from writers.model import ParquetFormat, TextFormat
 
 ROWS = 40_000
@@ -355,15 +356,12 @@ def test_the_file_is_let_go_at_the_end(path: Path) -> None:
     write(path, "DROP TABLE t")
 
 
-def test_the_source_hears_what_the_output_needs(path: Path) -> None:
+def test_an_output_says_what_it_needs_of_the_columns(path: Path) -> None:
     """Files cut by size need batches; text has its dialect, Parquet none."""
     job = job_of(path, as_text=("w*",))
-    target = target_of(job)
-    assert (target.format, target.as_text, target.encoded_allowed) == ("csv", ("w*",), True)
-    assert target.text == TextFormat()
+    assert needs_of(job) == OutputNeeds(text=TextFormat())
     cut = replace(job.output, format=ParquetFormat(), file_size_bytes=1)
-    target = target_of(replace(job, output=cut))
-    assert (target.format, target.text, target.encoded_allowed) == ("parquet", None, False)
+    assert needs_of(replace(job, output=cut)) == OutputNeeds(text=None, batches_only=True)
 
 
 def test_a_partition_stands_for_its_sub_partitions() -> None:

@@ -13,11 +13,10 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
-    Projection,
     Snapshot,
     TableName,
     TableSummary,
-    Target,
+    ValueOptions,
 )
 from unloader.request.names import matching_partitions, resolve
 from unloader.sources.base import Capabilities
@@ -25,6 +24,7 @@ from unloader.sources.duckdb import layout as duckdb_layout
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import identity, relation, translated
 from unloader.sources.duckdb.statement import relation_of, selector_statement
+from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
     check_condition,
     check_distinct,
@@ -134,14 +134,16 @@ class DuckDBCatalog:
         if not self._path.is_file():
             raise SourceError(f"{self._path} is gone", "restore the file and run again")
 
-    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
-        """Decide how each column is read; the schema is what DuckDB itself says of the result."""
-        columns = tuple(duckdb_types.read_column(column, target) for column in table.columns)
+    def readings(
+        self, table: TableInfo, query: str | None, values: ValueOptions
+    ) -> tuple[ColumnReadings, ...]:
+        """Return how each column can be read; their types are what DuckDB says of the result."""
+        columns = tuple(duckdb_types.readings_of(column) for column in table.columns)
         read_from = derived_table(query) if query else qualified(table.schema, table.name)
-        nothing = select(select_list(columns), read_from, ["false"])
+        items = ", ".join(each.expression for column in columns for each in column.readings)
+        nothing = select(items, read_from, ["false"])
         found = relation(self._connection, nothing).to_arrow_reader(1).schema
-        typed, schema = duckdb_types.with_types(columns, found, target)
-        return Projection(columns=typed, route="arrow", schema=schema.serialize().to_pybytes())
+        return duckdb_types.with_types(columns, found.types)
 
     def check_where(self, extract: Extract) -> None:
         """Let DuckDB plan the user's condition."""

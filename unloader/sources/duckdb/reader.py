@@ -40,15 +40,15 @@ class DuckDBReader:
         """Caps that were too low."""
 
     def batches(
-        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the piece's rows in batches of about `fetch_bytes`."""
+        """Yield the piece's rows in batches of about `batch_bytes`."""
         from writers.schema import read_schema
 
         schema = read_schema(extract.projection.schema)
         sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
-        rows = batch_rows(schema, fetch_bytes)
-        caps = _caps(extract, fetch_bytes)
+        rows = batch_rows(schema, batch_bytes)
+        caps = _caps(extract, batch_bytes)
         yielded = 0
         while True:
             self._limit_memory(caps)
@@ -83,13 +83,13 @@ class DuckDBReader:
             self._connection.execute("RESET memory_limit")
 
 
-def _caps(extract: Extract, fetch_bytes: int) -> tuple[int, ...]:
+def _caps(extract: Extract, batch_bytes: int) -> tuple[int, ...]:
     """Return the caps to try one after the other, nothing where there is none."""
     # A query or a condition may sort or join: that needs room, and what is read once more under
     # another cap may come in another order. A scan of a table does neither.
     if extract.query is not None or extract.where is not None or not extract.table.row_ranges:
         return ()
-    return (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * fetch_bytes))
+    return (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * batch_bytes))
 
 
 def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:

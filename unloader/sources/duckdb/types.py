@@ -14,17 +14,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from partition_planner.model import ColumnInfo
-from unloader.model import ReadColumn, Target
-from unloader.request.names import matches_any
+from unloader.sources.readings import ColumnReadings, Mask, Reading
 from unloader.sources.statement import literal, quoted
 from writers.schema import INFINITE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
-    from writers.model import TextFormat
-
 REFUSED = "unloader refuses "
+Metadata = tuple[tuple[str, str], ...]
 
 _PLAIN = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT",
@@ -40,6 +40,9 @@ _INSTANTS = {
     "TIMESTAMP_MS": "::TIMESTAMP",
 }
 """Types that may be infinite, and the exact cast to microseconds where one is needed."""
+_MASKS: dict[str, Mask] = {
+    kind: "timestamp_tz" if kind.endswith("TIME ZONE") else "timestamp" for kind in _INSTANTS
+} | {"DATE": "date"}
 _TEXT_NOTES = {
     "HUGEINT": "wider than decimal(38): exact text",
     "UHUGEINT": "wider than decimal(38): exact text",
@@ -55,78 +58,84 @@ _INEXACT_INSIDE = re.compile(
 )
 
 
-def read_column(column: ColumnInfo, target: Target) -> ReadColumn:
-    """Return how a column is read; `output_type` is filled in by `with_types`."""
-    expression, note = _expression(column, target)
-    return ReadColumn(
+def readings_of(column: ColumnInfo) -> ColumnReadings:
+    """Return how a column can be read; `output_type` is filled in by `with_types`."""
+    metadata = (("source_type", column.native_type),)
+    as_text = Reading(
+        expression=f"CAST({quoted(column.name)} AS VARCHAR)",
+        output_type="",
+        as_text=True,
+        note="exact text, as asked for",
+        metadata=metadata,
+    )
+    usual = (
+        _instants(column, metadata)
+        if column.native_type in _INSTANTS
+        else (_usual(column, metadata),)
+    )
+    return ColumnReadings(
         name=column.name,
         source_type=column.native_type,
-        expression=expression,
-        output_type="",
         nullable=column.nullable,
-        lossless=True,
-        note=note,
+        readings=(*usual, as_text),
+        mask=_MASKS.get(column.native_type),
     )
 
 
-def _expression(column: ColumnInfo, target: Target) -> tuple[str, str]:
+def _instants(column: ColumnInfo, metadata: Metadata) -> tuple[Reading, ...]:
+    """Return a reading with infinite values, which only text can show, and one that stops there."""
+    name = quoted(column.name)
+    value = name + _INSTANTS[column.native_type]
+    message = literal(REFUSED + column.name)
+    finite = (
+        f"CASE WHEN isfinite({name}) THEN {value} WHEN {name} IS NOT NULL THEN error({message}) END"
+    )
+    return (
+        Reading(
+            expression=value,
+            output_type="",
+            serves=frozenset(("text",)),
+            as_text=False,
+            metadata=(*metadata, *INFINITE.items()),
+        ),
+        Reading(
+            expression=finite,
+            output_type="",
+            serves=frozenset(("parquet", "masked")),
+            as_text=False,
+            metadata=metadata,
+        ),
+    )
+
+
+def _usual(column: ColumnInfo, metadata: Metadata) -> Reading:
     name, kind = quoted(column.name), column.native_type
-    if matches_any(column.name, target.as_text):
-        return f"CAST({name} AS VARCHAR)", "exact text, as asked for"
-    if kind in _PLAIN or _DECIMAL.fullmatch(kind):
-        return name, ""
-    if kind in _INSTANTS:
-        value = name + _INSTANTS[kind]
-        if _takes_infinity(kind, target.text):
-            return value, ""
-        message = literal(REFUSED + column.name)
-        return (
-            f"CASE WHEN isfinite({name}) THEN {value} "
-            f"WHEN {name} IS NOT NULL THEN error({message}) END",
-            "",
-        )
     nested = kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
-    if nested and not _INEXACT_INSIDE.search(kind):
-        return name, ""
-    note = _TEXT_NOTES.get(kind, "exact text")
-    return f"CAST({name} AS VARCHAR)", note
-
-
-def _takes_infinity(kind: str, text: TextFormat | None) -> bool:
-    """Return whether infinite values of a type are written: as text that follows no mask."""
-    if text is None or kind not in _INSTANTS:
-        return False
-    if kind == "DATE":
-        return text.date_format is None
-    mask = text.timestamp_tz_format if kind.endswith("TIME ZONE") else text.timestamp_format
-    return mask is None
+    plain = kind in _PLAIN or _DECIMAL.fullmatch(kind)
+    expression, note = name, ""
+    if not plain and (not nested or _INEXACT_INSIDE.search(kind)):
+        expression, note = f"CAST({name} AS VARCHAR)", _TEXT_NOTES.get(kind, "exact text")
+    return Reading(
+        expression=expression, output_type="", as_text=False, note=note, metadata=metadata
+    )
 
 
 def with_types(
-    columns: tuple[ReadColumn, ...], schema: pa.Schema, target: Target
-) -> tuple[tuple[ReadColumn, ...], pa.Schema]:
-    """Return the columns with their output types, and the schema every batch will have."""
+    columns: tuple[ColumnReadings, ...], types: Sequence[pa.DataType]
+) -> tuple[ColumnReadings, ...]:
+    """Return the columns with the Arrow types that DuckDB gives their readings, in their order."""
     import pyarrow as pa
 
-    def metadata(column: ReadColumn, kind: pa.DataType) -> dict[str, str]:
-        infinite = pa.types.is_temporal(kind) and _takes_infinity(column.source_type, target.text)
-        return {"source_type": column.source_type, **(INFINITE if infinite else {})}
+    def typed(reading: Reading, kind: pa.DataType) -> Reading:
+        zoned = pa.types.is_timestamp(kind) and kind.tz
+        kind = pa.timestamp(kind.unit, "UTC") if zoned else kind
+        return replace(reading, output_type=str(kind), arrow_type=kind)
 
-    fields = [
-        pa.field(
-            field.name,
-            pa.timestamp(field.type.unit, "UTC")
-            if pa.types.is_timestamp(field.type) and field.type.tz
-            else field.type,
-            metadata=metadata(column, field.type),
-        )
-        for column, field in zip(columns, schema, strict=True)
-    ]
-    typed = tuple(
-        replace(column, output_type=str(field.type))
-        for column, field in zip(columns, fields, strict=True)
+    given = iter(types)
+    return tuple(
+        replace(column, readings=tuple(typed(each, next(given)) for each in column.readings))
+        for column in columns
     )
-    return typed, pa.schema(fields)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

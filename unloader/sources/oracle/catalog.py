@@ -11,20 +11,20 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
-    Projection,
     Snapshot,
     SourceSpec,
     TableName,
     TableSummary,
-    Target,
+    ValueOptions,
 )
 from unloader.request.names import matching_partitions
 from unloader.sources.base import Capabilities
 from unloader.sources.oracle.columns.native import described_column
-from unloader.sources.oracle.columns.projection import projection, select_columns
+from unloader.sources.oracle.columns.types import readings_of
 from unloader.sources.oracle.condition import refuse_row_numbers
 from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
+from unloader.sources.oracle.reading.fetch import select_columns
 from unloader.sources.oracle.reading.units import (
     as_of,
     count_statement,
@@ -43,6 +43,7 @@ from unloader.sources.oracle.tables.dictionary import Relation
 from unloader.sources.oracle.tables.layout import Layout, lay_out
 from unloader.sources.oracle.tables.names import FOLDING, find
 from unloader.sources.oracle.tables.segments import object_ids
+from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import check_condition, check_distinct, literal, qualified
 
 _WHO = (
@@ -177,9 +178,11 @@ class OracleCatalog:
                     "run again when the database's administrator agrees",
                 ) from error
 
-    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
-        """Decide how columns are read; by then the right to read them at the SCN is certain."""
-        made = projection(table, query, target)
+    def readings(
+        self, table: TableInfo, query: str | None, values: ValueOptions
+    ) -> tuple[ColumnReadings, ...]:
+        """Return how columns can be read; the right to read them at the SCN is certain by then."""
+        made = tuple(each for column in table.columns for each in readings_of(column, values))
         source = query_relation(query) if query is not None else _name(table)
         if source not in self._readable:
             owner_hint = "" if query is not None else _name(table)

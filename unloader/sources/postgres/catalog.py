@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from partition_planner.model import ColumnInfo, Selector, TableInfo
@@ -14,12 +14,11 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
-    Projection,
     Snapshot,
     SourceSpec,
     TableName,
     TableSummary,
-    Target,
+    ValueOptions,
 )
 from unloader.request.names import matching_partitions, no_such_table, resolve
 from unloader.sources.base import Capabilities
@@ -33,11 +32,10 @@ from unloader.sources.postgres.selectors import (
 )
 from unloader.sources.postgres.session import Session, session_name
 from unloader.sources.postgres.types import (
-    arrow_column,
-    arrow_schema,
     encodable,
-    encoded_column,
+    readings_of,
 )
+from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
     check_condition,
     check_distinct,
@@ -49,6 +47,9 @@ from unloader.sources.statement import (
     select,
     select_list,
 )
+
+if TYPE_CHECKING:
+    from writers.model import TextFormat
 
 BATCH_RELATIONS = 100
 """Relations that one statement counts or locks."""
@@ -153,15 +154,15 @@ class PostgresCatalog:
         with self._holding():
             self._session.value("SELECT 1")
 
-    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
-        """Choose COPY's own text where it is the dialect asked for, typed batches elsewhere."""
-        text = target.text
-        if target.encoded_allowed and text is not None and encodable(text):
-            columns = tuple(encoded_column(column, text, target) for column in table.columns)
-            return Projection(columns=columns, route="encoded", schema=b"")
-        columns = tuple(arrow_column(column, target) for column in table.columns)
-        schema = arrow_schema(tuple(zip(table.columns, columns, strict=True)))
-        return Projection(columns=columns, route="arrow", schema=schema.serialize().to_pybytes())
+    def readings(
+        self, table: TableInfo, query: str | None, values: ValueOptions
+    ) -> tuple[ColumnReadings, ...]:
+        """Return how each column can be read: as COPY's own text, and as a value."""
+        return tuple(readings_of(column) for column in table.columns)
+
+    def encodes(self, text: TextFormat) -> bool:
+        """Return whether COPY can write the dialect to the byte."""
+        return encodable(text)
 
     def check_where(self, extract: Extract) -> None:
         """Let PostgreSQL plan the user's condition."""

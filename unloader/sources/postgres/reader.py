@@ -56,9 +56,9 @@ class PostgresReader:
         self._session = connect()
 
     def batches(
-        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
-        """Yield the piece's rows, each batch parsed from about `fetch_bytes` of COPY text.
+        """Yield the piece's rows, each batch parsed from about `batch_bytes` of COPY text.
 
         A row whose text takes more than that comes by itself.
         """
@@ -68,9 +68,9 @@ class PostgresReader:
 
         schema = read_schema(extract.projection.schema)
         parser = CopyParser(schema)
-        wide = WideRows(schema, parser, fetch_bytes)
+        wide = WideRows(schema, parser, batch_bytes)
         sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
-        for chunks in self._connected().copy(sql, CopyDialect(), fetch_bytes):
+        for chunks in self._connected().copy(sql, CopyDialect(), batch_bytes):
             yield from _parsed(chunks, parser, wide)
             del chunks
 

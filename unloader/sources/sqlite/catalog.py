@@ -12,14 +12,14 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
-    Projection,
     Snapshot,
     TableName,
     TableSummary,
-    Target,
+    ValueOptions,
 )
 from unloader.request.names import resolve
 from unloader.sources.base import Capabilities
+from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite import layout as sqlite_layout
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
@@ -28,7 +28,7 @@ from unloader.sources.sqlite.statement import (
     relation_of,
     selector_statement,
 )
-from unloader.sources.sqlite.types import arrow_schema, read_column
+from unloader.sources.sqlite.types import readings_of
 from unloader.sources.statement import check_condition, derived_table, quoted, select
 
 QUERY_VIEW = "unloader query"
@@ -144,15 +144,12 @@ class SQLiteCatalog:
                 "run again; if it is on a network file system, copy it to a local disk first",
             )
 
-    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
-        """Decide how each column is read, by its declared type and `target.as_text`."""
+    def readings(
+        self, table: TableInfo, query: str | None, values: ValueOptions
+    ) -> tuple[ColumnReadings, ...]:
+        """Return how each column can be read: by its declared type, or as exact text."""
         relation = relation_name(table, query)
-        columns = tuple(read_column(column, relation, target.as_text) for column in table.columns)
-        return Projection(
-            columns=columns,
-            route="arrow",
-            schema=arrow_schema(columns).serialize().to_pybytes(),
-        )
+        return tuple(readings_of(column, relation) for column in table.columns)
 
     def check_where(self, extract: Extract) -> None:
         """Let SQLite parse the user's condition."""

@@ -104,9 +104,9 @@ class SQLiteReader:
             raise
 
     def batches(
-        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the piece's rows in batches of about `fetch_bytes`, as far as a sample tells.
+        """Yield the piece's rows in batches of about `batch_bytes`, as far as a sample tells.
 
         Whatever the sample, the rows of a batch take `SHARES` times that at most, or it is one row.
         """
@@ -114,7 +114,7 @@ class SQLiteReader:
 
         schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
         try:
-            for batch in self._bounded(extract, piece.selector, fetch_bytes):
+            for batch in self._bounded(extract, piece.selector, batch_bytes):
                 if batch.num_rows:
                     yield sqlite_types.conform(batch, extract.projection.columns, schema)
                 del batch
@@ -128,13 +128,13 @@ class SQLiteReader:
             self._connection.close()
 
     def _bounded(
-        self, extract: Extract, selector: Selector, fetch_bytes: int
+        self, extract: Extract, selector: Selector, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the selector's rows; each stretch of wide ones with fewer in a batch."""
-        usual = rows = 1 if self._one_by_one else self._batch_rows(extract, selector, fetch_bytes)
+        usual = rows = 1 if self._one_by_one else self._batch_rows(extract, selector, batch_bytes)
         done, stretch_rows, longest = 0, None, FIRST_STRETCH_ROWS
         while True:
-            widest = SHARES * fetch_bytes // rows if rows > 1 else None
+            widest = SHARES * batch_bytes // rows if rows > 1 else None
             stretch = Stretch(skip=done, rows=stretch_rows, widest_bytes=widest)
             before = done
             try:
@@ -162,14 +162,14 @@ class SQLiteReader:
             self._one_by_one = True
             raise ReadAgain from error
 
-    def _batch_rows(self, extract: Extract, selector: Selector, fetch_bytes: int) -> int:
+    def _batch_rows(self, extract: Extract, selector: Selector, batch_bytes: int) -> int:
         if extract.query is not None or not extract.table.row_ranges:
             width = UNKNOWN_ROW_BYTES
         else:
             sample = list(self._stream(sample_statement(extract, selector, SAMPLED_ROWS), 32))
             rows = sum(batch.num_rows for batch in sample)
             width = sum(batch.nbytes for batch in sample) // max(1, rows)
-        return max(1, min(MAX_BATCH_ROWS, fetch_bytes // max(1, width)))
+        return max(1, min(MAX_BATCH_ROWS, batch_bytes // max(1, width)))
 
     def _stream(self, sql: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the result but for its first row, which only fixes the types."""

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Literal
 from partition_planner.model import ColumnInfo
 from unloader.errors import OutputFailed
 from unloader.model import Extract, ReadColumn
-from unloader.request.names import matches_any
+from unloader.sources.readings import ColumnReadings, Reading
 from unloader.sources.statement import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Reading = Literal["integer", "real", "text", "blob", "exact"]
+Kind = Literal["integer", "real", "text", "blob", "exact"]
 
 READING = "reading"
-"""Attribute of a column: its `Reading`, where `--as-text` does not say otherwise."""
+"""Attribute of a column: its `Kind`, where `--as-text` does not say otherwise."""
 CHECKED = "checked"
 """Attribute of a column: SQLite itself keeps values of other storage classes out."""
 ROWID = "rowid"
@@ -40,7 +40,7 @@ _ARROW = {"integer": "int64", "real": "double", "text": "string", "blob": "binar
 _FIRST = {"int64": "0", "double": "0.0", "string": "''", "binary": "x''"}
 
 
-def reading_of(declared: str) -> Reading:
+def reading_of(declared: str) -> Kind:
     """Return how a column of a table is read, from its declared type."""
     name = declared.upper()
     if "INT" in name or name in ("BOOLEAN", "BOOL"):
@@ -59,33 +59,44 @@ def attribute(column: ColumnInfo, key: str) -> str | None:
     return dict(column.attributes).get(key)
 
 
-def read_column(column: ColumnInfo, relation: str, as_text: Sequence[str]) -> ReadColumn:
-    """Return how one column is read.
+def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
+    """Return how one column can be read: by its declared type, and as exact text.
 
     Args:
         column: As the catalog describes it.
         relation: Name of the table in the statement.
-        as_text: Globs of the columns to be written as exact text.
     """
-    asked = matches_any(column.name, as_text)
-    reading = "exact" if asked else attribute(column, READING) or "exact"
     value = value_of(column.name, relation)
-    if reading == "exact":
-        expression = _exact(value, blobs=asked)
+    usual = attribute(column, READING) or "exact"
+    if usual == "exact":
+        expression = _exact(value, blobs=False)
         declared = f"the declared type {column.native_type}" if column.native_type else "no type"
-        note = f"exact text: {'asked for' if asked else f'{declared} admits values of any kind'}"
+        note = f"exact text: {declared} admits values of any kind"
     else:
         checked = attribute(column, CHECKED) is not None
-        expression = value if checked else _guarded(value, reading)
+        expression = value if checked else _guarded(value, usual)
         note = ""
-    return ReadColumn(
+    metadata = (("source_type", column.native_type),)
+    return ColumnReadings(
         name=column.name,
         source_type=column.native_type,
-        expression=expression,
-        output_type=_ARROW.get(reading, "string"),
         nullable=column.nullable,
-        lossless=True,
-        note=note,
+        readings=(
+            Reading(
+                expression=expression,
+                output_type=_ARROW.get(usual, "string"),
+                as_text=False,
+                note=note,
+                metadata=metadata,
+            ),
+            Reading(
+                expression=_exact(value, blobs=True),
+                output_type="string",
+                as_text=True,
+                note="exact text: asked for",
+                metadata=metadata,
+            ),
+        ),
     )
 
 
@@ -140,22 +151,6 @@ def foreign_value(extract: Extract, name: str, storage: str, rowid: str | None) 
         f"holds a value of storage class {storage}{place}",
         f"write the column as exact text with --as-text {name}, or leave it out with --exclude "
         f"{name}",
-    )
-
-
-def arrow_schema(columns: Sequence[ReadColumn]) -> pa.Schema:
-    """Return the schema of the run's batches."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            pa.field(
-                column.name,
-                pa.type_for_alias(column.output_type),
-                metadata={"source_type": column.source_type},
-            )
-            for column in columns
-        ]
     )
 
 

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.errors import SourceError
-from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName, Target
+from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName
 from unloader.request.names import matching_partitions
 from unloader.sources.base import Catalog, Source
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.statement import qualified
-from unloader.sources.testing.rows import Rows, check_batches, check_rows, ensure
+from unloader.sources.testing.readings import check_readings
+from unloader.sources.testing.rows import Rows, check_batches, check_rows, columns_of, ensure
 from unloader.sources.testing.worker import WorkerReader
 from writers.model import TextFormat
 
@@ -72,12 +74,14 @@ def check_source(
         info = _check_description(catalog, table)
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = _Case(catalog, reader, spec, snapshot, info, len(expected))
+            check_readings(catalog, info)
             _check_plans(case, expected)
             _check_columns(case, expected)
             _check_where(case)
             _check_partitions(case)
             _check_query(case)
             _check_text(case)
+            _check_both(case)
             if empty is not None:
                 nothing = _check_description(catalog, empty)
                 _check_plans(replace(case, table=nothing, rows=0), ())
@@ -99,8 +103,7 @@ class _Case:
 
     def extract(
         self,
-        target: Target,
-        *,
+        *outputs: OutputNeeds,
         query: str | None = None,
         where: str | None = None,
         partitions: tuple[str, ...] = (),
@@ -113,26 +116,26 @@ class _Case:
             query=query,
             where=where,
             partitions=partitions,
-            projection=self.catalog.project(self.table, query, target),
+            projection=project(self.catalog, self.table, query, outputs),
         )
 
     def batches(
-        self, extract: Extract, units: Iterable[WorkUnit], fetch_bytes: int = LARGE_FETCH
+        self, extract: Extract, units: Iterable[WorkUnit], batch_bytes: int = LARGE_FETCH
     ) -> list[pa.RecordBatch]:
         """Return the batches of all units, read one after the other by one reader."""
         return [
             batch
             for unit in units
-            for batch in self.reader.batches(extract, unit, fetch_bytes=fetch_bytes)
+            for batch in self.reader.batches(extract, unit, batch_bytes=batch_bytes)
         ]
 
 
 CHOSEN = 2
 """Partitions that are read each by itself; the others are read together."""
 
-PARQUET = Target(format="parquet", text=None)
-CSV_BATCHES = Target(format="csv", text=TextFormat(), encoded_allowed=False)
-CSV_ENCODED = Target(format="csv", text=TextFormat())
+PARQUET = OutputNeeds(text=None)
+CSV_BATCHES = OutputNeeds(text=TextFormat(), batches_only=True)
+CSV_ENCODED = OutputNeeds(text=TextFormat())
 
 
 def _check_snapshot(catalog: Catalog, snapshot: Snapshot, consistency: str) -> None:
@@ -183,8 +186,10 @@ def _check_description(catalog: Catalog, table: TableName) -> TableInfo:
 def _check_plans(case: _Case, expected: Rows) -> None:
     """Read the table cut in every way the planner knows."""
     extract = case.extract(PARQUET)
-    projection = case.catalog.project(case.table, None, PARQUET)
-    ensure(projection == extract.projection, "a table is projected differently the second time")
+    ensure(
+        extract.projection == case.extract(PARQUET).projection,
+        "a table is projected differently the second time",
+    )
     seen: set[tuple[WorkUnit, ...]] = set()
     for limits in _limits(case.table):
         units = plan(case.table, limits).units
@@ -194,8 +199,8 @@ def _check_plans(case: _Case, expected: Rows) -> None:
         how = f"{len(units)} units of split {limits.split}"
         _check_statements(case, extract, units)
         # Small batches now and then, so that rows of one unit come in several.
-        fetch_bytes = SMALL_FETCH if len(seen) % 2 else LARGE_FETCH
-        batches = case.batches(extract, units, fetch_bytes)
+        batch_bytes = SMALL_FETCH if len(seen) % 2 else LARGE_FETCH
+        batches = case.batches(extract, units, batch_bytes)
         check_batches(batches, extract.projection)
         check_rows(batches, expected, how)
         counted = case.catalog.count(extract)
@@ -233,7 +238,7 @@ def _check_columns(case: _Case, expected: Rows) -> None:
     cut = replace(case, table=_with_columns(case.table, chosen))
     extract = cut.extract(PARQUET)
     units = plan(cut.table, PlanLimits(parallelism=1, split="none")).units
-    case.reader.break_off(extract, units[0], fetch_bytes=SMALL_FETCH)
+    case.reader.break_off(extract, units[0], batch_bytes=SMALL_FETCH)
     batches = cut.batches(extract, units)
     check_batches(batches, extract.projection)
     rows = [tuple(row[at] for at in chosen) for row in expected]
@@ -317,6 +322,20 @@ def _check_text(case: _Case) -> None:
         ensure(case.catalog.capabilities.encoded_text, "text is rendered without the capability")
         total = sum(_check_encoded(case, encoded, unit) for unit in units)
         ensure(total == case.rows, f"{total} rows, not {case.rows}, are rendered as text")
+
+
+def _check_both(case: _Case) -> None:
+    """Read once for Parquet and for CSV: each gets what it gets from a scan of its own."""
+    units = plan(case.table, PlanLimits(parallelism=1, split="none")).units
+    both = case.extract(PARQUET, CSV_BATCHES)
+    found = case.batches(both, units)
+    check_batches(found, both.projection)
+    for taken, output in zip(both.projection.outputs, (PARQUET, CSV_BATCHES), strict=True):
+        alone = case.extract(output)
+        ensure(
+            columns_of(found, taken) == columns_of(case.batches(alone, units)),
+            f"one scan for Parquet and CSV has other values than one for {output} alone",
+        )
 
 
 def _check_encoded(case: _Case, extract: Extract, unit: WorkUnit) -> int:

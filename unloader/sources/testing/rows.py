@@ -58,6 +58,12 @@ def check_rows(batches: Sequence[pa.RecordBatch], expected: Rows, how: str) -> N
     )
 
 
+def columns_of(batches: Sequence[pa.RecordBatch], taken: Sequence[int] | None = None) -> object:
+    """Return the rows of some columns, by index, as what can be compared; in no order."""
+    chosen = batches if taken is None else [batch.select(list(taken)) for batch in batches]
+    return Counter(row for batch in chosen for row in _keys(_tuples(batch)))
+
+
 def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
     import pyarrow as pa
 

@@ -44,14 +44,14 @@ class WorkerReader:
             raise
 
     def batches(
-        self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int
+        self, extract: Extract, unit: WorkUnit, *, batch_bytes: int
     ) -> list[pa.RecordBatch]:
         """Return the batches of one unit."""
-        return cast("list[pa.RecordBatch]", self._ask("batches", extract, unit, fetch_bytes))
+        return cast("list[pa.RecordBatch]", self._ask("batches", extract, unit, batch_bytes))
 
-    def break_off(self, extract: Extract, unit: WorkUnit, *, fetch_bytes: int) -> None:
+    def break_off(self, extract: Extract, unit: WorkUnit, *, batch_bytes: int) -> None:
         """Read one batch of the unit and drop the rest."""
-        self._ask("break_off", extract, unit, fetch_bytes)
+        self._ask("break_off", extract, unit, batch_bytes)
 
     def encoded(
         self, extract: Extract, unit: WorkUnit, text: TextFormat
@@ -109,7 +109,7 @@ def _handle(reader: TextReader, method: str, extract: Extract, unit: WorkUnit, h
         counted: list[int] = []
         text = unit_text(reader, extract, unit, how, counted.append)
         return [chunk for chunks in text for chunk in chunks], sum(counted)
-    batches = unit_batches(reader, extract, unit, fetch_bytes=how)
+    batches = unit_batches(reader, extract, unit, batch_bytes=how)
     if method == "batches":
         return list(batches)
     next(batches, None)

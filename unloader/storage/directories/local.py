@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from unloader.storage.directories.leftovers import (
 from unloader.storage.directories.recovery import complete
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.directories.run_directory import read_regular
-from unloader.storage.model import Claim, Cleaning, WhoWasHere
+from unloader.storage.model import Claim, Cleaning, Disk, WhoWasHere
 
 
 class LocalDirectories:
@@ -44,6 +45,19 @@ class LocalDirectories:
     def file(self, place: str, name: str) -> Path:
         """Return the path of a file."""
         return Path(place, name)
+
+    def disk(self, place: str) -> Disk | None:
+        """Return the disk of a directory, or of the one that it would be made in."""
+        directory = Path(place).absolute()
+        try:
+            while not directory.exists() and directory != directory.parent:
+                directory = directory.parent
+            status = os.stat(directory)
+        except OSError:
+            return None
+        if not stat.S_ISDIR(status.st_mode):
+            return None
+        return Disk(number=status.st_dev, directory=str(directory))
 
     def who_was_here(self, place: str) -> WhoWasHere | None:
         """Return the run whose `_run` lies in a directory, if this user may believe it."""

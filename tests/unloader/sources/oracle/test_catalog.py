@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from one_output import OneOutput
 from oracle.accounts import ID_AND_NAME, NUMBER, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec
@@ -15,12 +16,12 @@ from oracle_server.model import Column, Type
 from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
-from unloader.model import Extract, SessionOptions, Snapshot, Target
+from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.source import OracleSource
 
-PARQUET = Target(format="parquet", text=None)
+PARQUET = OneOutput(text=None)
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def extract_of(
         table=table,
         query=query,
         where=where,
-        projection=catalog.project(table, query, PARQUET),
+        projection=PARQUET.project(catalog, table, query),
     )
 
 
@@ -174,12 +175,12 @@ def test_looking_back_takes_a_right(server: OracleServer, catalog: OracleCatalog
     snapshot = catalog.snapshot("snapshot")
     table = catalog.describe(parse_table("hr.staff"))
     with pytest.raises(SourceError, match="as of an SCN") as caught:
-        catalog.project(table, None, PARQUET)
+        PARQUET.project(catalog, table, None)
     assert 'GRANT FLASHBACK ON "HR"."STAFF" TO SCOTT' in caught.value.hint
     assert "--consistency none" in caught.value.hint
     query = "SELECT ID FROM HR.STAFF"
     with pytest.raises(SourceError, match="the query") as caught:
-        catalog.project(catalog.describe_query(query), query, PARQUET)
+        PARQUET.project(catalog, catalog.describe_query(query), query)
     assert "GRANT FLASHBACK to SCOTT" in caught.value.hint
     missing = catalog.missing_privileges(table)
     assert any('GRANT FLASHBACK ON "HR"."STAFF"' in each for each in missing)

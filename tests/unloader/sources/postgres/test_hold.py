@@ -11,11 +11,12 @@ import pytest
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
-from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName, Target
+from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName
 from unloader.resolve.preparation import chosen_table
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import CopyDialect, Session
 from unloader.sources.postgres.source import PostgresSource
+from unloader.sources.projection import OutputNeeds, project
 from writers.model import TextFormat
 
 WAIT = "SET lock_timeout = '100ms';"
@@ -67,7 +68,7 @@ def begin(
     table_name = None if name is None else TableName(schema=None, name=NamePart(text=name))
     table = chosen_table(catalog, Selection(table=table_name, query=asked))
     later()
-    projection = catalog.project(table, asked, Target(format="csv", text=TextFormat()))
+    projection = project(catalog, table, asked, (OutputNeeds(text=TextFormat()),))
     extract = Extract(
         source=SourceSpec(kind="postgresql", location=url),
         snapshot=snapshot,

@@ -11,8 +11,9 @@ import pytest
 
 from partition_planner.model import RowExtent, RowRange, TableInfo, WholeTable
 from unloader.errors import SourceError
-from unloader.model import Extract, SourceSpec, Target
+from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.source import SQLiteSource
 
@@ -66,7 +67,7 @@ def extract_of(catalog: SQLiteCatalog, table: TableInfo, where: str | None = Non
         table=table,
         query=None,
         where=where,
-        projection=catalog.project(table, None, Target(format="parquet", text=None)),
+        projection=project(catalog, table, None, (OutputNeeds(text=None),)),
     )
 
 

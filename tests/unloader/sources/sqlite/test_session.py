@@ -18,8 +18,9 @@ import pytest
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
-from unloader.model import Extract, SourceSpec, Target
+from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.sqlite import session as sqlite_session
 from unloader.sources.sqlite.source import SQLiteSource
 
@@ -44,7 +45,7 @@ from unloader.sources.sqlite.source import SQLiteSource
 extract, units = pickle.load(sys.stdin.buffer)
 reader = SQLiteSource().open_reader(extract.source, extract.snapshot)
 pieces = [piece for unit in units for piece in unit.pieces]
-rows = [row for piece in pieces for batch in reader.batches(extract, piece, fetch_bytes=9999)
+rows = [row for piece in pieces for batch in reader.batches(extract, piece, batch_bytes=9999)
         for row in batch.to_pylist()]
 reader.close()
 print(len(rows), sorted({row["s"] for row in rows}))
@@ -101,7 +102,7 @@ def test_no_writer_commits_while_the_snapshot_is_held(path: Path) -> None:
             table=table,
             query=None,
             where=None,
-            projection=catalog.project(table, None, Target(format="parquet", text=None)),
+            projection=project(catalog, table, None, (OutputNeeds(text=None),)),
         )
         units = plan(table, PlanLimits(parallelism=2, unit_bytes=20_000)).units
         assert len(units) > 1
@@ -185,7 +186,7 @@ def test_a_lost_reservation_is_noticed(path: Path) -> None:
             table=table,
             query=None,
             where=None,
-            projection=catalog.project(table, None, Target(format="parquet", text=None)),
+            projection=project(catalog, table, None, (OutputNeeds(text=None),)),
         )
         with pytest.raises(SourceError, match="the snapshot is gone"):
             catalog.count(extract)

@@ -19,8 +19,9 @@ import pytest
 from partition_planner.model import Piece, PlanLimits, RowRange, WholeTable
 from partition_planner.planner import plan
 from unloader.errors import ConfigError, OutputFailed, SourceError
-from unloader.model import Extract, SourceSpec, Target
+from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
+from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.sqlite.source import SQLiteSource
 from writers.text.number_texts import float_texts
 
@@ -60,30 +61,29 @@ def extract_of(
     """Return what the parent would hand to a worker."""
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
         info = catalog.describe_query(query) if query else catalog.describe(parse_table(table))
-        target = Target(format="parquet", text=None, as_text=as_text)
         return Extract(
             source=spec_of(path),
             snapshot=catalog.snapshot("none"),
             table=info,
             query=query,
             where=where,
-            projection=catalog.project(info, query, target),
+            projection=project(catalog, info, query, (OutputNeeds(text=None),), as_text=as_text),
         )
 
 
 def batches_of(
-    extract: Extract, piece: Piece = WHOLE, fetch_bytes: int = 1 << 20
+    extract: Extract, piece: Piece = WHOLE, batch_bytes: int = 1 << 20
 ) -> list[pa.RecordBatch]:
     """Return the batches of one unit, read by a reader of its own."""
     with closing(SQLiteSource().open_reader(extract.source, extract.snapshot)) as reader:
-        return list(reader.batches(extract, piece, fetch_bytes=fetch_bytes))
+        return list(reader.batches(extract, piece, batch_bytes=batch_bytes))
 
 
 def rows_of(
-    extract: Extract, piece: Piece = WHOLE, fetch_bytes: int = 1 << 20
+    extract: Extract, piece: Piece = WHOLE, batch_bytes: int = 1 << 20
 ) -> list[tuple[object, ...]]:
     """Return the rows of one unit as Python values."""
-    batches = batches_of(extract, piece, fetch_bytes)
+    batches = batches_of(extract, piece, batch_bytes)
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
@@ -104,22 +104,22 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("fetch_bytes", [1, 5000, 1 << 25])
-def test_typed_columns_keep_every_value(make: Callable[..., Path], fetch_bytes: int) -> None:
+@pytest.mark.parametrize("batch_bytes", [1, 5000, 1 << 25])
+def test_typed_columns_keep_every_value(make: Callable[..., Path], batch_bytes: int) -> None:
     """Integers, reals, texts and blobs come as sqlite3 reads them, however small the batches."""
     path = make("CREATE TABLE t (i INTEGER, r DOUBLE, s VARCHAR(9), b BLOB)", HOSTILE)
     extract = extract_of(path)
     assert types_of(extract) == ["int64", "double", "string", "binary"]
     with closing(sqlite3.connect(path)) as connection:
         stored = connection.execute("SELECT * FROM t ORDER BY rowid").fetchall()
-    assert rows_of(extract, fetch_bytes=fetch_bytes) == stored == HOSTILE
+    assert rows_of(extract, batch_bytes=batch_bytes) == stored == HOSTILE
 
 
 def test_fetch_memory_bounds_batches(make: Callable[..., Path]) -> None:
     """The rows of a batch follow from the width of the rows and the memory allowed."""
     path = make("CREATE TABLE t (s TEXT)", [("x" * 1000,)] * 2000)
     extract = extract_of(path)
-    sizes = [batch.nbytes for batch in batches_of(extract, fetch_bytes=100_000)]
+    sizes = [batch.nbytes for batch in batches_of(extract, batch_bytes=100_000)]
     assert max(sizes) < 2 * 100_000
     assert len(sizes) < 60
 
@@ -237,7 +237,7 @@ def test_columns_of_nulls_keep_their_types(make: Callable[..., Path]) -> None:
     path = make("CREATE TABLE t (i INT, r REAL, s TEXT, b BLOB, n NUMERIC)", [(None,) * 5] * 100)
     extract = extract_of(path)
     schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
-    batches = batches_of(extract, fetch_bytes=10)
+    batches = batches_of(extract, batch_bytes=10)
     assert all(batch.schema.equals(schema) for batch in batches)
     assert sum(batch.num_rows for batch in batches) == 100
 
@@ -366,7 +366,7 @@ def test_a_reader_closes_everything(make: Callable[..., Path]) -> None:
     path = make("CREATE TABLE t (i INTEGER)", [(1,)] * 5000)
     extract = extract_of(path)
     reader = SQLiteSource().open_reader(extract.source, None)
-    batches = reader.batches(extract, WHOLE, fetch_bytes=1000)
+    batches = reader.batches(extract, WHOLE, batch_bytes=1000)
     next(batches)
     reader.close()
     reader.close()

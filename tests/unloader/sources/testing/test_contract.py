@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from partition_planner.model import Selector, TableInfo
-from unloader.model import Extract, Projection, SourceSpec, TableName, Target
+from unloader.model import Extract, SourceSpec, TableName, ValueOptions
 from unloader.request.names import parse_table
+from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.file import database_path
 from unloader.sources.sqlite.session import Session
@@ -61,13 +62,17 @@ class BrokenCatalog(SQLiteCatalog):
         type(self).described += 1
         return replace(info, rows=self.described) if self.breaks == "describe" else info
 
-    def project(self, table: TableInfo, query: str | None, target: Target) -> Projection:
-        """Give a column another name than the schema has."""
-        found = super().project(table, query, target)
-        if self.breaks != "project":
-            return found
-        first, *others = found.columns
-        return replace(found, columns=(replace(first, name="x"), *others))
+    def readings(
+        self, table: TableInfo, query: str | None, values: ValueOptions
+    ) -> tuple[ColumnReadings, ...]:
+        """Give a column another name, or no way to be read for text."""
+        first, *others = super().readings(table, query, values)
+        if self.breaks == "names":
+            first = replace(first, name="x")
+        if self.breaks == "uses":
+            usual = replace(first.readings[0], serves=frozenset(("parquet",)))
+            first = replace(first, readings=(usual, *first.readings[1:]))
+        return (first, *others)
 
     def count(self, extract: Extract) -> int:
         """Count one row too many."""
@@ -101,7 +106,8 @@ class BrokenSource(SQLiteSource):
     ("breaks", "sentence"),
     [
         ("describe", "described differently the second time"),
-        ("project", "the schema has the columns"),
+        ("names", "readings are given of"),
+        ("uses", "column i has no reading for text, not asked for"),
         ("count", "the database counts 4 rows, not 3"),
         ("selector_sql", "two selectors are read by the same statement"),
     ],

@@ -13,9 +13,9 @@ from typing import Literal
 
 from partition_planner.model import ColumnInfo
 from unloader.errors import SourceError
-from unloader.model import ReadColumn, Target
-from unloader.request.names import matches_any
+from unloader.model import ReadColumn, ValueOptions
 from unloader.sources.oracle.columns.native import NativeType, parse_native
+from unloader.sources.readings import BATCHES, TEXT, ColumnReadings, Reading, Use
 from unloader.sources.statement import quoted
 
 Form = Literal[
@@ -48,6 +48,8 @@ _MAX_DECIMAL = 38
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _LOCAL = "TIMESTAMP WITH LOCAL TIME ZONE"
+_MOMENTS = ("TIMESTAMP", _ZONED, _LOCAL)
+PARQUET: frozenset[Use] = frozenset(("parquet",))
 LOBS = ("CLOB", "NCLOB", "BLOB")
 
 
@@ -61,19 +63,28 @@ class Output:
     lossless: bool = True
 
 
-def fixed(kind: str, note: str = "") -> Callable[[NativeType, Target], Output]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purpose:
+    """What a value is read for."""
+
+    parquet: bool
+    """For Parquet, not for text."""
+    values: ValueOptions
+
+
+def fixed(kind: str, note: str = "") -> Callable[[NativeType, Purpose], Output]:
     """Return the rule of a type that always becomes the same."""
-    return lambda native, target: Output(kind=kind, note=note)
+    return lambda native, purpose: Output(kind=kind, note=note)
 
 
-def _number(native: NativeType, target: Target) -> Output:
+def _number(native: NativeType, purpose: Purpose) -> Output:
     precision, scale = decimal_digits(native)
     if precision is None:
-        return _free_number(target, "no precision")
+        return _free_number(purpose, "no precision")
     if scale < 0:
-        return _free_number(target, "negative scale")
+        return _free_number(purpose, "negative scale")
     if max(precision, scale) > _MAX_DECIMAL:
-        return _free_number(target, "more digits than decimal(38)")
+        return _free_number(purpose, "more digits than decimal(38)")
     if scale == 0 and precision <= 18:
         return Output(kind="int32" if precision <= 9 else "int64")
     return Output(kind=f"decimal128({max(precision, scale)}, {scale})")
@@ -87,9 +98,9 @@ def decimal_digits(native: NativeType) -> tuple[int | None, int]:
     return (_MAX_DECIMAL if native.numbers[0] is None else native.numbers[0]), scale or 0
 
 
-def _free_number(target: Target, why: str) -> Output:
-    form = target.values.number_without_precision
-    if target.format == "csv" or form == "string":
+def _free_number(purpose: Purpose, why: str) -> Output:
+    form = purpose.values.number_without_precision
+    if not purpose.parquet or form == "string":
         return Output(kind="string", note=f"{why}: exact text")
     if form == "double":
         note = f"{why}: nearest double, as --number-without-precision asks"
@@ -104,30 +115,30 @@ def _free_number(target: Target, why: str) -> Output:
     return Output(kind=digits, note=f"{why}: a value that does not fit is refused")
 
 
-def _timestamp(native: NativeType, target: Target) -> Output:
-    return _by_digits(native, target, "timestamp[us]", "timestamp[ns]", "")
+def _timestamp(native: NativeType, purpose: Purpose) -> Output:
+    return _by_digits(native, purpose, "timestamp[us]", "timestamp[ns]", "")
 
 
-def _local_timestamp(native: NativeType, target: Target) -> Output:
+def _local_timestamp(native: NativeType, purpose: Purpose) -> Output:
     kinds = ("timestamp[us, tz=UTC]", "timestamp[ns, tz=UTC]")
-    return _by_digits(native, target, *kinds, "instant in UTC")
+    return _by_digits(native, purpose, *kinds, "instant in UTC")
 
 
-def _zoned_timestamp(native: NativeType, target: Target) -> Output:
-    if target.format == "csv":
+def _zoned_timestamp(native: NativeType, purpose: Purpose) -> Output:
+    if not purpose.parquet:
         return Output(kind="string", note="exact text with offset, and region if there is one")
-    output = _local_timestamp(native, target)
-    if output.kind == "string" or target.values.zone_columns:
+    output = _local_timestamp(native, purpose)
+    if output.kind == "string" or purpose.values.zone_columns:
         return output
     return Output(
         kind=output.kind, note=f"{output.note}; its zone with --zone-columns", lossless=False
     )
 
 
-def _by_digits(native: NativeType, target: Target, usual: str, finest: str, note: str) -> Output:
+def _by_digits(native: NativeType, purpose: Purpose, usual: str, finest: str, note: str) -> Output:
     if fraction_digits(native) <= 6:
         return Output(kind=usual, note=note)
-    if target.format == "parquet" and target.values.nanoseconds == "timestamp":
+    if purpose.parquet and purpose.values.nanoseconds == "timestamp":
         span = "years 1677 to 2262"
         return Output(kind=finest, note=f"{note}, {span}" if note else span)
     return Output(kind="string", note="7 to 9 digits of a second: exact text")
@@ -140,7 +151,7 @@ def fraction_digits(native: NativeType) -> int:
     return 6 if native.first is None else native.first
 
 
-TYPES: dict[str, Callable[[NativeType, Target], Output]] = {
+TYPES: dict[str, Callable[[NativeType, Purpose], Output]] = {
     "NUMBER": _number,
     "FLOAT": _number,
     "BINARY_FLOAT": fixed("float"),
@@ -184,12 +195,12 @@ _DOCUMENTS = ("XMLTYPE", "JSON", "VECTOR")
 _NUMBER_TEXT = "TO_CHAR({},'TM9','NLS_NUMERIC_CHARACTERS=''.,''')"
 
 
-def read_columns(column: ColumnInfo, target: Target) -> tuple[ReadColumn, ...]:
-    """Return how a column is read: one column, or two where its zone is asked for.
+def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReadings, ...]:
+    """Return how a column can be read: one column, or two where its zone is asked for.
 
     Args:
         column: Its native type is as `native` prints it.
-        target: What the output needs.
+        values: What becomes of values that the usual Arrow types cannot hold.
 
     Raises:
         SourceError: The type cannot be read exactly; names the column and `--exclude`.
@@ -201,33 +212,74 @@ def read_columns(column: ColumnInfo, target: Target) -> tuple[ReadColumn, ...]:
             f"column {column.name} has the type {column.native_type}, which cannot be read exactly",
             f"leave it out with --exclude {column.name}",
         )
-    output = rule(native, target)
-    if matches_any(column.name, target.as_text):
-        output = Output(kind="string", note="exact text, as asked for")
-    read = ReadColumn(
+    text = rule(native, Purpose(parquet=False, values=values))
+    parquet = rule(native, Purpose(parquet=True, values=values))
+    if text == parquet:
+        usual: tuple[Reading, ...] = (_reading(column, native, text, BATCHES, as_text=False),)
+    else:
+        usual = (
+            _reading(column, native, text, TEXT, as_text=False),
+            _reading(column, native, parquet, PARQUET, as_text=False),
+        )
+    exact = Output(kind="string", note="exact text, as asked for")
+    found = ColumnReadings(
         name=column.name,
         source_type=column.native_type,
+        nullable=column.nullable,
+        readings=(*usual, _reading(column, native, exact, BATCHES, as_text=True)),
+    )
+    if values.zone_columns and native.name == _ZONED and parquet.kind != "string":
+        return found, _zone_column(column)
+    return (found,)
+
+
+def _reading(
+    column: ColumnInfo, native: NativeType, output: Output, serves: frozenset[Use], *, as_text: bool
+) -> Reading:
+    metadata = {"source_type": column.native_type}
+    if text_class := _text_class(native, output, as_text=as_text):
+        metadata["text_class"] = text_class
+    return Reading(
         expression=_expression(column.name, native, output.kind),
         output_type=output.kind,
-        nullable=column.nullable,
+        serves=serves,
+        as_text=as_text,
         lossless=output.lossless,
         note=output.note,
+        metadata=tuple(metadata.items()),
     )
-    asked = target.format == "parquet" and target.values.zone_columns
-    if asked and native.name == _ZONED and output.kind != "string":
-        return read, _zone_column(column)
-    return (read,)
 
 
-def _zone_column(column: ColumnInfo) -> ReadColumn:
-    return ReadColumn(
+def _text_class(native: NativeType, output: Output, *, as_text: bool) -> str | None:
+    """Return what a column's text stands for, apart from itself, so that the encoder knows.
+
+    A timestamp that the user wants as exact text stands for itself: no mask may change it.
+    """
+    if output.kind != "string":
+        return "date" if native.name == "DATE" else None
+    if _form(native, output.kind) in ("number", "real"):
+        return "number"
+    return "timestamp" if native.name in _MOMENTS and not as_text else None
+
+
+def _zone_column(column: ColumnInfo) -> ColumnReadings:
+    source_type = ZONE_OF + column.native_type
+    return ColumnReadings(
         name=column.name + ZONE_SUFFIX,
-        source_type=ZONE_OF + column.native_type,
-        expression=f"TO_CHAR({quoted(column.name)},'TZR')",
-        output_type="string",
+        source_type=source_type,
         nullable=column.nullable,
-        lossless=True,
-        note=f"time zone of {column.name}",
+        readings=(
+            Reading(
+                expression=f"TO_CHAR({quoted(column.name)},'TZR')",
+                output_type="string",
+                serves=PARQUET,
+                as_text=False,
+                note=f"time zone of {column.name}",
+                metadata=(("source_type", source_type),),
+            ),
+        ),
+        beside=column.name,
+        added_by="--zone-columns",
     )
 
 

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from unloader.errors import OutputFailed
 from unloader.sources.oracle.columns.native import parse_native
-from unloader.sources.oracle.columns.projection import arrow_type
 from unloader.sources.oracle.columns.types import fraction_digits
 from unloader.sources.oracle.reading.texts import (
     MomentRefused,
@@ -22,6 +21,7 @@ from unloader.sources.oracle.reading.texts import (
     zone_names,
     zoned_texts,
 )
+from unloader.sources.readings import type_named
 from writers.text.binary_texts import binary_texts
 from writers.text.number_texts import float_texts
 from writers.text.string_arrays import value_bytes
@@ -40,7 +40,7 @@ def requested_schema(plan: FetchPlan) -> pa.Schema:
     nanoseconds and rounds to double without a word.
     """
     return pa.schema(
-        [(f"c{index}", arrow_type(item.fetched)) for index, item in enumerate(plan.items)]
+        [(f"c{index}", type_named(item.fetched)) for index, item in enumerate(plan.items)]
     )
 
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from unloader.model import Extract, ReadColumn
+from unloader.sources.base import SHARES
 from unloader.sources.oracle.columns.native import ROWID, parse_native
 from unloader.sources.oracle.columns.types import Form, form_of, moment_text
 from unloader.sources.oracle.connection.drivers import arrow_is_exact, driver_version
 
 Part = Literal["value", "length", "rowid", "locator"]
-Route = Literal["arrow", "tuples"]
+FetchedAs = Literal["arrow", "tuples"]
 
 INLINE_UNITS = 32 * 1024
 """Characters (UTF-16 units) or bytes up to which a LOB comes with its row."""
-SHARES = 16
-"""What `fetch_bytes` is a share of: rows are bounded so that even the widest fit into the whole."""
 MIN_ROWS = 16
 _LONGS = ("LONG", "LONG RAW")
 _USUAL_LOB_BYTES = 8 * 1024
@@ -48,7 +47,7 @@ class FetchPlan:
     """How the rows of an extract are fetched."""
 
     items: tuple[Item, ...]
-    route: Route
+    fetched_as: FetchedAs
     columns: tuple[ReadColumn, ...]
 
     @property
@@ -78,10 +77,15 @@ def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
         for index, column in enumerate(columns)
         for item in _items(column, index, rowid=rowid, moments_as_text=moments_as_text)
     )
-    return FetchPlan(items=items, route=_route(extract, items), columns=columns)
+    return FetchPlan(items=items, fetched_as=_fetched_as(extract, items), columns=columns)
 
 
-def _route(extract: Extract, items: tuple[Item, ...]) -> Route:
+def select_columns(extract: Extract) -> str:
+    """Return the SELECT list of a unit's statement, as workers send it first."""
+    return ", ".join(item.expression for item in fetch_plan(extract).items)
+
+
+def _fetched_as(extract: Extract, items: tuple[Item, ...]) -> FetchedAs:
     asked = extract.source.session.fetch
     if any(item.part == "locator" for item in items):
         return "tuples"
@@ -132,19 +136,19 @@ def _lob_items(column: ReadColumn, index: int, *, rowid: bool) -> tuple[Item, ..
     )
 
 
-def batch_rows(plan: FetchPlan, usual_rows: int, fetch_bytes: int) -> int:
+def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
     """Return the rows of one fetch.
 
     Args:
         plan: What is fetched.
         usual_rows: What suits rows of usual width.
-        fetch_bytes: What a batch should take; even of the widest rows it takes a few times that.
+        batch_bytes: What a batch should take; even of the widest rows it takes a few times that.
     """
     widest = sum(_widest_bytes(plan.columns[item.column], item) for item in plan.items)
     lobs = sum(item.part == "value" and _is_long(plan, item) for item in plan.items)
-    rows = min(usual_rows, SHARES * fetch_bytes // widest)
+    rows = min(usual_rows, SHARES * batch_bytes // widest)
     if lobs:
-        rows = min(rows, fetch_bytes // (lobs * _USUAL_LOB_BYTES))
+        rows = min(rows, batch_bytes // (lobs * _USUAL_LOB_BYTES))
     return max(MIN_ROWS, rows)
 
 

@@ -52,7 +52,7 @@ class OracleReader:
         """The driver broke off amid an answer. Not closed at once: a LOB may be read meanwhile."""
 
     def batches(
-        self, extract: Extract, piece: Piece, *, fetch_bytes: int
+        self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the piece's rows; `ReadAgain` where the driver cannot make a date."""
         schema = read_schema(extract.projection.schema)
@@ -63,7 +63,7 @@ class OracleReader:
             session=session, plan=plan, relation=relation(extract, piece.selector), schema=schema
         )
         maker = BatchMaker(plan=plan, schema=schema)
-        for fetched in self._fetched(plan, extract, piece, schema, fetch_bytes):
+        for fetched in self._fetched(plan, extract, piece, schema, batch_bytes):
             batch = maker.batch(fetched)
             if not plan.has_lobs:
                 yield batch
@@ -87,7 +87,7 @@ class OracleReader:
         sql = selector_statement(
             ", ".join(item.expression for item in plan.items), extract, piece.selector
         )
-        fetch = arrow_batches if plan.route == "arrow" else tuple_batches
+        fetch = arrow_batches if plan.fetched_as == "arrow" else tuple_batches
         rows = batch_rows(plan, usual_rows(schema, size), size)
         source = fetch(self._session.connection, sql, plan, rows)
         while True:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from unloader.sources.oracle.columns.projection import arrow_type
+from unloader.sources.readings import type_named
 
 if TYPE_CHECKING:
     import oracledb
@@ -46,7 +46,7 @@ def tuple_batches(
         NumberRefused: A number does not fit.
         oracledb.Error: The driver or the database failed.
     """
-    kinds = [arrow_type(item.fetched) for item in plan.items]
+    kinds = [type_named(item.fetched) for item in plan.items]
     with connection.cursor() as cursor:
         cursor.arraysize = cursor.prefetchrows = rows
         cursor.outputtypehandler = _type_handler(plan.items)

@@ -5,20 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from one_output import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
 from unloader.errors import SourceError
-from unloader.model import Target, ValueOptions
-from unloader.sources.oracle.columns.projection import projection
-from unloader.sources.oracle.columns.types import TYPES, read_columns
+from unloader.model import ReadColumn, ValueOptions
+from unloader.sources.oracle.columns.types import TYPES
 from writers.model import TextFormat
 from writers.schema import read_schema, text_class
 
-CSV = Target(format="csv", text=TextFormat())
-PARQUET = Target(format="parquet", text=None)
+CSV = OneOutput(text=TextFormat())
+PARQUET = OneOutput(text=None)
 
 
-def one(native: str, target: Target) -> tuple[str, str]:
+def read_columns(column: ColumnInfo, output: OneOutput) -> tuple[ReadColumn, ...]:
+    """Return what a column becomes in an output."""
+    table = TableInfo(
+        schema="S", name="T", columns=(column,), named_partitions=True, row_ranges=True
+    )
+    return oracle_projection(table, output).columns
+
+
+def one(native: str, target: OneOutput) -> tuple[str, str]:
     """Return output type and expression of a column C."""
     (read,) = read_columns(ColumnInfo(name="C", native_type=native), target)
     return read.output_type, read.expression
@@ -47,7 +55,7 @@ def one(native: str, target: Target) -> tuple[str, str]:
 )
 @pytest.mark.parametrize("target", [CSV, PARQUET], ids=["csv", "parquet"])
 def test_types_that_hold_every_value_are_read_as_such(
-    native: str, output: str, target: Target
+    native: str, output: str, target: OneOutput
 ) -> None:
     """A column whose Arrow type holds all its values is read as it is, whatever the format."""
     assert one(native, target) == (output, '"C"')
@@ -122,7 +130,7 @@ def test_as_text_makes_text_of_every_type() -> None:
     """`--as-text` gives a string column of any type that can be read, and its mark for numbers."""
     columns = tuple(ColumnInfo(name=f"C{n}", native_type=t) for n, t in enumerate(TYPES))
     table = TableInfo(schema="S", name="T", columns=columns, named_partitions=True, row_ranges=True)
-    made = projection(table, None, replace(PARQUET, as_text=("c*",)))
+    made = oracle_projection(table, replace(PARQUET, as_text=("c*",)))
     assert {column.output_type for column in made.columns} == {"string"}
     classes = {
         column.source_type: text_class(field)
@@ -150,7 +158,7 @@ def test_texts_of_numbers_and_timestamps_are_marked() -> None:
         )
     )
     table = TableInfo(schema="S", name="T", columns=columns, named_partitions=True, row_ranges=True)
-    schema = read_schema(projection(table, None, CSV).schema)
+    schema = read_schema(oracle_projection(table, CSV).schema)
     assert [text_class(field) for field in schema] == ["number", "timestamp", "timestamp", ""]
 
 
@@ -163,5 +171,5 @@ def test_a_zone_column_takes_nobody_else_s_name() -> None:
     table = TableInfo(schema="S", name="T", columns=columns, named_partitions=True, row_ranges=True)
     zones = replace(PARQUET, values=ValueOptions(zone_columns=True))
     with pytest.raises(SourceError, match="C_zone") as refused:
-        projection(table, None, zones)
+        oracle_projection(table, zones)
     assert "--exclude C_zone" in refused.value.hint

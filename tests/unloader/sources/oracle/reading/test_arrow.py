@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from one_output import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
-from unloader.model import Extract, SourceSpec, Target, ValueOptions
-from unloader.sources.oracle.columns.projection import projection
+from unloader.model import Extract, SourceSpec, ValueOptions
 from unloader.sources.oracle.columns.types import TYPES
 from unloader.sources.oracle.reading.arrow import BatchMaker, requested_schema
 from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan
 from writers.model import TextFormat
 from writers.schema import read_schema
 
-CSV = Target(format="csv", text=TextFormat())
-PARQUET = Target(format="parquet", text=None)
-FINEST = Target(
-    format="parquet",
+CSV = OneOutput(text=TextFormat())
+PARQUET = OneOutput(text=None)
+FINEST = OneOutput(
     text=None,
     values=ValueOptions(
         number_without_precision="decimal(38,10)", nanoseconds="timestamp", zone_columns=True
@@ -25,7 +24,7 @@ FINEST = Target(
 )
 
 
-def planned(target: Target, *natives: str, moments_as_text: bool = False) -> FetchPlan:
+def planned(target: OneOutput, *natives: str, moments_as_text: bool = False) -> FetchPlan:
     """Return how a table with columns of these types is fetched."""
     columns = tuple(ColumnInfo(name=f"C{n}", native_type=t) for n, t in enumerate(natives))
     table = TableInfo(schema="S", name="T", columns=columns, named_partitions=True, row_ranges=True)
@@ -35,13 +34,13 @@ def planned(target: Target, *natives: str, moments_as_text: bool = False) -> Fet
         table=table,
         query=None,
         where=None,
-        projection=projection(table, None, target),
+        projection=oracle_projection(table, target),
     )
     return fetch_plan(extract, moments_as_text=moments_as_text)
 
 
 @pytest.mark.parametrize("target", [CSV, PARQUET, FINEST], ids=["csv", "parquet", "finest"])
-def test_the_driver_is_asked_for_nothing_that_it_changes(target: Target) -> None:
+def test_the_driver_is_asked_for_nothing_that_it_changes(target: OneOutput) -> None:
     """No nanoseconds, which it wraps; no doubles of NUMBERs; no integers of fractions."""
     natives = (*TYPES, "NUMBER(9)", "NUMBER(18)", "NUMBER(9,2)", "NUMBER(3,5)", "TIMESTAMP(9)")
     plan = planned(target, *natives)
@@ -100,4 +99,4 @@ def projection_of(*natives: str) -> bytes:
     """Return the schema of a table with columns of these types."""
     columns = tuple(ColumnInfo(name=f"C{n}", native_type=t) for n, t in enumerate(natives))
     table = TableInfo(schema="S", name="T", columns=columns, named_partitions=True, row_ranges=True)
-    return projection(table, None, CSV).schema
+    return oracle_projection(table, CSV).schema

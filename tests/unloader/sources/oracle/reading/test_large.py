@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from one_output import OneOutput
 from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create
 from oracle_server.database import Database
 from oracle_server.faults import Fault
@@ -15,7 +16,7 @@ from oracle_server.server import OracleServer
 
 from partition_planner.model import Piece, WholeTable
 from unloader.errors import OutputFailed, SourceError
-from unloader.model import Fetch, Target
+from unloader.model import Fetch
 from unloader.sources.oracle.reading.fetch import INLINE_UNITS
 from unloader.sources.oracle.reading.large import PIECE_UNITS
 from unloader.sources.oracle.reading.reader import OracleReader
@@ -146,7 +147,7 @@ def test_blobs_as_text_are_digits(server: OracleServer, fetch: Fetch) -> None:
     """`--as-text` writes the bytes of a BLOB in hexadecimal digits, whatever its size."""
     values = [b"\x01\xab", b"", None, bytes(range(256)) * 200]
     create(server, LOBS, [(n, None, None, value, None) for n, value in enumerate(values)])
-    text = Target(format="parquet", text=None, as_text=("B",))
+    text = OneOutput(text=None, as_text=("B",))
     run = Run(server, LOBS, fetch=fetch, target=text)
     reader = OracleReader(run.spec, run.extract.snapshot)
     found, _ = whole(run.items(reader, 1024 * 1024))
@@ -162,7 +163,7 @@ def test_lobs_are_read_while_rows_are_fetched(server: OracleServer) -> None:
     reader = OracleReader(run.spec, run.extract.snapshot)
     piece = Piece(unit="u1", selector=WholeTable())
     found: list[tuple[Any, ...]] = []
-    pump = Pump(lambda: reader.batches(run.extract, piece, fetch_bytes=1024))
+    pump = Pump(lambda: reader.batches(run.extract, piece, batch_bytes=1024))
     pump.run(lambda item: found.extend(whole([item])[0]))
     reader.close()
     assert found == rows
@@ -223,6 +224,6 @@ def test_documents_are_text(server: OracleServer, fetch: Fetch) -> None:
         assert table.column("J").to_pylist() == ['{"a":[1,null,"🦆"]}', None, "[]"]
         assert table.column("V").to_pylist()[1] is None
         assert table.column("B").to_pylist() == [True, None, False]
-    text = Target(format="csv", text=TextFormat(), as_text=("B",))
+    text = OneOutput(text=TextFormat(), as_text=("B",))
     table = Run(server, columns, fetch=fetch, target=text).table()
     assert table.column("B").to_pylist() == ["true", None, "false"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from one_output import OneOutput
 from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create, natives
 from oracle_server.database import Database
 from oracle_server.faults import Fault
@@ -14,7 +15,7 @@ from oracle_server.samples.tables import bc_table, types_table
 from oracle_server.server import OracleServer
 
 from unloader.errors import OutputFailed, SourceError, UnloaderError
-from unloader.model import Fetch, Target, ValueOptions
+from unloader.model import Fetch, ValueOptions
 from unloader.sources.oracle.reading.reader import OracleReader
 from writers.model import TextFormat
 
@@ -128,7 +129,7 @@ MOMENT_ROWS: Rows = (
     ids=["numbers", "texts", "moments"],
 )
 def test_every_value_arrives_as_it_is(
-    server: OracleServer, columns: Natives, rows: Rows, fetch: Fetch, target: Target
+    server: OracleServer, columns: Natives, rows: Rows, fetch: Fetch, target: OneOutput
 ) -> None:
     """Values at the edges of their types come out unchanged by either way of fetching."""
     create(server, columns, rows)
@@ -138,10 +139,12 @@ def test_every_value_arrives_as_it_is(
 @pytest.mark.parametrize("fetch", BOTH)
 @pytest.mark.parametrize(
     "target",
-    [CSV, PARQUET, Target(format="parquet", text=None, as_text=("*",))],
+    [CSV, PARQUET, OneOutput(text=None, as_text=("*",))],
     ids=["csv", "parquet", "text"],
 )
-def test_hostile_values_of_every_type(server: OracleServer, fetch: Fetch, target: Target) -> None:
+def test_hostile_values_of_every_type(
+    server: OracleServer, fetch: Fetch, target: OneOutput
+) -> None:
     """A table of every type at its edges is unchanged, also as text and with large LOBs."""
     name = "TYPES_TABLE"
     if ("SCOTT", name) not in server.database.catalog.tables:
@@ -230,7 +233,7 @@ def test_days_of_the_julian_calendar_only(server: OracleServer, fetch: Fetch) ->
     with pytest.raises(OutputFailed, match="column D holds 1500-02-29 00:00:00") as refused:
         Run(server, columns, fetch=fetch).table()
     assert "--as-text D" in refused.value.hint
-    text = Target(format="csv", text=TextFormat(), as_text=("d",))
+    text = OneOutput(text=TextFormat(), as_text=("d",))
     table = Run(server, columns, fetch=fetch, target=text).table()
     assert table.column("D").to_pylist() == ["2024-01-01 00:00:00", "1500-02-29 00:00:00"]
 
@@ -240,7 +243,7 @@ def test_nanoseconds_are_kept_or_refused(server: OracleServer, fetch: Fetch) -> 
     """Nine digits are text, or timestamp[ns] where that reaches; beyond it the value is named."""
     columns: Natives = {"T": ("TIMESTAMP(9)", Type(name="TIMESTAMP", scale=9))}
     inside = [(Moment(2024, 1, 31, 23, 59, 59, 123_456_789),), (None,), (Moment(1677, 9, 22),)]
-    finest = Target(format="parquet", text=None, values=ValueOptions(nanoseconds="timestamp"))
+    finest = OneOutput(text=None, values=ValueOptions(nanoseconds="timestamp"))
     create(server, columns, inside)
     check(Run(server, columns, fetch=fetch), columns, inside)
     check(Run(server, columns, fetch=fetch, target=finest), columns, inside)
@@ -258,7 +261,7 @@ def test_zones_get_a_column_of_their_own(server: OracleServer, fetch: Fetch) -> 
     columns = {"Z": MOMENTS["Z"]}
     rows = [(row[2],) for row in MOMENT_ROWS]
     create(server, columns, rows)
-    zones = Target(format="parquet", text=None, values=ValueOptions(zone_columns=True))
+    zones = OneOutput(text=None, values=ValueOptions(zone_columns=True))
     run = Run(server, columns, fetch=fetch, target=zones)
     assert run.table().column_names == ["Z", "Z_zone"]
     check(run, columns, rows)
@@ -278,7 +281,7 @@ def test_numbers_that_do_not_fit_are_named_with_their_row(
     misfit = Decimal("0.12345678901")
     create(server, columns, [(n, n) for n in range(200)] + [(1, misfit)])
     form = ValueOptions(number_without_precision="decimal(38,10)")
-    target = Target(format="parquet", text=None, values=form)
+    target = OneOutput(text=None, values=form)
     rowid = server.database.query("SCOTT", "SELECT ROWIDTOCHAR(ROWID) FROM T WHERE B < 1 AND B > 0")
     with pytest.raises(OutputFailed, match=f"column B holds {misfit}") as refused:
         Run(server, columns, fetch=fetch, target=target).table()
@@ -385,7 +388,7 @@ def test_the_sample_of_old_days(server: OracleServer, fetch: Fetch) -> None:
     rows = server.database.query("SCOTT", f"SELECT * FROM {name} WHERE ID <> 6")
     check(Run(server, columns, name=name, fetch=fetch, where="ID <> 6"), columns, rows)
     everything = server.database.query("SCOTT", f"SELECT * FROM {name}")
-    text = Target(format="csv", text=TextFormat(), as_text=("D", "TS"))
+    text = OneOutput(text=TextFormat(), as_text=("D", "TS"))
     check(Run(server, columns, name=name, fetch=fetch, target=text), columns, everything)
 
 

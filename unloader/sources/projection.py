@@ -1,0 +1,182 @@
+"""From the readings a source offers to the columns of one scan that serves all outputs.
+
+Each output gets for each column the first reading that is exact for it. Outputs that choose the
+same reading share one column of the scan; the others have one each, side by side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from unloader.errors import SourceError
+from unloader.model import Projection, ReadColumn, ValueOptions
+from unloader.request.names import matches_any
+from unloader.sources.readings import ColumnReadings, Reading, Use, schema_message
+
+if TYPE_CHECKING:
+    from partition_planner.model import TableInfo
+    from unloader.sources.base import Catalog, TextCatalog
+    from writers.model import TextFormat
+
+Encodes = Callable[["TextFormat"], bool]
+"""Whether the database can render a dialect to the byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputNeeds:
+    """What one output needs of the columns."""
+
+    text: TextFormat | None
+    """Its dialect; None is Parquet."""
+    batches_only: bool = False
+    """Finished text would not do: files are cut by size, or fields have fixed widths."""
+
+
+def project(
+    catalog: Catalog,
+    table: TableInfo,
+    query: str | None,
+    outputs: Sequence[OutputNeeds],
+    *,
+    as_text: Sequence[str] = (),
+    values: ValueOptions | None = None,
+) -> Projection:
+    """Return the projection of a table or query for some outputs, from the source's readings.
+
+    Raises:
+        SourceError: A column cannot be read exactly, or an added one has another's name.
+    """
+    readings = catalog.readings(table, query, values or ValueOptions())
+    return choose(readings, outputs, as_text=as_text, encodes=encodes_of(catalog))
+
+
+def encodes_of(catalog: Catalog) -> Encodes | None:
+    """Return what tells whether the database can render a dialect, None where it renders none."""
+    return cast("TextCatalog", catalog).encodes if catalog.capabilities.encoded_text else None
+
+
+def choose(
+    columns: Sequence[ColumnReadings],
+    outputs: Sequence[OutputNeeds],
+    *,
+    as_text: Sequence[str] = (),
+    encodes: Encodes | None = None,
+) -> Projection:
+    """Return one set of columns that serves all outputs, and which of them each output takes.
+
+    The database renders the text itself if there is one output and it is text that it can render.
+
+    Args:
+        columns: How each can be read.
+        outputs: At least one.
+        as_text: Globs of the columns to be written as exact text.
+        encodes: None where the database renders no text.
+
+    Raises:
+        SourceError: No reading of a column serves an output, or an added one has another's name.
+    """
+    encoded = len(outputs) == 1 and _is_encoded(outputs[0], encodes)
+    scan: list[tuple[ReadColumn, Reading]] = []
+    taken = tuple(
+        tuple(
+            _place(scan, column, reading)
+            for column, reading in _chosen(columns, output, as_text, encoded=encoded)
+        )
+        for output in outputs
+    )
+    return Projection(
+        columns=tuple(read for read, _ in scan),
+        route="encoded" if encoded else "arrow",
+        schema=b"" if encoded else schema_message([(read.name, how) for read, how in scan]),
+        outputs=taken,
+    )
+
+
+def _is_encoded(output: OutputNeeds, encodes: Encodes | None) -> bool:
+    text = output.text
+    return text is not None and not output.batches_only and encodes is not None and encodes(text)
+
+
+def _chosen(
+    columns: Sequence[ColumnReadings],
+    output: OutputNeeds,
+    as_text: Sequence[str],
+    *,
+    encoded: bool,
+) -> list[tuple[ColumnReadings, Reading]]:
+    """Return the columns of one output, each with its reading."""
+    found = []
+    for column in columns:
+        use: Use = "encoded" if encoded else _use(column, output)
+        asked = matches_any(column.beside or column.name, as_text)
+        reading = _first(column.readings, use, output, asked=asked)
+        if reading is not None:
+            found.append((column, reading))
+        elif not column.beside:
+            raise SourceError(
+                f"column {column.name} has the type {column.source_type}, which cannot be read "
+                f"exactly for {'Parquet' if output.text is None else 'text'}",
+                f"leave it out with --exclude {column.name}",
+            )
+    _check_names([column for column, _ in found])
+    return found
+
+
+def _first(
+    readings: Sequence[Reading], use: Use, output: OutputNeeds, *, asked: bool
+) -> Reading | None:
+    for reading in readings:
+        text = output.text
+        forms = set() if text is None else {text.boolean, text.binary}
+        if (
+            use in reading.serves
+            and reading.as_text in (None, asked)
+            and (not reading.forms or reading.forms & forms)
+        ):
+            return reading
+    return None
+
+
+def _use(column: ColumnReadings, output: OutputNeeds) -> Use:
+    text = output.text
+    if text is None:
+        return "parquet"
+    masks = {
+        None: None,
+        "date": text.date_format,
+        "timestamp": text.timestamp_format,
+        "timestamp_tz": text.timestamp_tz_format,
+    }
+    return "text" if masks[column.mask] is None else "masked"
+
+
+def _check_names(columns: Sequence[ColumnReadings]) -> None:
+    counted = Counter(column.name for column in columns)
+    for column in columns:
+        if column.beside and counted[column.name] > 1:
+            raise SourceError(
+                f"there is a column {column.name} already, and {column.added_by} would add another",
+                f"leave one out with --exclude {column.name}, or do without {column.added_by}",
+            )
+
+
+def _place(scan: list[tuple[ReadColumn, Reading]], column: ColumnReadings, reading: Reading) -> int:
+    """Return where a reading stands in the scan; it is added if it is not there."""
+    read = ReadColumn(
+        name=column.name,
+        source_type=column.source_type,
+        expression=reading.expression,
+        output_type=reading.output_type,
+        nullable=column.nullable,
+        lossless=reading.lossless,
+        note=reading.note,
+    )
+    for at, (there, how) in enumerate(scan):
+        if replace(there, note="") == replace(read, note="") and how.metadata == reading.metadata:
+            scan[at] = (replace(there, note=there.note or read.note), how)
+            return at
+    scan.append((read, reading))
+    return len(scan) - 1

@@ -1,0 +1,99 @@
+"""How columns can be read: what a source says once, whatever the outputs are.
+
+A column has one reading or several, each exact for the outputs it serves: a number as decimal for
+Parquet and as text where it is written as text, for instance. `projection` chooses among them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+Use = Literal["parquet", "text", "masked", "encoded"]
+"""What a value is for. parquet: a Parquet file. text: text that we encode; masked: the same under
+a date or timestamp format of the user. encoded: text that the database itself renders."""
+Mask = Literal["date", "timestamp", "timestamp_tz"]
+
+TEXT: frozenset[Use] = frozenset(("text", "masked"))
+BATCHES: frozenset[Use] = frozenset(("parquet", "text", "masked"))
+"""All that record batches are made for."""
+
+ENCODED_TYPE = "text"
+"""The output type of what the database itself renders."""
+
+_TIMESTAMP = re.compile(r"timestamp\[(\w+)(, tz=UTC)?\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One way in which a column can be read."""
+
+    expression: str
+    """What is read: the item of the select list, or whatever the source's own reader knows."""
+    output_type: str
+    """The Arrow type it comes as, by the name Arrow prints; `ENCODED_TYPE` for text that the
+    database renders."""
+    serves: frozenset[Use] = BATCHES
+    """The uses it is exact for."""
+    as_text: bool | None = None
+    """True: only for columns that `--as-text` names; False: only for others; None: for both."""
+    forms: frozenset[str] = frozenset()
+    """Only for text with this boolean or binary format; empty is any."""
+    lossless: bool = True
+    note: str = ""
+    """For the user: what is not plain about it."""
+    metadata: tuple[tuple[str, str], ...] = ()
+    """Of the Arrow field: `source_type`, and `text_class` where text stands for something else."""
+    arrow_type: pa.DataType | None = None
+    """The Arrow type itself, where `type_named` does not know its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnReadings:
+    """A column and its readings, in the order of preference."""
+
+    name: str
+    source_type: str
+    nullable: bool | None
+    readings: tuple[Reading, ...]
+    mask: Mask | None = None
+    """The user's format that text of its values follows."""
+    beside: str = ""
+    """The column that this one accompanies: it shares that one's `--as-text`, and is left out where
+    no reading of it serves."""
+    added_by: str = ""
+    """The option that asks for a column beside another."""
+
+
+def type_named(name: str) -> pa.DataType:
+    """Return the Arrow type that prints as `name`: numbers, decimals, texts, bytes and times."""
+    import pyarrow as pa
+
+    if match := _TIMESTAMP.fullmatch(name):
+        return pa.timestamp(match[1], "UTC" if match[2] else None)
+    if name.startswith("decimal128"):
+        precision, scale = re.findall(r"\d+", name.partition("(")[2])
+        return pa.decimal128(int(precision), int(scale))
+    return pa.date32() if name == "date32[day]" else pa.type_for_alias(name)
+
+
+def schema_message(columns: Sequence[tuple[str, Reading]]) -> bytes:
+    """Return the Arrow schema of named readings as an IPC message."""
+    import pyarrow as pa
+
+    fields = [
+        pa.field(
+            name,
+            type_named(reading.output_type) if reading.arrow_type is None else reading.arrow_type,
+            metadata=dict(reading.metadata),
+        )
+        for name, reading in columns
+    ]
+    message: bytes = pa.schema(fields).serialize().to_pybytes()
+    return message
