@@ -19,6 +19,7 @@ from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.model import OutputOptions, Request, Setting
+    from unloader.resolve.resolved import ResolvedRun
 
 
 @click.command(
@@ -57,7 +58,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
     command line comes before the variable, the variable before the job file.
     """
-    job = _job(context, target, values)
+    job, planned = _job(context, target, values)
     from unloader import api
     from unloader.cli.options.credentials import warnings
     from unloader.events import Notice
@@ -65,7 +66,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         for warning in warnings(values):
             display(Notice(text=warning))
-        manifest = api.unload(job, observe=display, stop=stop)
+        manifest = api.unload(job, planned=planned, observe=display, stop=stop)
     _answer(manifest, job, values)
 
 
@@ -83,7 +84,9 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         render.emit(_summary(manifest, job), done=done, asked=False)
 
 
-def _job(context: click.Context, target: Target, values: dict[str, Any]) -> Request:
+def _job(
+    context: click.Context, target: Target, values: dict[str, Any]
+) -> tuple[Request, ResolvedRun | None]:
     from unloader.cli.options import jobs
     from unloader.cli.options.credentials import connect_to
 
@@ -91,11 +94,11 @@ def _job(context: click.Context, target: Target, values: dict[str, Any]) -> Requ
     source = connect_to(target.url, values, given(context))
     job = jobs.job_spec(values, source, settings_of(context, source.kind))
     if target.plan is None:
-        return job
+        return job, None
     rules.validate_planned(on_command_line(context), target.plan_file)
     from unloader import api
 
-    return api.job_from_plan(target.plan, job)
+    return job, api.planned_run(target.plan)
 
 
 def _summary(manifest: dict[str, Any], job: Request) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from partition_planner.model import PlanLimits
 from unloader.errors import UsageError
 from unloader.model import (
     FixedWidths,
     OutputOptions,
+    PlanOptions,
     Request,
     RetryOptions,
     SeatOptions,
@@ -24,7 +24,7 @@ from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE, DEFAULT_TEMPLATE
 from unloader.request.names import parse_table
 from unloader.request.settings import parse_order, parse_width
 from unloader.storage.kinds import destination_kind, is_one_stream
-from writers.model import Compression, OutputSpec, ParquetFormat, SortColumn, TextFormat
+from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
 
 if TYPE_CHECKING:
     from writers.codecs.choice import Preset
@@ -118,12 +118,12 @@ def _fixed(values: Mapping[str, Any]) -> FixedWidths | None:
     return FixedWidths(given=tuple(map(parse_width, values["width"])))
 
 
-def _limits(values: Mapping[str, Any]) -> PlanLimits:
-    """Return the limits of the plan; one stream has one worker, and Parquet in it one unit."""
+def _limits(values: Mapping[str, Any]) -> PlanOptions:
+    """Return how the table is cut; one stream has one worker, and Parquet in it one unit."""
     one_stream = is_one_stream(destination_kind(values.get("to") or ()))
     whole = one_stream and values["format"] == "parquet" and values["split"] == "auto"
-    return PlanLimits(
-        parallelism=1 if one_stream else values["parallelism"],
+    return PlanOptions(
+        parallelism=1 if one_stream else values["parallelism"] or None,
         split="none" if whole else values["split"],
         unit_bytes=values["unit_bytes"],
     )
@@ -160,33 +160,28 @@ def output_options(values: Mapping[str, Any]) -> OutputOptions:
     places = values.get("to") or ()
     destination = places[0] if places else ""
     stream = destination_kind(places) != "directories"
-    return OutputOptions(
+    options = OutputOptions(
         destination=destination,
         others=tuple(places[1:]),
         pipe_seconds=values.get("pipe_timeout", 0.0),
-        output=_checked(
-            OutputSpec(
-                directory=destination,
-                format=_parquet(values) if values["format"] == "parquet" else _text(values),
-                compression=_compression(values),
-                file_size_bytes=0 if per_table or stream else values["file_size"],
-                buffer_bytes=values["overlap_buffer"],
-                buffers=values["overlap_buffers"],
-                checksum=values["checksum"],
-                direct_io=values["direct_io"],
-                encoder=values["encoder"],
-            ),
-            fixed=values["fixed"],
-        ),
+        format=_parquet(values) if values["format"] == "parquet" else _text(values),
+        compression=_compression(values),
+        file_size_bytes=0 if per_table or stream else values["file_size"],
+        buffer_bytes=values["overlap_buffer"],
+        buffers=values["overlap_buffers"],
+        checksum=values["checksum"],
+        direct_io=values["direct_io"],
+        encoder=values["encoder"],
         file_per="unit" if stream else values["file_per"],
         file_name=values["file_name"]
         or (DEFAULT_TABLE_TEMPLATE if per_table else DEFAULT_TEMPLATE),
         overwrite=values.get("overwrite", False),
-        preset=_preset(values),
     )
+    _check(options, fixed=values["fixed"])
+    return options
 
 
-def _checked(spec: OutputSpec, *, fixed: bool) -> OutputSpec:
+def _check(options: OutputOptions, *, fixed: bool) -> None:
     from writers import registry
     from writers.errors import FormatError
     from writers.files.checksums import open_digest
@@ -195,32 +190,25 @@ def _checked(spec: OutputSpec, *, fixed: bool) -> OutputSpec:
     from writers.text.encoders import check_choice
 
     try:
-        registry.check(spec.format, spec.compression)
-        open_digest(spec.checksum)
-        if isinstance(spec.format, ParquetFormat):
-            check_options(spec.format)
-        if isinstance(spec.format, TextFormat):
+        if isinstance(options.compression, Compression):
+            registry.check(options.format, options.compression)
+        open_digest(options.checksum)
+        if isinstance(options.format, ParquetFormat):
+            check_options(options.format)
+        if isinstance(options.format, TextFormat):
             # The fields of records of fixed width are decided when the columns are known.
-            (dialects.check_fixed if fixed else dialects.check)(spec.format)
-            check_choice(spec.encoder)
+            (dialects.check_fixed if fixed else dialects.check)(options.format)
+            check_choice(options.encoder)
     except FormatError as error:
         # All of it was known from the options alone.
         raise UsageError(error.message, error.hint) from error
-    return spec
 
 
-def _compression(values: Mapping[str, Any]) -> Compression:
-    chosen = values["compression"]
-    if isinstance(chosen, Compression):
-        return chosen
+def _compression(values: Mapping[str, Any]) -> Compression | Preset:
+    chosen: Compression | Preset | None = values["compression"]
     if chosen is not None:
-        return Compression()  # Until it is measured; see OutputOptions.preset.
+        return chosen
     return Compression(codec="zstd" if values["format"] == "parquet" else "none")
-
-
-def _preset(values: Mapping[str, Any]) -> Preset | None:
-    chosen = values["compression"]
-    return None if isinstance(chosen, Compression) else chosen
 
 
 def _parquet(values: Mapping[str, Any]) -> ParquetFormat:
