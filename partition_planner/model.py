@@ -1,8 +1,8 @@
 """The types that travel: what a source describes, what the planner decides, what a worker reads.
 
 All are frozen, picklable and JSON-able. The table's types live in `partition_planner.table`, the
-units' in `partition_planner.work`, the limits in `partition_planner.limits`; this module has the
-plan and is where everybody imports all of them from.
+units' in `partition_planner.work`; this module has the plan and is where everybody imports all of
+them from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from partition_planner.balance import finish_times, lower_bound
 from partition_planner.costs import CostUnit, unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.json_fields import Fields, broken
-from partition_planner.limits import SPLITS, PlanLimits
 from partition_planner.table import (
     ColumnInfo,
     KeySample,
@@ -59,7 +58,54 @@ __all__ = [
     "selector_from_json",
 ]
 
+SPLITS = ("auto", "partition", "range", "none")
 FORMAT_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLimits:
+    """What the user decides about a plan."""
+
+    parallelism: int
+    split: str = "auto"
+    """auto: partitions, the largest cut if it pays; partition; range; none: one unit."""
+    unit_bytes: int | None = None
+    """Size above which a part is cut; None leaves it to the planner."""
+
+    def check(self) -> None:
+        """Raise PlanError if a limit makes no sense."""
+        if self.parallelism < 1:
+            raise PlanError(
+                f"Parallelism {self.parallelism} leaves nobody to do the work.",
+                "give --parallelism 1 or more.",
+            )
+        if self.split not in SPLITS:
+            raise PlanError(
+                f"Unknown way to split {self.split!r}.", f"give --split {', '.join(SPLITS)}."
+            )
+        if self.unit_bytes is not None and self.unit_bytes < 1:
+            raise PlanError(
+                f"A work unit of {self.unit_bytes} bytes cannot be made.",
+                "give --unit-bytes a size such as 256MiB, or leave it out.",
+            )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the limits as JSON-able values."""
+        return {
+            "parallelism": self.parallelism,
+            "split": self.split,
+            "unit_bytes": self.unit_bytes,
+        }
+
+    @classmethod
+    def from_json(cls, value: object, where: str = "limits") -> PlanLimits:
+        """Return the limits that `to_json` wrote; raise PlanError naming what is wrong."""
+        fields = Fields(value, where, ("parallelism", "split", "unit_bytes"))
+        return cls(
+            parallelism=fields.integer("parallelism"),
+            split=fields.text("split"),
+            unit_bytes=fields.optional_integer("unit_bytes"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

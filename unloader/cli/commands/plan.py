@@ -77,7 +77,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     elif not values["quiet"]:
         shown = _shown(planned, job.settings, every=values["units"])
         render.emit(shown, asked=not values["output"])
-        for notice in planned.notices:
+        for notice in planned.run.seating.notices:
             click.echo(f"unloader: notice: {notice}", err=True)
 
 
@@ -85,9 +85,9 @@ def _kept(context: click.Context, argument: SourceArgument, planned: PlannedRun)
     from writers.codecs.choice import label
 
     kept = job_document(context, argument)
-    if planned.choice is not None:
+    if planned.run.output.choice is not None:
         # The plan stands for what was measured: another measuring might come to something else.
-        kept["compression"] = label(planned.compression)
+        kept["compression"] = label(planned.run.output.compression)
     return kept
 
 
@@ -96,7 +96,8 @@ def _check_shown_whole(document: dict[str, Any]) -> None:
 
     Saved from standard output, it would read other rows when it is run.
     """
-    run = render.json_text({name: document[name] for name in ("plan", JOB)})
+    kept = ("plan", "request", "extract", "outputs", JOB)
+    run = render.json_text({name: document[name] for name in kept})
     if redact(run) != run:
         raise UsageError(
             "the plan holds what looks like a password, which is not written to standard output",
@@ -120,16 +121,17 @@ def _save(path: Path, document: dict[str, Any]) -> None:
 
 
 def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -> str:
-    units = planned.plan.units
+    units = planned.run.plan.units
     if len(units) > SHORT_PLAN and not every:
         units = units[:FIRST_UNITS]
-    rest = len(planned.plan.units) - len(units)
+    rest = len(planned.run.plan.units) - len(units)
     more = f"... {render.count(rest)} more: --units shows all" if rest else ""
     statements = render.facts(
         (unit.id, render.statement(planned.statements[unit.id])) for unit in units
     )
+    run = planned.run
     table = seats.seat_table(
-        planned.topology, planned.seats, planned.memory_policy, terminal_width()
+        run.topology, run.seating.seats, run.seating.memory_policy, terminal_width()
     )
     parts = (
         _overview(planned, settings),
@@ -148,15 +150,15 @@ def _with(text: str, more: str) -> str:
 def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
     from writers.codecs.choice import label
 
-    plan, table, simulation = planned.plan, planned.table, planned.simulation
+    plan, table, simulation = planned.run.plan, planned.run.plan.table, planned.simulation
     idle = f"{simulation.idle_share * 100:.0f} % of the workers' time idle"
     return render.facts(
         (
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
-            ("columns", render.count(len(planned.columns))),
+            ("columns", render.count(len(planned.run.extract.projection.columns))),
             ("units", render.count(len(plan.units))),
-            ("workers", render.count(len(planned.seats))),
+            ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(table.rows), "estimate")),
             ("bytes", render.about(render.size(table.bytes), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),
@@ -165,7 +167,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
                 f"{_cost(simulation.makespan, plan.cost_unit)}; no plan of these units is below "
                 f"{_cost(simulation.lower_bound, plan.cost_unit)}; {idle}",
             ),
-            ("compression", label(planned.compression)),
+            ("compression", label(planned.run.output.compression)),
             ("digest", plan.digest),
         )
     )
@@ -195,9 +197,9 @@ def _takers(planned: PlannedRun) -> dict[str, str]:
     from partition_planner.balance import Loads
     from partition_planner.costs import unit_costs
 
-    units = planned.plan.units
-    _, costs = unit_costs(planned.plan.table, units)
-    loads = Loads(len(planned.seats), len(units))
+    units = planned.run.plan.units
+    _, costs = unit_costs(planned.run.plan.table, units)
+    loads = Loads(len(planned.run.seating.seats), len(units))
     return {unit.id: str(loads.take(cost)) for unit, cost in zip(units, costs, strict=True)}
 
 

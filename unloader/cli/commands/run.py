@@ -20,6 +20,7 @@ from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.model import OutputOptions, Request, Setting
+    from unloader.resolve.resolved import ResolvedRun
 
 
 @click.command(
@@ -54,7 +55,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
     command line comes before the variable, the variable before the job file.
     """
-    job = _job(context, argument, values)
+    job, planned = _job(context, argument, values)
     from unloader import api
     from unloader.cli.options.credentials import warnings
     from unloader.events import Notice
@@ -62,7 +63,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         for warning in warnings(values):
             display(Notice(text=warning))
-        manifest = api.unload(job, observe=display, stop=stop)
+        manifest = api.unload(job, planned=planned, observe=display, stop=stop)
     _answer(manifest, job, values)
 
 
@@ -80,7 +81,9 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         render.emit(_summary(manifest, job), done=done, asked=False)
 
 
-def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any]) -> Request:
+def _job(
+    context: click.Context, argument: SourceArgument, values: dict[str, Any]
+) -> tuple[Request, ResolvedRun | None]:
     from unloader.cli.options.credentials import connect_to
     from unloader.cli.options.request_of import request_of
 
@@ -88,11 +91,11 @@ def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any
     source = connect_to(argument.url, values, given(context))
     job = request_of(values, source, settings_of(context, source.kind))
     if argument.plan is None:
-        return job
+        return job, None
     rules.validate_planned(on_command_line(context), argument.plan_file)
     from unloader import api
 
-    return api.job_from_plan(argument.plan, job)
+    return job, api.planned_run(argument.plan)
 
 
 def _summary(manifest: dict[str, Any], job: Request) -> str:

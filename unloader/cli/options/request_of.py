@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import UsageError
-from unloader.model import Request, SeatOptions, SessionOptions, Setting, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, SessionOptions, Setting, SourceSpec
 from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
 from unloader.request.options.fields import build, field_values
-from unloader.request.options.output import FORMAT, SPEC
+from unloader.request.options.output import FORMAT
 from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind, is_one_stream
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import Compression, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
     from writers.codecs.choice import Preset
@@ -56,7 +56,7 @@ def request_of(
     }
     fields = {path: value for path, value in fields.items() if not path.startswith("source.")}
     request: Request = build(Request, {**fields, "source": source}, every_option())
-    _check_format(request.output.output, fixed=request.fixed is not None)
+    _check_format(request.output, fixed=request.fixed is not None)
     return request
 
 
@@ -78,13 +78,8 @@ def _below(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compression(values: Mapping[str, Any]) -> dict[str, Any]:
     chosen: Compression | Preset | None = values["compression"]
-    if isinstance(chosen, Compression):
-        return {f"{SPEC}.compression": chosen}
-    if chosen is not None:
-        # Until it is measured; see OutputOptions.preset.
-        return {f"{SPEC}.compression": Compression(), "output.preset": chosen}
     codec: Any = "zstd" if values["format"] == "parquet" else "none"
-    return {f"{SPEC}.compression": Compression(codec=codec)}
+    return {"output.compression": Compression(codec=codec) if chosen is None else chosen}
 
 
 def _destination(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,14 +87,13 @@ def _destination(values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "output.destination": places[0],
         "output.others": tuple(places[1:]),
-        f"{SPEC}.directory": places[0],
     }
     per_table = values["file_per"] == "table"
     stream = destination_kind(tuple(places)) != "directories"
     if stream:
         found["output.file_per"] = "unit"
     if stream or per_table:
-        found[f"{SPEC}.file_size_bytes"] = 0
+        found["output.file_size_bytes"] = 0
     if per_table and not values["file_name"]:
         found["output.file_name"] = DEFAULT_TABLE_TEMPLATE
     if stream and values["verify"] == "full":
@@ -127,7 +121,7 @@ def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"limits.parallelism": 1, **({"limits.split": "none"} if whole else {})}
 
 
-def _check_format(spec: OutputSpec, *, fixed: bool) -> None:
+def _check_format(options: OutputOptions, *, fixed: bool) -> None:
     from writers import registry
     from writers.errors import FormatError
     from writers.files.checksums import open_digest
@@ -136,14 +130,15 @@ def _check_format(spec: OutputSpec, *, fixed: bool) -> None:
     from writers.text.encoders import check_choice
 
     try:
-        registry.check(spec.format, spec.compression)
-        open_digest(spec.checksum)
-        if isinstance(spec.format, ParquetFormat):
-            check_options(spec.format)
-        if isinstance(spec.format, TextFormat):
+        if isinstance(options.compression, Compression):
+            registry.check(options.format, options.compression)
+        open_digest(options.checksum)
+        if isinstance(options.format, ParquetFormat):
+            check_options(options.format)
+        if isinstance(options.format, TextFormat):
             # The fields of records of fixed width are decided when the columns are known.
-            (dialects.check_fixed if fixed else dialects.check)(spec.format)
-            check_choice(spec.encoder)
+            (dialects.check_fixed if fixed else dialects.check)(options.format)
+            check_choice(options.encoder)
     except FormatError as error:
         # All of it was known from the options alone.
         raise UsageError(error.message, error.hint) from error

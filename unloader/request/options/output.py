@@ -17,14 +17,12 @@ from unloader.request.options.kinds import (
 )
 from unloader.request.options.option import READING, Option, default_of
 from unloader.request.options.parsing import COMPRESSION
-from writers.model import OutputSpec, ParquetFormat, TextFormat
+from writers.model import ParquetFormat, TextFormat
 
 OUTPUT = "Output"
 
-SPEC = "output.output"
-"""Path of the writer's part of a request."""
-
-FORMAT = f"{SPEC}.format"
+FORMAT = "output.format"
+"""Path of the files' format in a request."""
 
 TO = Option(
     name="to",
@@ -134,8 +132,8 @@ FILES = (
         section=OUTPUT,
         commands=READING,
         effect="changes",
-        field=f"{SPEC}.file_size_bytes",
-        owner=OutputSpec,
+        field="output.file_size_bytes",
+        owner=OutputOptions,
         record="file_size",
         not_for={"streams": "it is not cut into files"},
         help="Start a new file after so many bytes (64MiB, 1GB). 0 is never.",
@@ -172,8 +170,8 @@ FILES = (
         section=OUTPUT,
         commands=READING,
         effect="changes",
-        field=f"{SPEC}.checksum",
-        owner=OutputSpec,
+        field="output.checksum",
+        owner=OutputOptions,
         record="checksum",
         help="Checksum of each file in the manifest. crc32c is that of object stores.",
     ),

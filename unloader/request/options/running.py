@@ -5,22 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from partition_planner.limits import PlanLimits
-from unloader.model import Request, RetryOptions
+from unloader.model import OutputOptions, PlanOptions, Request, RetryOptions
 from unloader.request.options.kinds import FLAG, SECONDS, SIZE, SIZE_FROM_1, Choice, Whole
 from unloader.request.options.option import READING, Option
-from unloader.request.options.output import SPEC
 from unloader.request.options.parsing import PARALLELISM
-from writers.model import OutputSpec
 
 _speed = partial(Option, section="Speed and memory", commands=READING, effect="none")
 _safety = partial(Option, section="Safety", commands=READING)
+
+
+def _workers(number: int) -> int | None:
+    return number or None
+
 
 PARALLEL = _speed(
     name="parallelism",
     kind=PARALLELISM,
     field="limits.parallelism",
-    owner=PlanLimits,
+    owner=PlanOptions,
+    shape=_workers,
     default=0,
     planned=True,
     record="parallelism",
@@ -33,7 +36,7 @@ SPEED = (
         name="split",
         kind=Choice("auto", "partition", "range", "none"),
         field="limits.split",
-        owner=PlanLimits,
+        owner=PlanOptions,
         planned=True,
         record="split",
         help="How the table is cut into work units.",
@@ -42,7 +45,7 @@ SPEED = (
         name="unit-bytes",
         kind=SIZE_FROM_1,
         field="limits.unit_bytes",
-        owner=PlanLimits,
+        owner=PlanOptions,
         default_text="by the planner",
         planned=True,
         record="unit_bytes",
@@ -70,24 +73,24 @@ SPEED = (
     _speed(
         name="overlap-buffer",
         kind=SIZE_FROM_1,
-        field=f"{SPEC}.buffer_bytes",
-        owner=OutputSpec,
+        field="output.buffer_bytes",
+        owner=OutputOptions,
         record="overlap_buffer",
         help="Size of one output buffer, in bytes.",
     ),
     _speed(
         name="overlap-buffers",
         kind=Whole(1),
-        field=f"{SPEC}.buffers",
-        owner=OutputSpec,
+        field="output.buffers",
+        owner=OutputOptions,
         record="overlap_buffers",
         help="Number of output buffers of one worker.",
     ),
     _speed(
         name="direct-io",
         kind=FLAG,
-        field=f"{SPEC}.direct_io",
-        owner=OutputSpec,
+        field="output.direct_io",
+        owner=OutputOptions,
         record="direct_io",
         not_for={"streams": "it has no page cache"},
         help="Write past the page cache, where the file system can.",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from unloader.model import FixedWidths, Request
+from unloader.model import FixedWidths, OutputOptions, Request
 from unloader.request.options.kinds import FLAG, TEXT, WIDTHS, Choice, Kind, Whole
 from unloader.request.options.option import READING, Option
-from unloader.request.options.output import FORMAT, SPEC
+from unloader.request.options.output import FORMAT
 from unloader.request.options.parsing import ENCODING, END_OF_LINE
 from unloader.request.settings import parse_width
-from writers.model import OutputSpec, TextFormat
+from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,8 +193,8 @@ FORMS = (
     _text(
         name="encoder",
         kind=Choice("auto", "native", "plain"),
-        field=f"{SPEC}.encoder",
-        owner=OutputSpec,
+        field="output.encoder",
+        owner=OutputOptions,
         help="Write with the compiled encoder, or with the plain one, which has the same bytes. "
         "auto is the compiled one where it was built; see unloader formats.",
     ),
