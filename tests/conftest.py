@@ -1,4 +1,4 @@
-"""Real servers for the whole suite."""
+"""Real servers for the whole suite, and which tests a plain run leaves out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+import long_tests
 import pytest
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a shell's background job, and so it would be in every program that a test starts
     # and interrupts: that would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # The same under nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_report_header() -> str:
@@ -24,6 +29,30 @@ def pytest_report_header() -> str:
     from oracle import leg as oracle_leg
 
     return oracle_leg.header()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long tests unless they are asked for."""
+    long_tests.leave_out(config, items)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say what was left out."""
+    long_tests.report(config, terminalreporter)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what was left out to the process that reports."""
+    long_tests.send(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take what a process of pytest-xdist left out."""
+    if hasattr(node, "workeroutput"):
+        long_tests.receive(node.config, node.workeroutput)
 
 
 class PostgresServer:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The whole suite in an environment of its own: types, lint, format, tests. Arguments go to pytest,
-# such as `-n 0` for all tests in one process, which -s needs.
+# The suite in an environment of its own: types, lint, format, tests. With --all first, also the long
+# tests; without, the last lines say how many were left out. Other arguments go to pytest, such as
+# a file, or `-n 0` for all tests in one process, which -s needs.
 #
 # Every check runs even if an earlier one failed. The exit status is that of the tests if they
 # failed, else 1 if another check did. pytest runs last, so that its summary is the last line.
@@ -8,6 +9,10 @@
 # PYTHON names the interpreter to make the environment with, UNLOADER_TEST_VENV another place for it.
 set -eu
 
+if [ "${1:-}" = --all ]; then
+    shift
+    export UNLOADER_TEST_ALL=1
+fi
 cd -- "$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)"
 venv=${UNLOADER_TEST_VENV:-$PWD/.venv-test}
 base=${PYTHON:-python3}

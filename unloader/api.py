@@ -5,20 +5,16 @@ Every function takes plain data, returns plain data and raises only `UnloaderErr
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numa.model import Seat, Topology
-from partition_planner.errors import PlanError
-from partition_planner.model import Plan, TableInfo
+from partition_planner.model import TableInfo
 from partition_planner.simulate import Simulation, simulate
 from unloader.codecs.model import SampleBudget
-from unloader.errors import PlanFailed, UnloaderError, translate
+from unloader.errors import UnloaderError, translate
 from unloader.events import Observer, PhaseStarted, SettingUsed, silent
 from unloader.model import (
     ReadColumn,
@@ -29,17 +25,15 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
-from unloader.resolve.preparation import Prepared, prepared
+from unloader.resolve.preparation import prepared
+from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
-from writers.codecs.choice import Choice
-from writers.model import Compression, TextFormat
+from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
-
-PLAN_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,34 +48,39 @@ class TableDescription:
     server_version: str
 
 
+FOR_THE_READER = (
+    "statements",
+    "columns",
+    "seats",
+    "places",
+    "notices",
+    "compression_choice",
+    "job",
+    "job_digest",
+)
+"""Keys of a plan file beside those of the run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """Exactly what `unload` would do."""
+    """Exactly what `unload` would do, and what follows from it for the reader."""
 
-    plan: Plan
-    table: TableInfo
-    columns: tuple[ReadColumn, ...]
+    run: ResolvedRun
     statements: dict[str, str]
     """Unit id to the SELECT that reads it, or several one after the other, with `;` between."""
-    seats: tuple[Seat, ...]
-    topology: Topology
-    """The machine that the seats are on."""
-    memory_policy: str
     simulation: Simulation
-    notices: tuple[str, ...]
     places: dict[str, str] = field(default_factory=dict)
     """Unit id to the file or pipe that it would go to; empty without a destination."""
-    compression: Compression = field(default_factory=Compression)
-    choice: Choice | None = None
-    """How a preset came to the compression; None where it was named."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan file: `run` needs its plan, the rest is for the reader."""
+        """Return the plan file: the run, which `unload` takes again, and more for the reader."""
+        return {**self.run.without_secrets().to_json(), **self._for_the_reader()}
+
+    def _for_the_reader(self) -> dict[str, Any]:
         from unloader.placement.topology import seat_json
 
+        run = self.run
         return {
-            "format_version": PLAN_VERSION,
-            "plan": self.plan.to_json(),
             "statements": self.statements,
             "columns": [
                 {
@@ -90,12 +89,12 @@ class PlannedRun:
                     "output_type": column.output_type,
                     "note": column.note,
                 }
-                for column in self.columns
+                for column in run.extract.projection.columns
             ],
-            "seats": [seat_json(seat) for seat in self.seats],
+            "seats": [seat_json(seat) for seat in run.seating.seats],
             "places": self.places,
-            "notices": list(self.notices),
-            "compression_choice": self.choice.to_json() if self.choice else None,
+            "notices": list(run.seating.notices),
+            "compression_choice": run.output.choice.to_json() if run.output.choice else None,
         }
 
 
@@ -142,51 +141,44 @@ def describe(
             catalog.close()
 
 
-def plan(job: Request, *, observe: Observer = silent) -> PlannedRun:
-    """Return what `unload` would do with the job: units, statements, seats, predicted balance.
+def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
+    """Return what `unload` would do: units, statements, seats, predicted balance.
 
-    Reads a sample of the rows if the job's codec is to be chosen by measuring.
+    Reads a sample of the rows if the codec is to be chosen by measuring.
 
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
     from unloader.resolve.output_places import places
+    from unloader.resolve.resolution import resolved
 
-    with _translated(), prepared(job, observe=observe) as ready:
-        chosen = _with_codec(ready.job, ready, observe).output
+    with _translated(), resolved(request, observe=observe) as ready:
+        run = ready.run
         return PlannedRun(
-            plan=ready.plan,
-            table=ready.plan.table,
-            columns=ready.extract.projection.columns,
+            run=run,
             statements={
                 unit.id: ";\n".join(
-                    ready.catalog.selector_sql(ready.extract, each) for each in unit.selectors
+                    ready.catalog.selector_sql(run.extract, each) for each in unit.selectors
                 )
-                for unit in ready.plan.units
+                for unit in run.plan.units
             },
-            seats=ready.seating.seats,
-            topology=ready.topology,
-            memory_policy=ready.seating.memory_policy,
-            simulation=simulate(ready.plan, max(1, len(ready.seating.seats))),
-            notices=ready.seating.notices,
-            places=places(replace(job, output=chosen), ready.extract, ready.plan),
-            compression=chosen.output.compression,
-            choice=chosen.choice,
+            simulation=simulate(run.plan, max(1, len(run.seating.seats))),
+            places=places(run),
         )
 
 
 def measure_codecs(
-    job: Request,
+    request: Request,
     *,
     budget: SampleBudget,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> CodecReport:
-    """Return what each codec does to a sample of the job's rows, and what it makes of a run.
+    """Return what each codec does to a sample of the rows, and what it makes of a run.
 
     Args:
-        job: As for `unload`; of its destination only the disk is measured, and where it is empty
-            that of the current directory.
+        request: As for `unload`; of its destination only the disk is measured, or that of the
+            current directory where it is empty.
         budget: How much the sample may take.
         observe: Told what happens; called in this thread.
         stop: Asked several times a second; True ends the measuring.
@@ -196,49 +188,49 @@ def measure_codecs(
     """
     from unloader.codecs.choice import report
 
-    with _translated(), prepared(job, stop, observe) as ready:
+    with _translated(), prepared(request, stop, observe) as ready:
         observe(PhaseStarted(phase="measuring"))
-        return report(ready.job, ready, budget=budget, stop=stop)
+        return report(ready, budget=budget, stop=stop)
 
 
-def job_from_plan(document: Mapping[str, Any], job: Request) -> Request:
-    """Return the job with the plan of a plan file in place of one made anew.
+def planned_run(document: Mapping[str, Any]) -> ResolvedRun:
+    """Return the run that a plan file holds, for `unload`.
 
     Raises:
         PlanFailed: The document is no plan file, of another version, or was edited.
     """
-    if document.get("format_version") != PLAN_VERSION or "plan" not in document:
-        raise PlanFailed(
-            "this is not a plan file of this version", "make one with: unloader plan --output"
-        )
-    try:
-        return replace(job, plan=Plan.from_json(document["plan"]))
-    except PlanError as error:
-        raise translate(error) or UnloaderError(str(error)) from error
+    return ResolvedRun.from_json(
+        {key: value for key, value in document.items() if key not in FOR_THE_READER}
+    )
 
 
 def unload(
-    job: Request, *, observe: Observer = silent, stop: Callable[[], bool] = lambda: False
+    request: Request,
+    *,
+    planned: ResolvedRun | None = None,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Unload a table or query into files; return the manifest.
 
     Args:
-        job: What, where and how.
-        observe: Told what happens; called in this thread.
+        request: What, where and how.
+        planned: A run that `plan` returned, whose units and codec are taken.
+        observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
+    from unloader.resolve.resolution import resolved
     from unloader.run.processes import crew
     from unloader.run.unloading import run
 
-    job = _named(job)
-    with _translated(), crew(job) as pool:
-        _tell_settings(job, observe)
-        with prepared(job, stop, observe) as ready:
-            job = _with_codec(ready.job, ready, observe, stop)
-            return run(job, ready, pool, observe=observe, stop=stop)
+    plan = None if planned is None else planned.plan
+    with _translated(), crew(request, plan) as pool:
+        _tell_settings(request, observe)
+        with resolved(request, planned=planned, stop=stop, observe=observe) as ready:
+            return run(ready, pool, observe=observe, stop=stop)
 
 
 def verify(
@@ -322,8 +314,8 @@ def recorded_machine(tree: Path | None = None) -> str:
         return recording(tree)
 
 
-def _tell_settings(job: Request, observe: Observer) -> None:
-    for setting in job.settings:
+def _tell_settings(request: Request, observe: Observer) -> None:
+    for setting in request.settings:
         if setting.effect != "none":
             observe(
                 SettingUsed(
@@ -335,25 +327,6 @@ def _tell_settings(job: Request, observe: Observer) -> None:
                     text=setting.text,
                 )
             )
-
-
-def _with_codec(
-    job: Request, ready: Prepared, observe: Observer, stop: Callable[[], bool] = lambda: False
-) -> Request:
-    if job.output.preset is None:
-        return job
-    from unloader.codecs.choice import with_codec
-
-    observe(PhaseStarted(phase="measuring"))
-    return with_codec(job, ready, observe=observe, stop=stop)
-
-
-def _named(job: Request) -> Request:
-    """Return the job with an id of its own, which the source's sessions carry from the start."""
-    run_id = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
-    return replace(
-        job, source=replace(job.source, session=replace(job.source.session, run_id=run_id))
-    )
 
 
 @contextmanager

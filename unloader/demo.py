@@ -14,13 +14,12 @@ from typing import Any
 from urllib.parse import quote
 
 import unloader.api as api
-from partition_planner.model import PlanLimits
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
-from unloader.model import OutputOptions, Request, Selection, SourceSpec
+from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import Compression, ParquetFormat, TextFormat
 
 TABLE = "HASH_PART_0160"
 
@@ -136,10 +135,11 @@ def _job(source: SourceSpec, destination: Path, name: str, parallelism: int) -> 
         selection=Selection(table=parse_table(TABLE)),
         output=OutputOptions(
             destination=str(destination),
-            output=OutputSpec(directory=str(destination), format=format, compression=compression),
+            format=format,
+            compression=compression,
             overwrite=True,
         ),
-        limits=PlanLimits(parallelism=parallelism),
+        limits=PlanOptions(parallelism=parallelism or None),
     )
 
 

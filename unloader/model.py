@@ -7,12 +7,20 @@ secret is stored in any of them; `SecretReference` says where one is found.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from partition_planner.model import Plan, PlanLimits, TableInfo, WorkUnit
-    from writers.codecs.choice import Choice, Preset
-    from writers.model import OutputSpec, WrittenFile
+from partition_planner.model import PlanLimits, TableInfo, WorkUnit
+from unloader import json_fields
+from writers.codecs.choice import Preset
+from writers.model import (
+    Checksum,
+    Compression,
+    EncoderChoice,
+    OutputSpec,
+    ParquetFormat,
+    TextFormat,
+    WrittenFile,
+)
 
 Consistency = Literal["snapshot", "none"]
 VerifyLevel = Literal["none", "count", "full"]
@@ -34,7 +42,7 @@ class SecretReference:
 class SessionOptions:
     """How the sessions of a run are opened and kept; a source uses what it knows of.
 
-    `Source.session_options` names the fields a source knows; others must keep their defaults.
+    `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
     fetch: Fetch = "auto"
@@ -64,7 +72,11 @@ class SourceSpec:
     kind: str
     location: str
     """The URL as the user gave it; it never holds a password."""
-    secret: SecretReference = field(default_factory=SecretReference)
+    secret: SecretReference = field(
+        default_factory=SecretReference,
+        # What follows the word "secret" is taken for one, and hidden.
+        metadata={json_fields.KEY: "credential"},
+    )
     session: SessionOptions = field(default_factory=SessionOptions)
 
 
@@ -144,7 +156,7 @@ class Projection:
 class ValueOptions:
     """What becomes of values that the usual Arrow types cannot hold.
 
-    `Source.value_options` names the fields a source knows; others must keep their defaults.
+    `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
     number_without_precision: str = "string"
@@ -279,25 +291,63 @@ class OutputOptions:
     """Where and how the output is written."""
 
     destination: str
-    """A directory, `-` for standard output, or `pipe:` and the path of a named pipe."""
-    output: OutputSpec
-    """Its directory is a placeholder until a run has made its staging directory."""
+    """A directory, `-` for standard output, or `pipe:` and the path of a named pipe; empty where
+    nothing is written."""
+    format: TextFormat | ParquetFormat
+    """As the options say: names of columns as they were typed, and no fields of fixed width."""
+    compression: Compression | Preset = field(default_factory=Compression)
+    """A codec, or how one is to be chosen by measuring."""
     file_per: FilePer = "unit"
     file_name: str = "{table}.{unit}{part}.{ext}"
+    file_size_bytes: int = 0
+    """Start a new file once this many bytes are written; 0 is never."""
     overwrite: bool = False
-    preset: Preset | None = None
-    """The codec is to be chosen by measuring; the one in `output` is a placeholder until then."""
-    choice: Choice | None = None
-    """What a preset came to, once it is known; the codec in `output` is that one then."""
     others: tuple[str, ...] = ()
     """Further directories that the files are spread over."""
     pipe_seconds: float = 300.0
     """Longest wait for the reader of a pipe; 0 is for ever."""
+    buffer_bytes: int = 4 * 1024 * 1024
+    buffers: int = 4
+    """Output buffers in flight between encoder and I/O thread."""
+    checksum: Checksum = "xxh3"
+    direct_io: bool = False
+    encoder: EncoderChoice = "auto"
 
     @property
     def destinations(self) -> tuple[str, ...]:
         """All directories, the one of the manifest first."""
         return (self.destination, *self.others)
+
+    def spec(
+        self, directory: str, shape: TextFormat | ParquetFormat, compression: Compression
+    ) -> OutputSpec:
+        """Return what a writer is given that writes into a directory in this way."""
+        return OutputSpec(
+            directory=directory,
+            format=shape,
+            compression=compression,
+            file_size_bytes=self.file_size_bytes,
+            buffer_bytes=self.buffer_bytes,
+            buffers=self.buffers,
+            checksum=self.checksum,
+            direct_io=self.direct_io,
+            encoder=self.encoder,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How the table is to be cut, and for how many workers."""
+
+    parallelism: int | None = None
+    """None is as many as the machine has usable CPUs."""
+    split: str = "auto"
+    """As `PlanLimits.split`."""
+    unit_bytes: int | None = None
+
+    def limits(self, parallelism: int) -> PlanLimits:
+        """Return the limits of a plan for so many workers."""
+        return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,13 +407,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One whole job as the user asked for it."""
+    """One whole job as the user asked for it; what comes of it is a `ResolvedRun`."""
 
     source: SourceSpec
     selection: Selection
     output: OutputOptions
-    limits: PlanLimits
-    """Its parallelism is 0 for `auto`."""
+    limits: PlanOptions = field(default_factory=PlanOptions)
     seats: SeatOptions = field(default_factory=SeatOptions)
     retry: RetryOptions = field(default_factory=RetryOptions)
     consistency: Consistency = "snapshot"
@@ -372,8 +421,6 @@ class Request:
     worker_memory_bytes: int = 0
     """What a worker may hold after a unit without being replaced; 0 is any amount."""
     verify: VerifyLevel = "count"
-    plan: Plan | None = None
-    """A plan made earlier; None makes one from the table as it is."""
     settings: tuple[Setting, ...] = ()
     """What was set, and where; everything of it is in the fields above, too."""
     fixed: FixedWidths | None = None

@@ -20,6 +20,7 @@ from unloader import api
 from unloader.errors import SourceError
 from unloader.model import (
     OutputOptions,
+    PlanOptions,
     Request,
     RetryOptions,
     SecretReference,
@@ -30,7 +31,7 @@ from unloader.redaction import PASSWORD_VARIABLE
 from unloader.request.names import parse_table
 from unloader.sources.postgres.source import PostgresSource
 from unloader.sources.testing import check_source
-from writers.model import Compression, OutputSpec, TextFormat
+from writers.model import TextFormat
 
 TYPES = {
     "k": "bigint",
@@ -297,12 +298,11 @@ def test_contract_of_one_column(postgres: Any, url: str) -> None:
 
 def job_of(url: str, table: str, to: Path, **selection: Any) -> Request:
     """Return a job that writes CSV without a header."""
-    spec = OutputSpec(directory="", format=TextFormat(header=False), compression=Compression())
     return Request(
         source=spec_of(url),
         selection=Selection(table=parse_table(table), **selection),
-        output=OutputOptions(destination=str(to), output=spec),
-        limits=PlanLimits(parallelism=1),
+        output=OutputOptions(destination=str(to), format=TextFormat(header=False)),
+        limits=PlanOptions(parallelism=1),
         retry=RetryOptions(retries=0),
     )
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines.sysfs_trees import SCRATCH, NodeSpec, TreeSpec, files_of, write_tree
@@ -15,7 +16,7 @@ from numa.sysfs.recording import lay_out, record
 from numa.topology import cpu_list_text, parse_cpu_list, recorded
 
 # Each example writes some dozens of files: few of them, and no limit of time on a busy disk.
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=examples(60), deadline=None)
 
 speeds = st.dictionaries(st.integers(0, 11), st.integers(1, 1100))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def optimum(costs: list[int], parallelism: int) -> int:
 small_costs = st.lists(st.integers(0, 40), max_size=8)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(small_costs, st.integers(1, 4))
 def test_lpt_keeps_to_grahams_bound(costs: list[int], parallelism: int) -> None:
     """The makespan is at most 4/3 - 1/(3p) of the optimum and no lower bound exceeds that."""

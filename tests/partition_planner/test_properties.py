@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -355,7 +356,7 @@ def test_a_simulation_stays_within_its_bounds(
 MIB = 1 << 20
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 2000) | st.integers(0, 20), min_size=1, max_size=20),
     st.integers(1, 32),

@@ -6,6 +6,7 @@ import dataclasses
 import tracemalloc
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,7 +122,7 @@ def test_more_workers_never_finish_later(kind: str, partitions: int, most: int) 
     assert runs[-1] < 1.2 * BYTES / most
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=12),
     st.integers(2, 24),

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,7 @@ def test_workers_that_are_alike_end_as_simulated(sizes: list[int], parallelism: 
     assert tuple(ends) == simulate(made, parallelism).finish_times
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(sizes.filter(any), st.lists(st.floats(0.01, 100), min_size=1, max_size=8))
 def test_each_unit_is_read_once_by_a_worker_that_is_idle(
     sizes: list[int], speeds: list[float]

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import amount
 from oracle import runs
 from oracle.accounts import database
 from oracle.session_killer import End, Killer, OracleSessions, PostgresSessions
 from oracle_server import OracleServer
 from processes import command
 
-TERMINATIONS = int(os.environ.get("UNLOADER_TEST_TERMINATIONS", "12"))
+TERMINATIONS = amount("UNLOADER_TEST_TERMINATIONS", 4, 12)
 PARENTS = max(2, TERMINATIONS // 6)
 SEED = int(os.environ.get("UNLOADER_TEST_SEED", "1"))
 MOST_IN_A_RUN = 12

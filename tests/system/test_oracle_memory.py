@@ -21,6 +21,8 @@ from oracle.large_data import TABLE, PeriodicLob, RepeatedDatabase, large_values
 from oracle.runs import Outcome
 from oracle_server import OracleServer
 
+pytestmark = pytest.mark.long("memory and large rows")
+
 BASE_ROWS = 50_000
 ROWS = int(os.environ.get("UNLOADER_TEST_MEMORY_ROWS", "400000"))
 TIMES = int(os.environ.get("UNLOADER_TEST_MEMORY_TIMES", "5"))

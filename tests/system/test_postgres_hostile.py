@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 
 import duckdb
 import pytest
+from amounts import amount
 from postgres import hostile_rows
 from postgres.hostile_rows import COLUMNS, INFINITE, NAME
 
-ROWS = int(os.environ.get("UNLOADER_TEST_HOSTILE_ROWS", "12000"))
+ROWS = amount("UNLOADER_TEST_HOSTILE_ROWS", 4_000, 12_000)
 PARALLELISM = (1, 2, 5, 32)
 
 

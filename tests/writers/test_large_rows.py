@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ from writers.text.dialects import DIALECTS, check, dialect
 from writers.text.text_writer import TextWriter
 
 QUICK = settings(
-    max_examples=150,
+    max_examples=examples(150),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
@@ -137,7 +138,7 @@ def pieces_outcome(kinds, values, cuts, form):
         return None
 
 
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=examples(400))
 @given(rows(), formats())
 @example((["text"], ["aba"], [(1,)]), TextFormat(enclosure="aba", delimiter=","))
 @example((["text", "int"], ["xab", 1], [(2,), None]), TextFormat(delimiter="aba"))

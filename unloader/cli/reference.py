@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import click
 
 from unloader.cli.group import COMMANDS, group
-from unloader.cli.options.option import JobOption, sections
+from unloader.cli.options.command import sections
+from unloader.cli.options.parameter import JobOption
 from unloader.errors import EXIT_CODES
 
 _INTRODUCTION = r"""# Command line

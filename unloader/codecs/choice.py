@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from numa.model import Finished, Lost, Raised
 from numa.pool import Pool
 from partition_planner.model import WorkUnit
-from unloader.codecs.model import Sample, SampleBudget, SampleTask
+from unloader.codecs.model import Sample, SampleBudget, Sampled, SampleTask
 from unloader.codecs.places import disks_of, scratch
 from unloader.errors import Interrupted, error_class
 from unloader.events import Notice, Observer
-from unloader.model import Failure, Request
+from unloader.model import Failure
 from unloader.placement.seating import automatic_parallelism, machine
-from unloader.resolve.preparation import Prepared
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
+    Choice,
     Prediction,
     Preset,
     Workload,
@@ -88,18 +88,16 @@ class CodecReport:
 
 
 def report(
-    job: Request,
-    ready: Prepared,
+    ready: Sampled,
     *,
     budget: SampleBudget,
     stop: Callable[[], bool],
 ) -> CodecReport:
-    """Measure every codec of the job's format on a sample of its rows.
+    """Measure every codec of the format asked for on a sample of its rows.
 
     Args:
-        job: Its own codec is measured, too; the disks are those of its destination, or that of the
-            current directory where it has none.
-        ready: The job with its open source.
+        ready: What is sampled. The codec that it names is measured, too; the disks
+            are those of its destination, or that of the current directory where it has none.
         budget: How much the sample may take.
         stop: Asked several times a second; True ends the measuring.
 
@@ -108,22 +106,22 @@ def report(
         OutputFailed: A value does not fit the format.
         Interrupted: `stop` returned True.
     """
-    name = _format_name(job)
+    name = _format_name(ready)
     listed = (*CANDIDATES[name], *_EXTRA[name])
-    own = job.output.output.compression
-    if own.level is not None and own not in listed:
+    own = ready.request.output.compression
+    if isinstance(own, Compression) and own.level is not None and own not in listed:
         listed = (*listed, own)
-    disks = disks_of(job.output)
-    sample, units = _sample(job, ready, listed, budget, disks, stop)
+    disks = disks_of(ready.request.output)
+    sample, units = _sample(ready, listed, budget, disks, stop)
     if isinstance(sample, Failure):
         raise error_class(sample.kind)(sample.message, sample.hint)
-    return _report(job, ready, sample, units, disks)
+    return _report(ready, sample, units, disks)
 
 
-def with_codec(
-    job: Request, ready: Prepared, *, observe: Observer, stop: Callable[[], bool]
-) -> Request:
-    """Return the job with the codec that its preset comes to; the job itself if it has none.
+def chosen(
+    ready: Sampled, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
+) -> Choice:
+    """Return what a preset comes to on the rows of a request.
 
     Without rows, or where they cannot be sampled, a preset has a codec that it takes unmeasured:
     what is wrong with the source is for the run to find, which tries again.
@@ -131,33 +129,28 @@ def with_codec(
     Raises:
         Interrupted: `stop` returned True.
     """
-    preset = job.output.preset
-    if preset is None:
-        return job
-    candidates = CANDIDATES[_format_name(job)]
-    disks = disks_of(job.output)
-    sample, units = _sample(job, ready, candidates, BEFORE_A_RUN, disks, stop)
+    candidates = CANDIDATES[_format_name(ready)]
+    disks = disks_of(ready.request.output)
+    sample, units = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
     if isinstance(sample, Failure):
         choice = replace(choose(preset, ()), reason=f"nothing could be measured: {sample.message}")
     else:
-        found = _report(job, ready, sample, units, disks)
+        found = _report(ready, sample, units, disks)
         disk = sample.disk_bytes_per_second
         choice = replace(choose(preset, found.predictions), disk_bytes_per_second=disk)
     observe(Notice(text=f"compression {label(choice.compression)} for {preset}: {choice.reason}"))
-    output = replace(job.output.output, compression=choice.compression)
-    return replace(job, output=replace(job.output, output=output, choice=choice))
+    return choice
 
 
 def _report(
-    job: Request,
-    ready: Prepared,
+    ready: Sampled,
     sample: Sample,
     units: tuple[WorkUnit, ...],
     disks: tuple[str, ...],
 ) -> CodecReport:
-    load, scope = (None, "table") if not sample.figures else _workload(job, ready, sample, units)
+    load, scope = (None, "table") if not sample.figures else _workload(ready, sample, units)
     predictions = () if load is None else tuple(predict(load, each) for each in sample.figures)
-    usual = CANDIDATES[_format_name(job)]
+    usual = CANDIDATES[_format_name(ready)]
     eligible = tuple(each for each in predictions if each.figures.compression in usual)
     return CodecReport(
         predictions=predictions,
@@ -174,9 +167,7 @@ def _report(
     )
 
 
-def _workload(
-    job: Request, ready: Prepared, sample: Sample, units: tuple[WorkUnit, ...]
-) -> tuple[Workload, str]:
+def _workload(ready: Sampled, sample: Sample, units: tuple[WorkUnit, ...]) -> tuple[Workload, str]:
     rows = _rows(ready)
     if sample.whole and len(units) == len(ready.plan.units):
         total: float | None = sample.bytes
@@ -189,15 +180,15 @@ def _workload(
         fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
         fetch_cpu_per_byte=sample.fetch_cpu_seconds / sample.bytes,
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
-        one_thread=_format_name(job) == "parquet",
+        one_thread=_format_name(ready) == "parquet",
         parallelism=max(1, len(ready.seating.seats)),
-        cores=automatic_parallelism(machine(), job.seats),
+        cores=automatic_parallelism(machine(), ready.request.seats),
         disk_bytes_per_second=sample.disk_bytes_per_second,
     )
     return load, "GB" if total is None else "table"
 
 
-def _rows(ready: Prepared) -> int | None:
+def _rows(ready: Sampled) -> int | None:
     """Return the planner's estimate of the rows, None where a condition makes it worthless."""
     if ready.extract.where is not None:
         return None
@@ -206,8 +197,7 @@ def _rows(ready: Prepared) -> int | None:
 
 
 def _sample(
-    job: Request,
-    ready: Prepared,
+    ready: Sampled,
     candidates: tuple[Compression, ...],
     budget: SampleBudget,
     disks: tuple[str, ...],
@@ -220,10 +210,10 @@ def _sample(
         task = SampleTask(
             extract=ready.extract,
             units=units,
-            spec=replace(job.output.output, directory=directory),
+            spec=ready.request.output.spec(directory, ready.format, Compression()),
             candidates=candidates,
             budget=budget,
-            fetch_bytes=job.fetch_bytes,
+            fetch_bytes=ready.request.fetch_bytes,
             disks=disks,
         )
         return _answer(ready, task, stop), units
@@ -236,7 +226,7 @@ def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
 
 
-def _answer(ready: Prepared, task: SampleTask, stop: Callable[[], bool]) -> Sample | Failure:
+def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample | Failure:
     """Have a new process do the task; an answer that does not come is a Failure."""
     seat = ready.seating.seats[0]
     patience = task.budget.patience_seconds
@@ -270,5 +260,5 @@ def _failure(message: str) -> Failure:
     )
 
 
-def _format_name(job: Request) -> str:
-    return "csv" if isinstance(job.output.output.format, TextFormat) else "parquet"
+def _format_name(ready: Sampled) -> str:
+    return "csv" if isinstance(ready.format, TextFormat) else "parquet"

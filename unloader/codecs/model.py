@@ -6,13 +6,38 @@ A process of its own reads and measures the sample, so a source that hangs can b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from partition_planner.model import WorkUnit
-    from unloader.model import Extract
+    from partition_planner.model import Plan, WorkUnit
+    from unloader.model import Extract, Request
+    from unloader.placement.seating import Seating
     from writers.codecs.choice import CodecFigures
-    from writers.model import Compression, OutputSpec
+    from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+
+
+class Sampled(Protocol):
+    """What rows are sampled of: a request, and what has been decided of it so far."""
+
+    @property
+    def request(self) -> Request:
+        """What was asked."""
+
+    @property
+    def format(self) -> TextFormat | ParquetFormat:
+        """The final format."""
+
+    @property
+    def extract(self) -> Extract:
+        """What is read."""
+
+    @property
+    def plan(self) -> Plan:
+        """The work units that rows are taken from."""
+
+    @property
+    def seating(self) -> Seating:
+        """The first seat is where the sample is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

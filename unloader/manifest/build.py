@@ -9,18 +9,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from numa.model import BindReport, Seat
-from partition_planner.model import Plan
 from unloader import __version__
 from unloader.model import (
-    Extract,
-    OutputOptions,
     Projection,
     ReadColumn,
-    Request,
     UnitResult,
 )
 from unloader.placement.evidence import Evidence, nodes_json, seat_json, workers_json
 from unloader.redaction import redact
+from unloader.resolve.resolved import ResolvedRun
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
 
@@ -47,11 +44,7 @@ class FinishedUnit:
 class RunFacts:
     """Everything a manifest tells apart from the units."""
 
-    run_id: str
-    job: Request
-    extract: Extract
-    plan: Plan
-    server_version: str
+    run: ResolvedRun
     seconds: float
     cpu_seconds: float
     """Of all processes of the run."""
@@ -70,31 +63,31 @@ def build_manifest(
     files = [file for unit in units for file in unit.finals]
     rows = sum(unit.result.rows for unit in units)
     size = sum(file.bytes for file in files)
-    extract = facts.extract
+    run, extract = facts.run, facts.run.extract
     stages = [unit.result.stages for unit in units]
     sizes = [each.uncompressed_bytes for each in stages]
     return {
         "format_version": FORMAT_VERSION,
-        "run_id": facts.run_id,
+        "run_id": run.run_id,
         "unloader_version": __version__,
         "status": "complete" if complete else "partial",
         "source": {
             "kind": extract.source.kind,
             "location": redact(extract.source.location),
-            "server_version": facts.server_version,
+            "server_version": run.server_version,
         },
         "table": None
         if extract.query is not None
         else {"schema": extract.table.schema, "name": extract.table.name},
         "query": extract.query,
         "snapshot": asdict(extract.snapshot) if extract.snapshot else None,
-        "columns": _columns(extract.projection, facts.job.output.output.format),
-        "options": options_json(facts.job),
+        "columns": _columns(extract.projection, run.output.format),
+        "options": options_json(run),
         "settings": [
             {"name": each.name, "value": each.value, "from": each.origin}
-            for each in facts.job.settings
+            for each in run.request.settings
         ],
-        "plan": {"digest": facts.plan.digest, "units": len(facts.plan.units)},
+        "plan": {"digest": run.plan.digest, "units": len(run.plan.units)},
         **_directories(facts.directories, units),
         "units": [
             _unit(unit, placed=bool(facts.directories))
@@ -115,17 +108,18 @@ def build_manifest(
             "peak_worker_rss_bytes": max((unit.result.peak_rss_bytes for unit in units), default=0),
         },
         "verified": {
-            "level": facts.job.verify,
+            "level": run.request.verify,
             "source_rows": facts.source_rows,
             "result": facts.verify_result,
         },
     }
 
 
-def options_json(job: Request) -> dict[str, Any]:
+def options_json(run: ResolvedRun) -> dict[str, Any]:
     """Return the options that decided what was written, by the names of the command line."""
-    output: OutputOptions = job.output
-    spec = output.output
+    job, output = run.request, run.request.output
+    choice = run.output.choice
+    spec = run.output.spec("")
     shared = {
         "to": list(output.destinations) if output.others else output.destination,
         "columns": list(job.selection.columns),
@@ -136,7 +130,7 @@ def options_json(job: Request) -> dict[str, Any]:
         "format": format_name(spec.format),
         "compression": asdict(spec.compression),
         "compression_library": codec_library(format_name(spec.format), spec.compression),
-        "compression_choice": output.choice.to_json() if output.choice else None,
+        "compression_choice": choice.to_json() if choice else None,
         "file_size": spec.file_size_bytes,
         "file_per": output.file_per,
         "file_name": output.file_name,
@@ -147,7 +141,7 @@ def options_json(job: Request) -> dict[str, Any]:
         "direct_io": spec.direct_io,
         "fetch_memory": job.fetch_bytes,
         "worker_memory": job.worker_memory_bytes,
-        "parallelism": job.limits.parallelism,
+        "parallelism": job.limits.parallelism or 0,
         "split": job.limits.split,
         "unit_bytes": job.limits.unit_bytes,
         "consistency": job.consistency,

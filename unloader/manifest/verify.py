@@ -229,7 +229,7 @@ def _counted(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer)
 def _at_snapshot(source: SourceSpec, manifest: Mapping[str, Any]) -> SourceSpec | None:
     """Return the source with the run's SCN, None where it has none."""
     snapshot = manifest["snapshot"]
-    known = "scn" in source_of(source.kind).session_options
+    known = any(option.name == "scn" for option in source_of(source.kind).options)
     if not known or snapshot is None or snapshot["kind"] != "scn":
         return None
     return replace(source, session=replace(source.session, scn=int(snapshot["value"])))

@@ -6,20 +6,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from unloader.errors import UsageError
-from unloader.model import Projection, Request
+from unloader.model import Projection
 from unloader.request.names import Folding, one_column
 from writers.model import ParquetFormat
 
 
-def with_named_columns(job: Request, projection: Projection, folding: Folding) -> Request:
-    """Return the job with the names of its Parquet options as the database writes them.
+def named_columns(
+    parquet: ParquetFormat, projection: Projection, folding: Folding
+) -> ParquetFormat:
+    """Return the layout with the names of its columns as the database writes them.
 
     Raises:
         UsageError: There is no such column, it may be several, or one is named twice.
     """
-    parquet = job.output.output.format
-    if not isinstance(parquet, ParquetFormat) or not (parquet.bloom_filters or parquet.sorted_by):
-        return job
+    if not (parquet.bloom_filters or parquet.sorted_by):
+        return parquet
     names = [column.name for column in projection.columns]
     blooms = tuple(one_column(names, name, folding) for name in parquet.bloom_filters)
     order = tuple(
@@ -28,9 +29,7 @@ def with_named_columns(job: Request, projection: Projection, folding: Folding) -
     )
     _check_once("--bloom-filter", blooms)
     _check_once("--sorted-by", (column.name for column in order))
-    parquet = replace(parquet, bloom_filters=blooms, sorted_by=order)
-    output = replace(job.output.output, format=parquet)
-    return replace(job, output=replace(job.output, output=output))
+    return replace(parquet, bloom_filters=blooms, sorted_by=order)
 
 
 def _check_once(option: str, names: Iterable[str]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partition_planner.model import WorkUnit
-from unloader.model import Extract, Request
 from unloader.request.file_names import NameValues, file_name
+from unloader.resolve.resolved import ResolvedRun
 from writers.registry import extension
 
 
@@ -26,18 +26,18 @@ class Naming:
     """A unit may have several files, which are numbered from 1."""
 
     @classmethod
-    def of(cls, job: Request, extract: Extract, template: str, *, one: bool) -> Naming:
-        """Return the naming of a job."""
-        spec = job.output.output
+    def of(cls, run: ResolvedRun, template: str, *, one: bool) -> Naming:
+        """Return the naming of a run."""
+        extract, output = run.extract, run.output
         taken_at = extract.snapshot.taken_at if extract.snapshot else ""
         return cls(
             template=template,
             schema=extract.table.schema or "",
             table=extract.table.name,
-            ext=extension(spec.format, spec.compression),
+            ext=extension(output.format, output.compression),
             date=taken_at[:10].replace("-", ""),
             one=one,
-            numbered=bool(spec.file_size_bytes),
+            numbered=bool(output.options.file_size_bytes),
         )
 
     def name(self, unit: WorkUnit, number: int = 0) -> str:

@@ -1,28 +1,27 @@
-"""Where each work unit of a job goes, before anything is taken or written."""
+"""Where each work unit of a run goes, before anything is taken or written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from partition_planner.model import Plan
-from unloader.model import Extract, Request
 from unloader.resolve.naming import Naming
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.stripes import stripes
 from unloader.storage.kinds import destination_kind, pipe_template
 
 
-def places(job: Request, extract: Extract, plan: Plan) -> dict[str, str]:
+def places(run: ResolvedRun) -> dict[str, str]:
     """Return for each unit the file, the first of several files, or the pipe that it goes to.
 
-    Empty where the job names no destination.
+    Empty where the run has no destination.
 
     Raises:
         ConfigError: A name is longer than file systems allow.
     """
-    output = job.output
+    output, units = run.output.options, run.plan.units
     kind = destination_kind(output.destinations)
     if not output.destination or kind == "stdout":
-        return {unit.id: "standard output" for unit in plan.units if output.destination}
+        return {unit.id: "standard output" for unit in units if output.destination}
     if kind == "directories":
         template = output.file_name
         folders = [Path(each) for each in output.destinations]
@@ -30,9 +29,8 @@ def places(job: Request, extract: Extract, plan: Plan) -> dict[str, str]:
         folder, template = pipe_template(output.destination)
         folders = [folder]
     one = kind == "pipe" or (kind == "directories" and output.file_per == "table")
-    naming = Naming.of(job, extract, template, one=one)
-    striped = stripes(plan, len(folders))
+    naming = Naming.of(run, template, one=one)
+    striped = stripes(run.plan, len(folders))
     return {
-        unit.id: str(folders[0 if one else striped[unit.id]] / naming.name(unit))
-        for unit in plan.units
+        unit.id: str(folders[0 if one else striped[unit.id]] / naming.name(unit)) for unit in units
     }

@@ -1,7 +1,4 @@
-"""From a job to everything a run needs: the open source, its snapshot, columns, plan and seats.
-
-`plan` shows what this module prepares and `run` executes it, so the two cannot disagree.
-"""
+"""From a request to what its source and this machine decide: snapshot, columns, plan and seats."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, Projection, Request, Selection
+from unloader.model import Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, automatic_parallelism, machine, seat_workers
 from unloader.request.names import choose_columns, matching_any, matching_partitions
-from unloader.resolve.named_columns import with_named_columns
+from unloader.resolve.named_columns import named_columns
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
@@ -38,32 +35,40 @@ from writers.model import ParquetFormat, TextFormat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A job, ready to run; its catalog holds the snapshot while the context is open."""
+    """A request and its open source; the catalog holds the snapshot while the context is open."""
 
-    job: Request
-    """As it was asked for, with the fields of records of fixed width filled in."""
+    request: Request
+    format: TextFormat | ParquetFormat
+    """With the fields of records of fixed width, and columns named as the source names them."""
     catalog: Catalog
     extract: Extract
     plan: Plan
     topology: Topology
     """The machine that the seats are on."""
     seating: Seating
-    started: float
+    started: float = 0.0
     """When the preparation began, by `time.perf_counter`."""
 
 
 @contextmanager
 def prepared(
-    job: Request, stop: Callable[[], bool] = lambda: False, observe: Observer = silent
+    request: Request,
+    stop: Callable[[], bool] = lambda: False,
+    observe: Observer = silent,
+    *,
+    run_id: str = "",
+    planned: Plan | None = None,
 ) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
     The catalog is closed, and the snapshot released, at the end of the context.
 
     Args:
-        job: What the user asked for.
+        request: What the user asked for.
         stop: Asked several times a second until all is prepared; True cancels what is going on.
-        observe: Told as each step begins.
+        observe: Reports each step as it begins.
+        run_id: Names the run in the source's sessions; empty outside a run.
+        planned: A plan made earlier; None makes one from the table as it is.
 
     Raises:
         SourceError: The source refused.
@@ -73,59 +78,60 @@ def prepared(
     """
     started = time.perf_counter()
     observe(PhaseStarted(phase="connecting"))
-    catalog = source_of(job.source.kind).open_catalog(job.source)
+    asked = request.source
+    source = replace(asked, session=replace(asked.session, run_id=run_id))
+    catalog = source_of(source.kind).open_catalog(source)
     try:
         with cancelled_by(stop, catalog):
-            ready = _prepare(job, catalog, started, observe)
-        yield ready
+            ready = _prepare(request, source, catalog, planned, observe)
+        yield replace(ready, started=started)
     finally:
         catalog.close()
 
 
-def _prepare(job: Request, catalog: Catalog, started: float, observe: Observer) -> Prepared:
+def _prepare(
+    request: Request, source: SourceSpec, catalog: Catalog, planned: Plan | None, observe: Observer
+) -> Prepared:
     topology = machine()
     observe(PhaseStarted(phase="snapshot"))
-    snapshot = catalog.snapshot(job.consistency)
+    snapshot = catalog.snapshot(request.consistency)
     observe(PhaseStarted(phase="table"))
-    table = chosen_table(catalog, job.selection, observe)
+    table = chosen_table(catalog, request.selection, observe)
     observe(PhaseStarted(phase="planning"))
     projection = project(
         catalog,
         table,
-        job.selection.query,
-        (needs_of(job),),
-        as_text=job.selection.as_text,
-        values=job.values,
+        request.selection.query,
+        (needs_of(request),),
+        as_text=request.selection.as_text,
+        values=request.values,
     )
-    job = with_named_columns(
-        _with_fields(job, projection, catalog), projection, catalog.capabilities.folding
-    )
-    plan = _plan(job, table, topology)
+    output_format = _format(request, projection, catalog)
+    plan = _plan(request, table, topology, planned)
     extract = Extract(
-        source=job.source,
+        source=source,
         snapshot=snapshot,
         table=_slim(table),
-        query=job.selection.query,
-        where=job.selection.where,
-        partitions=job.selection.partitions,
+        query=request.selection.query,
+        where=request.selection.where,
+        partitions=request.selection.partitions,
         projection=projection,
     )
-    if isinstance(job.output.output.format, ParquetFormat):
+    if isinstance(output_format, ParquetFormat):
         extract = with_origin(extract)
     observe(PhaseStarted(phase="locking"))
     catalog.check_where(extract)
     catalog.hold(extract, plan.selectors)
-    in_order = is_one_stream(destination_kind(job.output.destinations))
+    in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
-    seating = seat_workers(topology, workers, job.seats)
     return Prepared(
-        job=job,
+        request=request,
+        format=output_format,
         catalog=catalog,
         extract=extract,
         plan=plan,
         topology=topology,
-        seating=seating,
-        started=started,
+        seating=seat_workers(topology, workers, request.seats),
     )
 
 
@@ -160,40 +166,43 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     return replace(table, columns=columns)
 
 
-def _with_fields(job: Request, projection: Projection, catalog: Catalog) -> Request:
-    """Return the job with the fields of its records, if they are to be of fixed width."""
-    text = job.output.output.format
-    if job.fixed is None or not isinstance(text, TextFormat):
-        return job
+def _format(
+    request: Request, projection: Projection, catalog: Catalog
+) -> TextFormat | ParquetFormat:
+    """Return the format with what could not be said before the columns were known."""
+    shape = request.output.format
+    known = catalog.capabilities
+    if isinstance(shape, ParquetFormat):
+        return named_columns(shape, projection, known.folding)
+    if request.fixed is None:
+        return shape
     from unloader.resolve.fixed_fields import fixed_fields
     from writers.text.dialects import check
 
-    known = catalog.capabilities
     fields = fixed_fields(
-        projection, text, job.fixed, pads_char=known.pads_char, folding=known.folding
+        projection, shape, request.fixed, pads_char=known.pads_char, folding=known.folding
     )
-    text = replace(text, fixed=fields)
-    check(text)
-    output = replace(job.output.output, format=text)
-    return replace(job, output=replace(job.output, output=output))
+    shape = replace(shape, fixed=fields)
+    check(shape)
+    return shape
 
 
-def needs_of(job: Request) -> OutputNeeds:
-    """Return what the job's output needs of the columns."""
-    spec = job.output.output
+def needs_of(request: Request) -> OutputNeeds:
+    """Return what the output needs of the columns."""
+    output = request.output
     return OutputNeeds(
-        text=spec.format if isinstance(spec.format, TextFormat) else None,
-        batches_only=spec.file_size_bytes != 0 or job.fixed is not None,
+        text=output.format if isinstance(output.format, TextFormat) else None,
+        batches_only=output.file_size_bytes != 0 or request.fixed is not None,
     )
 
 
-def _plan(job: Request, table: TableInfo, topology: Topology) -> Plan:
-    if job.plan is not None:
-        _check_fits(job.plan, table, job.selection.partitions)
-        return job.plan
-    parallelism = job.limits.parallelism or automatic_parallelism(topology, job.seats)
-    limits = replace(job.limits, parallelism=parallelism)
-    return plan_partitions(table, job.selection.partitions, limits)
+def _plan(request: Request, table: TableInfo, topology: Topology, planned: Plan | None) -> Plan:
+    if planned is not None:
+        _check_fits(planned, table, request.selection.partitions)
+        return planned
+    asked = request.limits
+    parallelism = asked.parallelism or automatic_parallelism(topology, request.seats)
+    return plan_partitions(table, request.selection.partitions, asked.limits(parallelism))
 
 
 def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLimits) -> Plan:

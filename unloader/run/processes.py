@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numa.pool import Pool
+from partition_planner.model import Plan
 from unloader.model import Preload, Request
 from unloader.placement.seating import automatic_parallelism, machine, seat_workers
 
@@ -20,10 +21,14 @@ EARLY_WORKERS = 2
 
 
 @contextmanager
-def crew(job: Request) -> Iterator[Pool]:
+def crew(job: Request, plan: Plan | None = None) -> Iterator[Pool]:
     """Open a pool with a seat for each worker the job may want, and start the first few.
 
     All processes are gone at the end of the context.
+
+    Args:
+        job: What was asked.
+        plan: One made earlier, which says how many workers it is for.
 
     Raises:
         ConfigError: The seats cannot be had as asked.
@@ -31,8 +36,8 @@ def crew(job: Request) -> Iterator[Pool]:
         PoolError: A process cannot be started.
     """
     topology = machine()
-    limits = job.plan.limits if job.plan is not None else job.limits
-    workers = limits.parallelism or automatic_parallelism(topology, job.seats)
+    asked = job.limits.parallelism if plan is None else plan.limits.parallelism
+    workers = asked or automatic_parallelism(topology, job.seats)
     seating = seat_workers(topology, workers, job.seats)
     with Pool(seating.seats, ENTRY, memory_policy=seating.memory_policy) as pool:
         for seat in seating.seats[:EARLY_WORKERS]:

@@ -26,10 +26,11 @@ from unloader.errors import (
 )
 from unloader.events import Event, Notice, Observer, PhaseStarted, RunFinished, RunStarted
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
-from unloader.model import Failure, Request, Snapshot, UnitResult, UnitTask
+from unloader.model import Failure, Snapshot, UnitResult, UnitTask
 from unloader.placement.evidence import Evidence
 from unloader.placement.observation import Watch
-from unloader.resolve.preparation import Prepared
+from unloader.resolve.resolution import OpenRun
+from unloader.resolve.resolved import ResolvedRun
 from unloader.run.engine import Engine, Orders
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
@@ -40,18 +41,16 @@ logger = logging.getLogger(__name__)
 
 
 def run(
-    job: Request,
-    prepared: Prepared,
+    resolved: OpenRun,
     pool: Pool,
     *,
     observe: Observer,
     stop: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Unload what is prepared into the job's destination; return the manifest.
+    """Execute a resolved run; return the manifest.
 
     Args:
-        job: What the user asked for.
-        prepared: The job with its open source.
+        resolved: The run with its open source.
         pool: An open pool from `unloader.run.processes`.
         observe: Told what happens.
         stop: Asked several times a second.
@@ -64,9 +63,9 @@ def run(
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True.
     """
-    output = open_output(job, prepared.extract, prepared.plan)
+    output = open_output(resolved.run)
     with closing(output):
-        current = _Run(job=job, prepared=prepared, output=output, observe=observe)
+        current = _Run(resolved=resolved, output=output, observe=observe)
         try:
             return current.execute(pool, stop)
         except BaseException as error:
@@ -81,35 +80,37 @@ def run(
 class _Run:
     """The state of one run in the parent."""
 
-    job: Request
-    prepared: Prepared
+    resolved: OpenRun
     output: RunOutput
     observe: Observer
-    run_id: str = ""
     source_rows: int | None = None
     verify_result: str = "not verified"
     _evidence: Evidence = field(default_factory=Evidence)
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
     _units: dict[str, WorkUnit] = field(default_factory=dict)
 
+    @property
+    def run(self) -> ResolvedRun:
+        """What is executed."""
+        return self.resolved.run
+
     def execute(self, pool: Pool, stop: Callable[[], bool]) -> dict[str, Any]:
-        plan = self.prepared.plan
-        self.run_id = self.job.source.session.run_id
+        plan = self.run.plan
         self._units = {unit.id: unit for unit in plan.units}
         self.output.begin(self.observe, stop)
         self.observe(
             RunStarted(
-                run_id=self.run_id,
-                table=self.prepared.extract.table.label,
+                run_id=self.run.run_id,
+                table=self.run.extract.table.label,
                 units=len(plan.units),
-                workers=len(self.prepared.seating.seats),
+                workers=len(self.run.seating.seats),
                 rows=_total(unit.rows for unit in plan.units),
                 bytes=_total(unit.bytes for unit in plan.units),
-                snapshot=_point(self.prepared.extract.snapshot),
-                end_sessions_sql=self.prepared.catalog.end_sessions_sql(),
+                snapshot=_point(self.run.extract.snapshot),
+                end_sessions_sql=self.resolved.catalog.end_sessions_sql(),
             )
         )
-        for text in self.prepared.seating.notices:
+        for text in self.run.seating.notices:
             self.observe(Notice(text=text))
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(pool, stop)
@@ -128,9 +129,9 @@ class _Run:
         self.output.abandon(partial if self._finished else None)
 
     def _unload(self, pool: Pool, stop: Callable[[], bool]) -> None:
-        seating = self.prepared.seating
+        seating = self.run.seating
         in_order = self.output.in_order
-        units = self.prepared.plan.units
+        units = self.run.plan.units
         if in_order:
             units = tuple(sorted(units, key=lambda unit: unit.id))
 
@@ -139,11 +140,11 @@ class _Run:
             return stop()
 
         engine = Engine(
-            schedule=Schedule(units=units, retry=self.job.retry, in_order=in_order),
+            schedule=Schedule(units=units, retry=self.run.request.retry, in_order=in_order),
             orders=Orders(
                 seats=seating.seats,
-                stall_seconds=self.job.retry.stall_seconds,
-                worker_memory_bytes=self.job.worker_memory_bytes,
+                stall_seconds=self.run.request.retry.stall_seconds,
+                worker_memory_bytes=self.run.request.worker_memory_bytes,
                 told=seating.notices,
                 task=self._task,
                 done=lambda worker, result: self._done(engine, worker, result),
@@ -152,7 +153,7 @@ class _Run:
             ),
             observe=self._tell,
             stop=stop_or_fail,
-            watch=Watch(seating.seats, self._tell, looks=self.job.seats.numa != "off"),
+            watch=Watch(seating.seats, self._tell, looks=self.run.request.seats.numa != "off"),
         )
         try:
             engine.run(pool)
@@ -174,9 +175,9 @@ class _Run:
         return UnitTask(
             unit=assignment.unit,
             attempt=assignment.attempt,
-            extract=self.prepared.extract,
+            extract=self.run.extract,
             outputs=(self.output.task(assignment),),
-            fetch_bytes=self.job.fetch_bytes,
+            fetch_bytes=self.run.request.fetch_bytes,
         )
 
     def _done(self, engine: Engine, worker: int, result: UnitResult) -> None:
@@ -184,7 +185,7 @@ class _Run:
         finished = FinishedUnit(
             result=result,
             partitions=unit.partitions,
-            seat=self.prepared.seating.seats[worker],
+            seat=self.run.seating.seats[worker],
             bound=engine.watch.bound.get(worker),
             finals=(),
         )
@@ -215,7 +216,7 @@ class _Run:
         if not issubclass(error_class(failure.kind), SourceError):
             return None
         try:
-            self.prepared.catalog.check_snapshot()
+            self.resolved.catalog.check_snapshot()
         except UnloaderError as error:
             both = dict.fromkeys((failure.message, error.message))
             return Failure(
@@ -238,15 +239,15 @@ class _Run:
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
-        level = self.job.verify
+        level = self.run.request.verify
         if level == "none":
             return
         self.observe(PhaseStarted(phase="counting"))
         written = sum(unit.result.rows for unit in self._finished.values())
-        catalog = self.prepared.catalog
+        catalog = self.resolved.catalog
         with cancelled_by(stop, catalog):
-            self.source_rows = catalog.count(self.prepared.extract)
-        consistent = self.job.consistency == "snapshot"
+            self.source_rows = catalog.count(self.run.extract)
+        consistent = self.run.request.consistency == "snapshot"
         if written != self.source_rows and consistent:
             raise VerifyMismatch(
                 f"{written} rows were written, the source counts {self.source_rows} at the same "
@@ -268,12 +269,8 @@ class _Run:
         complete: bool = True,
     ) -> dict[str, Any]:
         facts = RunFacts(
-            run_id=self.run_id,
-            job=self.job,
-            extract=self.prepared.extract,
-            plan=self.prepared.plan,
-            server_version=self.prepared.catalog.server_version,
-            seconds=time.perf_counter() - self.prepared.started,
+            run=self.run,
+            seconds=time.perf_counter() - self.resolved.started,
             cpu_seconds=time.process_time()
             + sum(unit.result.cpu_seconds for unit in self._finished.values()),
             source_rows=self.source_rows,

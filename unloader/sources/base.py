@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ValueOptions,
     )
     from unloader.request.names import Folding
+    from unloader.request.options.option import Option
     from unloader.sources.readings import ColumnReadings
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
@@ -129,7 +130,7 @@ class Catalog(Protocol):
         Args:
             table: The table, its columns cut down to the chosen ones.
             query: The query behind a table made by `describe_query`, else None.
-            values: Those of the fields in `Source.value_options` count.
+            values: Those count whose fields options of the source set.
 
         Raises:
             SourceError: A column cannot be read exactly; names it and `--exclude`.
@@ -245,10 +246,9 @@ class Source(Protocol):
     """The extra that brings the driver, empty for a core one."""
     driver: str
     """The distribution whose version `unloader sources` shows."""
-    session_options: frozenset[str]
-    """The fields of `SessionOptions` that mean something here."""
-    value_options: frozenset[str]
-    """The fields of `ValueOptions` that mean something here."""
+    options: tuple[Option, ...]
+    """The options that say something to it and not to every source; their fields in a request keep
+    their defaults elsewhere."""
 
     def driver_warning(self, version: str) -> str | None:
         """Return a sentence if the driver in this version is not one that was found exact."""

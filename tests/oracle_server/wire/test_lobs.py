@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.reply import Reply
@@ -79,7 +80,7 @@ def test_recorded_temporary() -> None:
 
 
 @pytest.mark.parametrize("kind", [CLOB, NCLOB])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=st.text(max_size=60), offset=st.integers(1, 70), amount=st.integers(0, 80))
 def test_characters(kind: Type, text: str, offset: int, amount: int) -> None:
     """Offsets and amounts of text count UTF-16 units, and the data is UTF-16."""
@@ -92,7 +93,7 @@ def test_characters(kind: Type, text: str, offset: int, amount: int) -> None:
     assert locator[6] & 0x80
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 200_000), st.integers(1, 200_000), st.integers(1, 300_000), st.booleans())
 def test_made_values(length: int, offset: int, amount: int, text: bool) -> None:
     """Values made on demand are read at any offset and in any amount."""

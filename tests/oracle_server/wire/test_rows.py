@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import reply as oracle_reply
@@ -198,7 +199,7 @@ def expected(shape: tuple[Column, ...], values: list[tuple[Any, ...]]) -> list[t
     return rows
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(tables(), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
 def test_any_rows_any_sizes(
     table: tuple[tuple[Column, ...], list[tuple[Any, ...]]], sizes: list[int], vectors: bool
@@ -217,7 +218,7 @@ def test_any_rows_any_sizes(
         assert set(sent) <= {None}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     tables(),
     st.lists(st.tuples(st.integers(0, 25), st.integers(0, 25)), max_size=5),

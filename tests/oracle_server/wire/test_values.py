@@ -7,6 +7,7 @@ import struct
 from decimal import Decimal
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.reply import Reply, fields, number
@@ -23,7 +24,7 @@ from oracle_server.wire.values.temporal import (
     encode_timestamp_tz,
 )
 
-QUICK = settings(max_examples=150, deadline=None)
+QUICK = settings(max_examples=examples(150), deadline=None)
 
 
 @st.composite

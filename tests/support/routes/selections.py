@@ -124,18 +124,18 @@ def ways(selections: Sequence[str], *, partitions: bool) -> list[Way]:
     return [way for way in found if is_possible(way, partitions=partitions)]
 
 
-def in_pairs(every: Sequence[Way]) -> Iterator[Way]:
-    """Yield few of these ways that have among them every pair of values which any of them has.
+def covering(every: Sequence[Way], together: int) -> Iterator[Way]:
+    """Yield few of these ways that have among them every value, or every pair of values together.
 
-    The same ways at each call: each time the first one that brings the most new pairs.
+    The same ways at each call: each time the first one that brings the most new ones.
+
+    Args:
+        every: The ways to choose from.
+        together: 1 for values, 2 for pairs of values.
     """
-    missing = {pair for way in every for pair in _pairs(way)}
-    left = [(way, _pairs(way)) for way in every]
+    left = [(way, frozenset(combinations(sorted(way.items()), together))) for way in every]
+    missing = set().union(*(values for _, values in left))
     while missing:
-        way, pairs = max(left, key=lambda each: len(each[1] & missing))
-        missing -= pairs
+        way, values = max(left, key=lambda each: len(each[1] & missing))
+        missing -= values
         yield way
-
-
-def _pairs(way: Way) -> frozenset[tuple[tuple[str, str], ...]]:
-    return frozenset(combinations(sorted(way.items()), 2))

@@ -9,16 +9,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from partition_planner.model import PlanLimits, WholeTable, WorkUnit
+from partition_planner.model import WholeTable, WorkUnit
 from unloader import api
-from unloader.codecs.choice import BEFORE_A_RUN, SAMPLED_UNITS, spread_units, with_codec
+from unloader.codecs.choice import BEFORE_A_RUN, SAMPLED_UNITS, chosen, spread_units
 from unloader.codecs.places import disks_of, scratch
 from unloader.errors import Interrupted
-from unloader.events import Event, Notice
-from unloader.model import OutputOptions, Request, Selection, SourceSpec
+from unloader.events import Event, Notice, PhaseStarted
+from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.resolve.preparation import prepared
-from writers.model import Compression, OutputSpec, TextFormat
+from unloader.resolve.resolution import resolved
+from writers.model import Compression, TextFormat
 
 
 def unit(number: int) -> WorkUnit:
@@ -31,12 +32,13 @@ def job(tmp_path: Path) -> Request:
     """A job on a table of a few rows, whose codec is to be chosen."""
     with duckdb.connect(str(tmp_path / "t.db")) as connection:
         connection.execute("CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)")
-    output = OutputSpec(directory="", format=TextFormat(), compression=Compression())
     return Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
         selection=Selection(table=parse_table("t")),
-        output=OutputOptions(destination=str(tmp_path / "o"), output=output, preset="smallest"),
-        limits=PlanLimits(parallelism=1),
+        output=OutputOptions(
+            destination=str(tmp_path / "o"), format=TextFormat(), compression="smallest"
+        ),
+        limits=PlanOptions(parallelism=1),
     )
 
 
@@ -54,11 +56,10 @@ def test_the_disk_is_that_of_the_destination(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new directory stands for the one it will be made in; two of one disk are one disk."""
-    spec = OutputSpec(directory="", format=TextFormat(), compression=Compression())
 
     def disks(*places: str) -> tuple[str, ...]:
         first, *others = places
-        return disks_of(OutputOptions(destination=first, others=tuple(others), output=spec))
+        return disks_of(OutputOptions(destination=first, others=tuple(others), format=TextFormat()))
 
     (tmp_path / "file").write_text("x")
     monkeypatch.chdir(tmp_path)
@@ -86,12 +87,11 @@ def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> Non
     told: list[Event] = []
     with prepared(job) as ready:
         broken = replace(ready.extract, where="nonsense")
-        chosen = with_codec(
-            job, replace(ready, extract=broken), observe=told.append, stop=lambda: False
+        choice = chosen(
+            replace(ready, extract=broken), "smallest", observe=told.append, stop=lambda: False
         )
-    assert chosen.output.output.compression == Compression(codec="zstd", level=9)
-    assert chosen.output.choice is not None
-    assert chosen.output.choice.predictions == ()
+    assert choice.compression == Compression(codec="zstd", level=9)
+    assert choice.predictions == ()
     (notice,) = told
     assert isinstance(notice, Notice)
     assert "nothing could be measured" in notice.text
@@ -99,7 +99,10 @@ def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> Non
 
 
 def test_without_a_preset_nothing_is_measured(job: Request) -> None:
-    """A job that names its codec is left as it is."""
-    named = replace(job, output=replace(job.output, preset=None))
-    with prepared(named) as ready:
-        assert with_codec(named, ready, observe=print, stop=lambda: False) is named
+    """A request that names its codec gets that one, and nobody is told of a measurement."""
+    named = replace(job, output=replace(job.output, compression=Compression(codec="gzip")))
+    told: list[Event] = []
+    with resolved(named, observe=told.append) as ready:
+        assert ready.run.output.compression == Compression(codec="gzip")
+        assert ready.run.output.choice is None
+    assert "measuring" not in {each.phase for each in told if isinstance(each, PhaseStarted)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numa.model import BindReport, Seat
+from numa.model import BindReport, Seat, Topology
 from partition_planner.model import ColumnInfo, PlanLimits, TableInfo
 from partition_planner.planner import plan
 from unloader import __version__
@@ -19,6 +19,7 @@ from unloader.manifest.read import files_of, read_manifest
 from unloader.model import (
     Extract,
     OutputOptions,
+    PlanOptions,
     Projection,
     ReadColumn,
     Request,
@@ -29,7 +30,9 @@ from unloader.model import (
     Stages,
     UnitResult,
 )
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat, WrittenFile
+from unloader.placement.seating import Seating
+from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
 TABLE = TableInfo(
     schema="s",
@@ -57,15 +60,24 @@ JOB = Request(
     selection=Selection(where="k > 0", partitions=("p*",)),
     output=OutputOptions(
         destination="/out",
-        output=OutputSpec(
-            directory="x", format=TextFormat(delimiter=";"), compression=Compression(codec="gzip")
+        format=TextFormat(delimiter=";"),
+        compression=Compression(codec="gzip"),
+    ),
+    limits=PlanOptions(parallelism=2),
+)
+RUN = ResolvedRun(
+    run_id="r1",
+    request=JOB,
+    outputs=(
+        ResolvedOutput(
+            options=JOB.output,
+            format=JOB.output.format,
+            compression=Compression(codec="gzip"),
+            choice=None,
         ),
     ),
-    limits=PlanLimits(parallelism=2),
-)
-FACTS = RunFacts(
-    run_id="r1",
-    job=JOB,
+    topology=Topology(nodes=(), cpu_quota=None, note=None),
+    seating=Seating(seats=(), memory_policy="preferred"),
     extract=Extract(
         source=SOURCE,
         snapshot=Snapshot(
@@ -78,6 +90,9 @@ FACTS = RunFacts(
     ),
     plan=plan(TABLE, PlanLimits(parallelism=1)),
     server_version="PostgreSQL 18",
+)
+FACTS = RunFacts(
+    run=RUN,
     seconds=2.0,
     cpu_seconds=3.0,
     source_rows=30,
@@ -166,14 +181,15 @@ def test_status_and_facts_are_told() -> None:
     assert built["unloader_version"] == __version__
     assert built["table"] == {"schema": "s", "name": "t"}
     assert built["snapshot"]["value"] == "7"
-    assert built["plan"] == {"digest": FACTS.plan.digest, "units": 1}
+    assert built["plan"] == {"digest": RUN.plan.digest, "units": 1}
     assert built["verified"] == {"level": "count", "source_rows": 30, "result": "ok"}
     assert built["columns"][0]["source_type"] == "bigint"
 
 
 def test_a_query_has_no_table() -> None:
     """The text of the query stands in for the table's name."""
-    facts = replace(FACTS, extract=replace(FACTS.extract, query="SELECT 1", snapshot=None))
+    extract = replace(RUN.extract, query="SELECT 1", snapshot=None)
+    facts = replace(FACTS, run=replace(RUN, extract=extract))
     built = build_manifest(facts, (), complete=True)
     assert (built["table"], built["query"], built["snapshot"]) == (None, "SELECT 1", None)
 
@@ -182,12 +198,12 @@ def test_options_suffice_to_read_the_files_again() -> None:
     """The whole dialect and the codec are there, defaults included, as the types take them."""
     options = build_manifest(FACTS, UNITS, complete=True)["options"]
     assert options["format"] == "csv"
-    assert TextFormat(**options["dialect"]) == JOB.output.output.format
-    assert Compression(**options["compression"]) == JOB.output.output.compression
+    assert TextFormat(**options["dialect"]) == JOB.output.format
+    assert Compression(**options["compression"]) == JOB.output.compression
     assert (options["where"], options["partition"]) == ("k > 0", ["p*"])
-    output = replace(JOB.output.output, format=ParquetFormat(row_group_rows=7))
-    job = replace(JOB, output=replace(JOB.output, output=output))
-    options = build_manifest(replace(FACTS, job=job), (), complete=True)["options"]
+    output = replace(RUN.output, format=ParquetFormat(row_group_rows=7))
+    facts = replace(FACTS, run=replace(RUN, outputs=(output,)))
+    options = build_manifest(facts, (), complete=True)["options"]
     assert options["format"] == "parquet"
     assert ParquetFormat(**options["dialect"]).row_group_rows == 7
 

@@ -13,13 +13,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from partition_planner.model import PlanLimits
 from unloader import api
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import Event, Notice
-from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import Compression, ParquetFormat, TextFormat
 from writers.text.dialects import dialect
 
 ROWS = 3000
@@ -68,9 +67,10 @@ def job_of(database: Path, to: Path, kind: str, **selection: Any) -> Request:
         selection=Selection(**selection),
         output=OutputOptions(
             destination=str(to),
-            output=OutputSpec(directory="", format=shape, compression=compression),
+            format=shape,
+            compression=compression,
         ),
-        limits=PlanLimits(parallelism=1, split="auto" if selection.get("query") else "partition"),
+        limits=PlanOptions(parallelism=1, split="auto" if selection.get("query") else "partition"),
         seats=SeatOptions(numa="off"),
     )
 
@@ -320,8 +320,7 @@ def test_values_of_any_size_are_counted(tmp_path: Path) -> None:
             "FROM (VALUES (500000), (1), (9000000)) v(n)"
         )
     job = job_of(path, tmp_path / "out", "csv")
-    spec = replace(job.output.output, format=TextFormat(header=False))
-    output = replace(job.output, output=spec)
-    job = replace(job, output=output, limits=PlanLimits(parallelism=1), fetch_bytes=1 << 29)
+    output = replace(job.output, format=TextFormat(header=False))
+    job = replace(job, output=output, limits=PlanOptions(parallelism=1), fetch_bytes=1 << 29)
     api.unload(replace(job, verify="full"))
     assert api.verify(tmp_path / "out")["rows"] == 3

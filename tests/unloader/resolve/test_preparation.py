@@ -23,6 +23,7 @@ from partition_planner.model import (
 from unloader.errors import PlanFailed, SourceError, UsageError
 from unloader.model import (
     OutputOptions,
+    PlanOptions,
     Request,
     SeatOptions,
     SecretReference,
@@ -33,7 +34,7 @@ from unloader.request.names import parse_table
 from unloader.resolve.preparation import needs_of, plan_partitions, prepared
 from unloader.sources.password import password_of
 from unloader.sources.projection import OutputNeeds
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import ParquetFormat, TextFormat
 
 ROWS = 40_000
 MAP = (
@@ -64,11 +65,8 @@ def job_of(path: Path, table: str | None = "t", **changes: Any) -> Request:
     return Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{path}"),
         selection=Selection(table=parse_table(table) if table else None, **changes),
-        output=OutputOptions(
-            destination="/nowhere",
-            output=OutputSpec(directory="", format=TextFormat(), compression=Compression()),
-        ),
-        limits=PlanLimits(parallelism=2),
+        output=OutputOptions(destination="/nowhere", format=TextFormat()),
+        limits=PlanOptions(parallelism=2),
     )
 
 
@@ -88,14 +86,14 @@ def test_everything_by_default(path: Path) -> None:
         assert ready.extract.table.partitions == ()
         assert len(ready.plan.table.partitions) == 4
         assert ready.extract.snapshot is not None
-    many = replace(job_of(path), limits=PlanLimits(parallelism=64, split="partition"))
+    many = replace(job_of(path), limits=PlanOptions(parallelism=64, split="partition"))
     with prepared(many) as ready:
         assert len(ready.seating.seats) == 4
 
 
 def test_auto_parallelism_is_what_the_machine_has(path: Path) -> None:
     """A parallelism of 0 becomes the usable CPUs, so that the plan says what is run."""
-    with prepared(replace(job_of(path), limits=PlanLimits(parallelism=0))) as ready:
+    with prepared(replace(job_of(path), limits=PlanOptions())) as ready:
         assert ready.plan.limits.parallelism >= 1
 
 
@@ -122,7 +120,7 @@ def test_automatic_parallelism_keeps_to_quota_and_nodes(
         note=None,
     )
     monkeypatch.setattr("unloader.resolve.preparation.machine", lambda: shape)
-    limits = PlanLimits(parallelism=0, split="range", unit_bytes=1)
+    limits = PlanOptions(split="range", unit_bytes=1)
     job = replace(job_of(path), limits=limits, seats=SeatOptions(nodes=nodes))
     with prepared(job) as ready:
         assert ready.plan.limits.parallelism == workers
@@ -166,13 +164,13 @@ def test_a_query_is_one_unit_with_its_own_columns(path: Path) -> None:
 def test_partitions_by_glob(path: Path, patterns: tuple[str, ...], kept: list[str]) -> None:
     """Patterns choose partitions that are ranges of the table, whatever their case."""
     job = job_of(path, partitions=patterns)
-    assert names_of(replace(job, limits=PlanLimits(parallelism=2, split="partition")))[1] == kept
+    assert names_of(replace(job, limits=PlanOptions(parallelism=2, split="partition")))[1] == kept
 
 
 def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
     """A partition in the middle is counted by its own bounds, not to the end of the table."""
     job = replace(
-        job_of(path, partitions=("p1", "p2")), limits=PlanLimits(parallelism=2, split="partition")
+        job_of(path, partitions=("p1", "p2")), limits=PlanOptions(parallelism=2, split="partition")
     )
     with prepared(job) as ready:
         assert ready.catalog.count(ready.extract) == 20_000
@@ -190,7 +188,7 @@ def test_no_partition_of_that_name(path: Path) -> None:
 
 def test_one_unit_of_chosen_partitions(path: Path) -> None:
     """Read as one unit, chosen partitions are read one after the other, and no other."""
-    limits = PlanLimits(parallelism=2, split="none")
+    limits = PlanOptions(parallelism=2, split="none")
     with prepared(replace(job_of(path, partitions=("p1", "p3")), limits=limits)) as ready:
         (unit,) = ready.plan.units
         assert (unit.partition, unit.partitions) == (None, ("p1", "p3"))
@@ -228,11 +226,11 @@ def test_named_partitions_by_glob(partitioned: str) -> None:
 
 def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
     """Its units and limits are those of the run, although rows have come since."""
-    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=3, split="range"))
+    job = replace(job_of(path, "plain"), limits=PlanOptions(parallelism=3, split="range"))
     with prepared(job) as ready:
         plan = ready.plan
     write(path, "INSERT INTO plain VALUES (-1, -1, 'new')")
-    with prepared(replace(job, plan=plan, limits=PlanLimits(parallelism=9))) as ready:
+    with prepared(replace(job, limits=PlanOptions(parallelism=9)), planned=plan) as ready:
         assert ready.plan == plan
         assert ready.catalog.count(ready.extract) == ROWS + 1
 
@@ -253,7 +251,7 @@ def test_a_plan_that_no_longer_fits_is_refused(path: Path, change: str) -> None:
     write(path, change)
     with (
         pytest.raises(PlanFailed, match=r"no longer fits.*make a new plan"),
-        prepared(replace(job_of(path), plan=plan)),
+        prepared(job_of(path), planned=plan),
     ):
         pass
 
@@ -264,7 +262,7 @@ def test_a_plan_of_another_table_is_refused(path: Path) -> None:
         plan = ready.plan
     with (
         pytest.raises(PlanFailed, match=r"it is for main\.plain, not for main\.t"),
-        prepared(replace(job_of(path), plan=plan)),
+        prepared(job_of(path), planned=plan),
     ):
         pass
 
@@ -274,7 +272,7 @@ def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
 
     No database here has such segments, so a plan is given ranges of one.
     """
-    limits = PlanLimits(parallelism=3, split="range", unit_bytes=1 << 20)
+    limits = PlanOptions(parallelism=3, split="range", unit_bytes=1 << 20)
     job = replace(job_of(path, "plain"), limits=limits)
     with prepared(job) as ready:
         plan = ready.plan
@@ -286,7 +284,7 @@ def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
     )
     table = replace(plan.table, object_id=73_196)
     stale = Plan.of(table=table, partitions=None, units=units, limits=plan.limits)
-    with pytest.raises(PlanFailed, match=r"other segments"), prepared(replace(job, plan=stale)):
+    with pytest.raises(PlanFailed, match=r"other segments"), prepared(job, planned=stale):
         pass
 
 
@@ -313,10 +311,10 @@ def test_a_partition_added_since_is_not_passed_over(postgres: Any, partitioned: 
     )
     with (
         pytest.raises(PlanFailed, match="partitions have come"),
-        prepared(replace(job, plan=plan)),
+        prepared(job, planned=plan),
     ):
         pass
-    with prepared(replace(chosen, plan=some)) as ready:
+    with prepared(chosen, planned=some) as ready:
         assert ready.catalog.count(ready.extract) == 30
 
 
@@ -327,7 +325,7 @@ def test_a_partition_gone_since_is_told(postgres: Any, partitioned: str) -> None
     postgres.run("ALTER TABLE t DETACH PARTITION t_two", url=partitioned)
     with (
         pytest.raises(PlanFailed, match="partitions have gone"),
-        prepared(replace(on(job_of(Path()), partitioned), plan=plan)),
+        prepared(on(job_of(Path()), partitioned), planned=plan),
     ):
         pass
 
@@ -341,7 +339,7 @@ def test_a_condition_is_checked_before_any_worker(path: Path, where: str) -> Non
 
 def test_a_split_that_cannot_be_is_a_plan_error(path: Path) -> None:
     """The planner's own refusal comes through."""
-    job = replace(job_of(path, "plain"), limits=PlanLimits(parallelism=2, split="partition"))
+    job = replace(job_of(path, "plain"), limits=PlanOptions(parallelism=2, split="partition"))
     with pytest.raises(PlanError), prepared(job):
         pass
 
@@ -362,11 +360,8 @@ def test_an_output_says_what_it_needs_of_the_columns(path: Path) -> None:
     """Files cut by size need batches; text has its dialect, Parquet none."""
     job = job_of(path, as_text=("w*",))
     assert needs_of(job) == OutputNeeds(text=TextFormat())
-    spec = OutputSpec(
-        directory="", format=ParquetFormat(), compression=Compression(), file_size_bytes=1
-    )
-    cut = replace(job, output=replace(job.output, output=spec))
-    assert needs_of(cut) == OutputNeeds(text=None, batches_only=True)
+    cut = replace(job.output, format=ParquetFormat(), file_size_bytes=1)
+    assert needs_of(replace(job, output=cut)) == OutputNeeds(text=None, batches_only=True)
 
 
 def test_a_partition_stands_for_its_sub_partitions() -> None:

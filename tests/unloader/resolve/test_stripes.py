@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def plan_of(sizes: Sequence[int]) -> Plan:
     return plan(table, PlanLimits(parallelism=4, split="partition"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(1, 10_000), min_size=1, max_size=40), st.integers(1, 5))
 def test_every_directory_gets_its_share_of_bytes(sizes: list[int], directories: int) -> None:
     """No directory gets more than the least filled one has, plus one unit."""

@@ -20,13 +20,14 @@ import pytest
 from numa.errors import PoolError
 from numa.model import Seat
 from numa.pool import Pool
-from partition_planner.model import PlanLimits, WholeTable, WorkUnit
+from partition_planner.model import WholeTable, WorkUnit
 from unloader import api
 from unloader.errors import ConfigError, Interrupted
 from unloader.events import Event, Notice, UnitAdvanced, UnitFailed, UnitFinished, UnitStarted
 from unloader.model import (
     Failure,
     OutputOptions,
+    PlanOptions,
     Request,
     RetryOptions,
     SeatOptions,
@@ -37,7 +38,7 @@ from unloader.model import (
 from unloader.request.names import parse_table
 from unloader.run.engine import Engine, Orders
 from unloader.run.schedule import Assignment, Schedule
-from writers.model import Compression, OutputSpec, TextFormat
+from writers.model import TextFormat
 
 ENTRY = "processes.engine_tasks:work"
 
@@ -327,12 +328,11 @@ def job(tmp_path: Path) -> Request:
             " 'p' || range AS partition_name, range AS position, range * 100 AS first_rowid,"
             " range * 100 + 99 AS last_rowid FROM range(40)"
         )
-    spec = OutputSpec(directory="", format=TextFormat(header=False), compression=Compression())
     return Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
         selection=Selection(table=parse_table("t")),
-        output=OutputOptions(destination=str(tmp_path / "out"), output=spec),
-        limits=PlanLimits(parallelism=3, split="partition"),
+        output=OutputOptions(destination=str(tmp_path / "out"), format=TextFormat(header=False)),
+        limits=PlanOptions(parallelism=3, split="partition"),
         seats=SeatOptions(numa="off"),
     )
 

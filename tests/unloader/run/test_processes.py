@@ -14,13 +14,12 @@ import pytest
 
 from numa.errors import PlacementError
 from numa.model import Finished, Node, Ready, Topology
-from partition_planner.model import PlanLimits
 from unloader import api
 from unloader.events import Event, RunStarted, UnitFinished
-from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.run.processes import EARLY_WORKERS, crew
-from writers.model import Compression, OutputSpec, TextFormat
+from writers.model import TextFormat
 
 
 @pytest.fixture
@@ -33,12 +32,11 @@ def database(tmp_path: Path) -> str:
 
 def job_of(database: str, parallelism: int, to: str = "/nowhere", **seats: Any) -> Request:
     """Return a job for so many workers."""
-    spec = OutputSpec(directory="", format=TextFormat(), compression=Compression())
     return Request(
         source=SourceSpec(kind=database.partition(":")[0], location=database),
         selection=Selection(table=parse_table("t")),
-        output=OutputOptions(destination=to, output=spec),
-        limits=PlanLimits(parallelism=parallelism),
+        output=OutputOptions(destination=to, format=TextFormat()),
+        limits=PlanOptions(parallelism=parallelism or None),
         seats=SeatOptions(**{"numa": "off", **seats}),
     )
 

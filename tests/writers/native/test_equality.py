@@ -8,11 +8,11 @@ from random import Random
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from amounts import tries
 from encoders.random_batches import tables
 from encoders.random_formats import formats
 from encoders.text_encoders import encoder
 from hypothesis import assume, given
-from random_runs import tries
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow

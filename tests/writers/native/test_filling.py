@@ -1,11 +1,11 @@
 """Buffers of any size, filled one after the other, hold the bytes of the whole batch."""
 
 import hypothesis.strategies as st
+from amounts import tries
 from encoders.random_batches import tables
 from encoders.random_formats import formats
 from encoders.text_encoders import encoder
 from hypothesis import assume, given
-from random_runs import tries
 
 from writers.errors import FormatError, ValueNotRepresentable
 

@@ -7,6 +7,7 @@ import struct
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from encoders.native_texts import is_program, native_moments
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,9 @@ DAY = 86_400
 COMPACT = "YYYYMMDDHH24MISS"
 ELEMENTS = sorted(name for name in GROUPS if not name.startswith("ISO-") and name != "FF")
 ZONED = frozenset({"TZH", "TZM", "TZR"})
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def form(mask, **options):
@@ -173,7 +176,7 @@ def test_named_zones_are_left_to_the_plain_side():
     assert moment_program(pa.timestamp("us"), form("HH24 TZH")) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_malformed_programs_are_refused(data):
     """Bytes that are not a program never crash the library."""

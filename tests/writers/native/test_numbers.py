@@ -8,6 +8,7 @@ import struct
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from amounts import examples
 from encoders.native_texts import native_decimals, native_floats, native_integers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,7 +77,7 @@ def test_decimals_of_every_precision(bits):
             assert native_decimals(array) == decimal_texts(array).to_pylist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), st.sampled_from([128, 256]), st.sampled_from([",", ".", "::", ""]))
 def test_any_decimal(data, bits, separator):
     """Any number under any scale, with any separator."""

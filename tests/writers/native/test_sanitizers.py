@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from random_runs import EXAMPLES
+from amounts import EXAMPLES
 
 from writers.native import library
 
@@ -32,9 +32,12 @@ FEW_EXAMPLES = 15
 if library.OVERRIDE in os.environ:
     pytest.skip("another build of the library is under test", allow_module_level=True)
 COMPILER = shutil.which("g++")
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or sys.platform != "linux", reason="no g++ to build with sanitizers"
-)
+pytestmark = [
+    pytest.mark.long("sanitizers and fuzzing"),
+    pytest.mark.skipif(
+        COMPILER is None or sys.platform != "linux", reason="no g++ to build with sanitizers"
+    ),
+]
 
 
 def run(*arguments: object, **environment: str) -> str:

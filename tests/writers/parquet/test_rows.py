@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amounts import examples
 from encoders.parquet_files import reference_rows, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,7 +77,7 @@ SCHEMA = pa.schema(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rows=st.lists(VALUES, min_size=1, max_size=40),
     cuts=st.lists(st.integers(1, 9), min_size=1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,9 @@ from writers.text.arrow_csv import csv_bytes, wrapped
 from writers.text.delimited import PlainEncoder
 from writers.text.dialects import DIALECTS, dialect
 
-QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TEXT = st.text(st.sampled_from('ab ~,;"\r\n\x01é日😀'), max_size=6)
 PLAIN = st.text(st.sampled_from("ab ~.é日😀"), max_size=6)
 KINDS = st.sampled_from([pa.string(), pa.large_string()])

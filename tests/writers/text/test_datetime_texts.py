@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def iso(value):
     return text.rstrip("0") if value.microsecond else text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.none() | st.datetimes(), max_size=5))
 def test_timestamps_have_no_more_digits_than_needed(values):
     """Microseconds stand with trailing zeros trimmed, and not at all when zero."""
@@ -36,7 +37,7 @@ def test_timestamps_have_no_more_digits_than_needed(values):
     assert got == [v and iso(v) for v in values]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.datetimes(), st.integers(-700, 700))
 def test_years_repeat_every_400(value, cycles):
     """Far years, and those before 1, are the years 400 apart with their number shifted."""
@@ -106,7 +107,7 @@ def test_intervals_keep_each_sign(interval, text):
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Etc/GMT+3"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.none() | st.datetimes(datetime(1850, 1, 2), datetime(9998, 1, 1)), max_size=5),
     st.sampled_from(ZONES),

@@ -10,6 +10,7 @@ from datetime import date
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from writers.text.delimited import PlainEncoder
 from writers.text.dialects import DIALECTS, check
 
 QUICK = settings(
-    max_examples=50,
+    max_examples=examples(50),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
@@ -232,7 +233,7 @@ def test_every_dialect_writes_the_reference_bytes(table, name, before, behind):
     assert outcome(kinds, rows, form, before=before, behind=behind) == expected
 
 
-@settings(QUICK, max_examples=100)
+@settings(QUICK, max_examples=examples(100))
 @given(tables(), formats())
 def test_every_format_writes_the_reference_bytes(table, form):
     """Any format without contradiction gives the reference's bytes, or refuses when it does."""
@@ -319,7 +320,7 @@ class Reader:
             value += mark
 
 
-@settings(QUICK, max_examples=100)
+@settings(QUICK, max_examples=examples(100))
 @given(tables(), formats())
 def test_a_reader_gets_back_every_value_and_every_null(table, form):
     """Whatever is not refused reads back exactly, NULL apart from every value."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,9 @@ ELEMENTS = [
 ]  # fmt: skip
 SECONDS = st.integers(-62_135_596_800, 253_402_300_799) | st.integers(-70 * 10**9, 270 * 10**9)
 
-quick = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(
+    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @st.composite

@@ -4,6 +4,7 @@ from datetime import date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +55,7 @@ def by_python(value, element):
     return text.upper() if element in ("MON", "DY") else text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.none() | st.datetimes(min_value=datetime(1, 1, 8)), max_size=5),
     st.lists(st.sampled_from(sorted(SINGLE)), min_size=1, max_size=6),
@@ -65,7 +66,7 @@ def test_elements_agree_with_python(values, elements):
     assert written(values, "/".join(elements)) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(-4712, 9999), st.integers(1, 12), st.integers(1, 28), st.integers(0, DAY_US - 1))
 def test_every_year_of_oracle(year, month, day, time_us):
     """Signed years, Julian days and weekdays are right from 4713 BC to 9999."""
@@ -213,7 +214,7 @@ def test_offsets_with_seconds_do_not_fit_tzm():
         written([0, -3_000_000_000], "HH24:MI TZH:TZM", kind)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.none() | st.datetimes(), max_size=8), st.integers(0, 8), st.integers(0, 8))
 def test_slices(values, start, length):
     """A slice is written as its own values."""

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +63,7 @@ def float_of(bits, pattern):
     return struct.unpack("<d" if bits == 64 else "<f", pattern.to_bytes(bits // 8, "little"))[0]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @example([1 << 56])  # A power of two, whose nearest text of 16 digits is another number's.
 @given(st.lists(st.none() | st.integers(0, 2**64 - 1), max_size=6))
 def test_any_double(patterns):
@@ -72,7 +73,7 @@ def test_any_double(patterns):
     assert got == [None if v is None else reference(v, 64) for v in values]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(st.none() | st.integers(0, 2**32 - 1), max_size=6))
 def test_any_float(patterns):
     """Every bit pattern of 32 bits has PostgreSQL's text."""
@@ -81,7 +82,7 @@ def test_any_float(patterns):
     assert got == [None if v is None else reference(v, 32) for v in values]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.integers(1, 9999), st.integers(-8, 26), st.booleans())
 def test_round_numbers(digits, exponent, negative):
     """Numbers of few digits, where the notation changes, as double and as float."""
@@ -91,7 +92,7 @@ def test_round_numbers(digits, exponent, negative):
     assert texts(single) == [reference(single[0].as_py(), 32)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.floats(
         allow_nan=False, allow_infinity=False, width=64, min_value=-(2.0**53), max_value=2.0**53
@@ -149,7 +150,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(KINDS), st.data())
 def test_decimals_are_plain_and_complete(kind, data):
     """No exponent, every digit of the scale, whatever the size; slices too."""

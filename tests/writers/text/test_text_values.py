@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ STRING_KINDS = [
 BINARY_KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.sampled_from(STRING_KINDS),
     st.lists(st.none() | st.text(max_size=5), max_size=6),
@@ -50,7 +51,7 @@ def test_strings_stay_as_they_are(kind, values, start):
     assert texts(array) == values[start:]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.sampled_from(BINARY_KINDS),
     st.lists(st.none() | st.binary(max_size=20), max_size=6),
@@ -144,7 +145,7 @@ NESTED = {
 }  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(sorted(NESTED)), st.data(), st.integers(0, 3), st.integers(0, 5))
 def test_nested_values_are_the_json_of_python(name, data, start, length):
     """Lists and structs, nulls on every level, sliced, are compact JSON."""

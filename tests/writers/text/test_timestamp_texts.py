@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,9 @@ ELEMENTS = [
 ]  # fmt: skip
 PLAIN = "SYYYY-MM-DD HH24:MI:SS.FF6"
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 moments = st.integers(FIRST_DAY * DAY_US, LAST_DAY * DAY_US + DAY_US - 1)
 
 
@@ -58,7 +61,7 @@ def test_masks_say_the_same_as_of_typed_timestamps(ticks, elements):
     assert written(texts, timestamp_format=mask, timestamp_tz_format="YY") == typed(ticks, mask)
 
 
-@settings(quick, max_examples=40)
+@settings(quick, max_examples=examples(40))
 @given(st.lists(moments, min_size=1, max_size=3), st.integers(-15 * 60, 15 * 60))
 def test_offsets_are_written_as_of_typed_timestamps(ticks, minutes):
     """TZH, TZM and TZR of a text with an offset are those of the offset as a zone."""

@@ -8,8 +8,8 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.forms import csv_form
-from unloader.cli.options import shared
-from unloader.cli.options.option import JobCommand, given
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import given
 
 if TYPE_CHECKING:
     from unloader.api import TableDescription
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("source")
-@shared.password
-@shared.connection
-@shared.table
-@shared.as_text
-@shared.answer
+@declared_options("describe")
 @click.pass_context
 def command(context: click.Context, /, source: str, **values: Any) -> None:
     """List the tables of SOURCE, or show the columns and partitions of one.

@@ -11,16 +11,17 @@ import click
 from unloader.cli.display import render, seats
 from unloader.cli.display.columns import legend, terminal_width
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import rules, shared
-from unloader.cli.options.option import JobCommand, JobOption, given
+from unloader.cli.options import rules
+from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by, settings_of
-from unloader.cli.options.targets import (
+from unloader.cli.options.parameter import given
+from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
-    Target,
+    SourceArgument,
     job_digest,
     job_document,
-    target_argument,
+    source_argument,
 )
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
@@ -44,49 +45,29 @@ SHORT_PLAN, FIRST_UNITS = 20, 5
       unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
     """,
 )
-@target_argument(plans=False)
-@shared.subject
-@click.option(
-    "--output",
-    path=True,
-    cls=JobOption,
-    section="Output",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Write the plan to FILE, for `unloader run FILE`.",
-)
-@click.option(
-    "--units",
-    cls=JobOption,
-    section="Progress and result",
-    is_flag=True,
-    help="Show every work unit and its statement, however many there are.",
-)
-@shared.planned_destination
-@shared.manner
-@shared.progress
-@shared.answer
+@source_argument(plans=False)
+@declared_options("plan")
 @click.pass_context
-def command(context: click.Context, /, target: Target, **values: Any) -> None:
+def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
     """Show what run would do: work units, their SQL, estimates and seats.
 
     Takes the options of run and reads nothing but the database's dictionary, and a sample of the
     rows where --compression is to be chosen by measuring. Of more than 20 work units only the first
     few are shown without --units; --json and --output have them all.
     """
-    from unloader.cli.options import jobs
     from unloader.cli.options.credentials import connect_to, warn
+    from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
     rules.validate_plan_file(values)
-    source = connect_to(target.url, values, given(context))
-    job = jobs.job_spec(values, source, settings_of(context, source.kind))
+    source = connect_to(argument.url, values, given(context))
+    job = request_of(values, source, settings_of(context, source.kind))
     warn(values)
     from unloader import api
 
     with display_for(values) as display:
         planned = api.plan(job, observe=display)
-    kept = json.loads(render.json_text(_kept(context, target, planned)))
+    kept = json.loads(render.json_text(_kept(context, argument, planned)))
     document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
     if values["output"]:
         _save(Path(values["output"]), document)
@@ -96,17 +77,17 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     elif not values["quiet"]:
         shown = _shown(planned, job.settings, every=values["units"])
         render.emit(shown, asked=not values["output"])
-        for notice in planned.notices:
+        for notice in planned.run.seating.notices:
             click.echo(f"unloader: notice: {notice}", err=True)
 
 
-def _kept(context: click.Context, target: Target, planned: PlannedRun) -> dict[str, Any]:
+def _kept(context: click.Context, argument: SourceArgument, planned: PlannedRun) -> dict[str, Any]:
     from writers.codecs.choice import label
 
-    kept = job_document(context, target)
-    if planned.choice is not None:
+    kept = job_document(context, argument)
+    if planned.run.output.choice is not None:
         # The plan stands for what was measured: another measuring might come to something else.
-        kept["compression"] = label(planned.compression)
+        kept["compression"] = label(planned.run.output.compression)
     return kept
 
 
@@ -115,7 +96,8 @@ def _check_shown_whole(document: dict[str, Any]) -> None:
 
     Saved from standard output, it would read other rows when it is run.
     """
-    run = render.json_text({name: document[name] for name in ("plan", JOB)})
+    kept = ("plan", "request", "extract", "outputs", JOB)
+    run = render.json_text({name: document[name] for name in kept})
     if redact(run) != run:
         raise UsageError(
             "the plan holds what looks like a password, which is not written to standard output",
@@ -139,16 +121,17 @@ def _save(path: Path, document: dict[str, Any]) -> None:
 
 
 def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -> str:
-    units = planned.plan.units
+    units = planned.run.plan.units
     if len(units) > SHORT_PLAN and not every:
         units = units[:FIRST_UNITS]
-    rest = len(planned.plan.units) - len(units)
+    rest = len(planned.run.plan.units) - len(units)
     more = f"... {render.count(rest)} more: --units shows all" if rest else ""
     statements = render.facts(
         (unit.id, render.statement(planned.statements[unit.id])) for unit in units
     )
+    run = planned.run
     table = seats.seat_table(
-        planned.topology, planned.seats, planned.memory_policy, terminal_width()
+        run.topology, run.seating.seats, run.seating.memory_policy, terminal_width()
     )
     parts = (
         _overview(planned, settings),
@@ -167,15 +150,15 @@ def _with(text: str, more: str) -> str:
 def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
     from writers.codecs.choice import label
 
-    plan, table, simulation = planned.plan, planned.table, planned.simulation
+    plan, table, simulation = planned.run.plan, planned.run.plan.table, planned.simulation
     idle = f"{simulation.idle_share * 100:.0f} % of the workers' time idle"
     return render.facts(
         (
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
-            ("columns", render.count(len(planned.columns))),
+            ("columns", render.count(len(planned.run.extract.projection.columns))),
             ("units", render.count(len(plan.units))),
-            ("workers", render.count(len(planned.seats))),
+            ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(table.rows), "estimate")),
             ("bytes", render.about(render.size(table.bytes), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),
@@ -184,7 +167,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
                 f"{_cost(simulation.makespan, plan.cost_unit)}, lower bound "
                 f"{_cost(simulation.lower_bound, plan.cost_unit)}; {idle}",
             ),
-            ("compression", label(planned.compression)),
+            ("compression", label(planned.run.output.compression)),
             ("digest", plan.digest),
         )
     )
@@ -214,9 +197,9 @@ def _takers(planned: PlannedRun) -> dict[str, str]:
     from partition_planner.balance import Loads
     from partition_planner.costs import unit_costs
 
-    units = planned.plan.units
-    _, costs = unit_costs(planned.plan.table, units)
-    loads = Loads(len(planned.seats), len(units))
+    units = planned.run.plan.units
+    _, costs = unit_costs(planned.run.plan.table, units)
+    loads = Loads(len(planned.run.seating.seats), len(units))
     return {unit.id: str(loads.take(cost)) for unit, cost in zip(units, costs, strict=True)}
 
 

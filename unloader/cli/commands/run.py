@@ -10,15 +10,17 @@ import click
 from unloader.cli.display import render
 from unloader.cli.display.placement import tables
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import rules, shared
-from unloader.cli.options.option import JobCommand, given, on_command_line
+from unloader.cli.options import rules
+from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by, settings_of
-from unloader.cli.options.targets import Target, target_argument
+from unloader.cli.options.parameter import given, on_command_line
+from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
 from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.model import OutputOptions, Request, Setting
+    from unloader.resolve.resolved import ResolvedRun
 
 
 @click.command(
@@ -36,14 +38,10 @@ if TYPE_CHECKING:
       unloader run nightly.toml --to /extract/orders
     """,
 )
-@target_argument(plans=True)
-@shared.subject
-@shared.destination
-@shared.manner
-@shared.progress
-@shared.answer
+@source_argument(plans=True)
+@declared_options("run")
 @click.pass_context
-def command(context: click.Context, /, target: Target, **values: Any) -> None:
+def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
     """Unload one table or query to files.
 
     SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
@@ -57,7 +55,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
     command line comes before the variable, the variable before the job file.
     """
-    job = _job(context, target, values)
+    job, planned = _job(context, argument, values)
     from unloader import api
     from unloader.cli.options.credentials import warnings
     from unloader.events import Notice
@@ -65,7 +63,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         for warning in warnings(values):
             display(Notice(text=warning))
-        manifest = api.unload(job, observe=display, stop=stop)
+        manifest = api.unload(job, planned=planned, observe=display, stop=stop)
     _answer(manifest, job, values)
 
 
@@ -83,19 +81,21 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         render.emit(_summary(manifest, job), done=done, asked=False)
 
 
-def _job(context: click.Context, target: Target, values: dict[str, Any]) -> Request:
-    from unloader.cli.options import jobs
+def _job(
+    context: click.Context, argument: SourceArgument, values: dict[str, Any]
+) -> tuple[Request, ResolvedRun | None]:
     from unloader.cli.options.credentials import connect_to
+    from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
-    source = connect_to(target.url, values, given(context))
-    job = jobs.job_spec(values, source, settings_of(context, source.kind))
-    if target.plan is None:
-        return job
-    rules.validate_planned(on_command_line(context), target.plan_file)
+    source = connect_to(argument.url, values, given(context))
+    job = request_of(values, source, settings_of(context, source.kind))
+    if argument.plan is None:
+        return job, None
+    rules.validate_planned(on_command_line(context), argument.plan_file)
     from unloader import api
 
-    return api.job_from_plan(target.plan, job)
+    return job, api.planned_run(argument.plan)
 
 
 def _summary(manifest: dict[str, Any], job: Request) -> str:

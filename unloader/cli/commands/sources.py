@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from unloader.cli.display import render
-from unloader.cli.options import shared
-from unloader.cli.options.option import JobCommand
+from unloader.cli.options.command import JobCommand, declared_options
 
 
 @click.command(
@@ -21,7 +20,7 @@ from unloader.cli.options.option import JobCommand
       unloader sources
     """,
 )
-@shared.answer
+@declared_options("sources")
 def command(**values: Any) -> None:
     """List the kinds of sources, their drivers, and how to get a missing one."""
     from unloader.sources.registry import schemes

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partition_planner.model import Plan
 from unloader.errors import Interrupted
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
 from unloader.manifest.file_check import check_file
 from unloader.manifest.read import read_index
-from unloader.model import Extract, OutputTask, Request
+from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.naming import Naming
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.stripes import stripes
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
@@ -31,24 +31,24 @@ class FileOutput:
 
     in_order = False
 
-    def __init__(self, job: Request, extract: Extract, plan: Plan) -> None:
+    def __init__(self, run: ResolvedRun) -> None:
         """Take the directories.
 
         Raises:
             OutputFailed: One cannot be had; see `RunDirectories`.
         """
-        output = job.output
-        self._job = job
+        output = run.output.options
+        self._output = run.output
         self._one = output.file_per == "table"
-        self._headers = Headers(extract, output.output.format)
-        self._units = {unit.id: unit for unit in plan.units}
-        self._naming = Naming.of(job, extract, output.file_name, one=self._one)
-        self._stripes = stripes(plan, len(output.destinations))
+        self._headers = Headers(run.extract, run.output.format)
+        self._units = {unit.id: unit for unit in run.plan.units}
+        self._naming = Naming.of(run, output.file_name, one=self._one)
+        self._stripes = stripes(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._storage = storage_at(output.destination).take(
             Claim(
                 places=output.destinations,
-                run_id=job.source.session.run_id,
+                run_id=run.run_id,
                 overwrite=output.overwrite,
                 read_index=read_index,
             )
@@ -63,7 +63,7 @@ class FileOutput:
         names = self._naming.first_names(tuple(self._units.values()))
         check_distinct(names.values())
         self._storage.check_names((self._stripes[unit], name) for unit, name in names.items())
-        if self._job.output.output.direct_io:
+        if self._output.options.direct_io:
             self._check_direct(observe)
 
     def keep(self, name: str, data: bytes) -> None:
@@ -74,7 +74,7 @@ class FileOutput:
         """Return the staging directory, and a name unique to the attempt."""
         staging = self._storage.staging(self._stripes[assignment.unit.id])
         return OutputTask(
-            spec=replace(self._job.output.output, directory=staging.directory),
+            spec=self._output.spec(staging.directory),
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
@@ -115,7 +115,7 @@ class FileOutput:
             for file in unit.result.files:
                 _check_stop(stop)
                 staged = self._storage.staged_file(place, file.path)
-                check_file(staged, file, self._job.output.output, header=not self._one)
+                check_file(staged, file, self._output.spec(""), header=not self._one)
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
@@ -176,7 +176,7 @@ class FileOutput:
         """Return the units with the joined file as the first one's, which begins the table."""
         from writers.files.merge import merge_files
 
-        spec = replace(self._job.output.output, directory=self._storage.staging(0).directory)
+        spec = self._output.spec(self._storage.staging(0).directory)
         files = [file for unit in ordered for file in unit.result.files]
         joined = merge_files(
             files,
@@ -186,8 +186,7 @@ class FileOutput:
             check=lambda: _check_stop(stop),
             read=lambda name: self._storage.staged_file(0, name),
         )
-        for unit in ordered:
-            self._storage.discard(_stem(unit.result.unit, unit.result.attempt))
+        self._storage.discard(*(_stem(each.result.unit, each.result.attempt) for each in ordered))
         first, *others = ordered
         return [
             replace(first, result=replace(first.result, files=(joined,))),

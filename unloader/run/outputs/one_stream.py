@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partition_planner.model import Plan
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
 from unloader.manifest.build import FinishedUnit
-from unloader.model import Extract, OutputTask, Request
+from unloader.model import OutputTask
 from unloader.resolve.naming import Naming
+from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.run.schedule import Assignment
@@ -39,26 +39,24 @@ class StreamOutput:
 
     in_order = True
 
-    def __init__(self, job: Request, extract: Extract, plan: Plan, *, pipe: bool) -> None:
+    def __init__(self, run: ResolvedRun, *, pipe: bool) -> None:
         """Take the stream.
 
         Args:
-            job: What the user asked for.
-            extract: What is read.
-            plan: Its units may not be several where the format cannot be sent in pieces.
+            run: Its units may not be several where the format cannot be sent in pieces.
             pipe: A named pipe, not standard output.
 
         Raises:
             UsageError: The plan has several units, and the format is Parquet.
         """
-        spec = job.output.output
-        if isinstance(spec.format, ParquetFormat) and len(plan.units) > 1:
+        plan = run.plan
+        if isinstance(run.output.format, ParquetFormat) and len(plan.units) > 1:
             raise UsageError(
                 f"the plan has {len(plan.units)} work units, and one stream is one Parquet file",
                 "use --split none",
             )
-        self._job = job
-        self._headers = Headers(extract, spec.format)
+        self._run = run
+        self._headers = Headers(run.extract, run.output.format)
         self._first_unit = min(unit.id for unit in plan.units)
         self._fifos = Fifos()
         self._relay: Relay | None = None
@@ -66,8 +64,8 @@ class StreamOutput:
         self._is_pipe = pipe
         self.name = "standard output"
         if pipe:
-            folder, template = pipe_template(job.output.destination)
-            naming = Naming.of(job, extract, template, one=True)
+            folder, template = pipe_template(run.output.options.destination)
+            naming = Naming.of(run, template, one=True)
             self.name = str(folder / naming.name(plan.units[0]))
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -87,7 +85,7 @@ class StreamOutput:
         assert self._relay is not None
         first = assignment.unit.id == self._first_unit
         return OutputTask(
-            spec=replace(self._job.output.output, directory="", stream=self._relay.path),
+            spec=replace(self._run.output.spec(""), stream=self._relay.path),
             stem="stream",
             header=self._headers.of_task(first),
             writes_header=first,
@@ -182,10 +180,10 @@ class StreamOutput:
                 shown = True
                 observe(Notice(text=f"waiting for a reader of {self.name}"))
 
-        return open_for_reader(self.name, self._job.output.pipe_seconds, waiting)
+        return open_for_reader(self.name, self._run.output.options.pipe_seconds, waiting)
 
     def _await_reader(self, relay: Relay, stop: Stop) -> None:
-        limit = self._job.retry.stall_seconds
+        limit = self._run.request.retry.stall_seconds
         passed, moved_at = relay.passed, time.monotonic()
         while relay.is_alive:
             relay.wait(_POLL_SECONDS)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from partition_planner.model import Plan
 from unloader.errors import UsageError
 from unloader.events import Event, Notice, Observer, UnitAdvanced
 from unloader.manifest.build import FinishedUnit
-from unloader.model import Extract, OutputTask, Request
+from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.naming import Naming
+from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.run.outputs.one_stream import FROM_THE_START
@@ -31,18 +31,18 @@ class PipeOutput:
 
     in_order = False
 
-    def __init__(self, job: Request, extract: Extract, plan: Plan) -> None:
+    def __init__(self, run: ResolvedRun) -> None:
         """Work out the names.
 
         Raises:
             ConfigError: A name is too long, or two are one.
         """
-        folder, template = pipe_template(job.output.destination)
-        names = Naming.of(job, extract, template, one=False).first_names(plan.units)
+        folder, template = pipe_template(run.output.options.destination)
+        names = Naming.of(run, template, one=False).first_names(run.plan.units)
         check_distinct(names.values())
         self._paths = {unit: folder / name for unit, name in names.items()}
-        self._job = job
-        self._headers = Headers(extract, job.output.output.format)
+        self._output = run.output
+        self._headers = Headers(run.extract, run.output.format)
         self._fifos = Fifos()
         self._waiting: set[str] = set()
         self._opened: set[str] = set()
@@ -59,10 +59,10 @@ class PipeOutput:
         """Return the unit's pipe, whose reader the worker waits for."""
         path = self._paths[assignment.unit.id]
         return OutputTask(
-            spec=replace(self._job.output.output, directory=str(path.parent), stream=str(path)),
+            spec=replace(self._output.spec(str(path.parent)), stream=str(path)),
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
-            reader_seconds=self._job.output.pipe_seconds,
+            reader_seconds=self._output.options.pipe_seconds,
         )
 
     def check(self) -> None:

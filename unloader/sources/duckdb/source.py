@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from unloader.errors import SourceError
 from unloader.model import Snapshot, SourceSpec
+from unloader.request.options.option import Option
 from unloader.sources.duckdb.catalog import DuckDBCatalog
 from unloader.sources.duckdb.file import connect, identity, path_of
 from unloader.sources.duckdb.reader import DuckDBReader
@@ -20,8 +21,7 @@ class DuckDBSource:
     summary = "DuckDB database file: duckdb:///abs/path.db"
     extra = "duckdb"
     driver = "duckdb"
-    session_options: frozenset[str] = frozenset()
-    value_options: frozenset[str] = frozenset()
+    options: tuple[Option, ...] = ()
 
     def load(self) -> None:
         """Import DuckDB."""

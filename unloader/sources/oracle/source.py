@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from unloader.model import Snapshot, SourceSpec
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.connection.drivers import driver_warning
+from unloader.sources.oracle.options import OPTIONS
 
 if TYPE_CHECKING:
     from unloader.sources.oracle.reading.reader import OracleReader
@@ -23,19 +24,7 @@ class OracleSource:
     summary = "Oracle Database: oracle://user@host:1521/service or oracle://user@TNS_ALIAS"
     extra = ""
     driver = "oracledb"
-    session_options = frozenset(
-        (
-            "fetch",
-            "scn",
-            "session_sql",
-            "parallel_query",
-            "direct_read",
-            "call_timeout_seconds",
-            "client_library",
-            "run_id",
-        )
-    )
-    value_options = frozenset(("number_without_precision", "nanoseconds", "zone_columns"))
+    options = OPTIONS
 
     def driver_warning(self, version: str) -> str | None:
         """Return a sentence if the driver in this version is not one that was found exact."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from unloader.model import Snapshot, SourceSpec
 from unloader.sources.postgres.catalog import PostgresCatalog
+from unloader.sources.postgres.options import OPTIONS
 from unloader.sources.postgres.reader import PostgresReader, session_in
 from unloader.sources.postgres.session import PARENT_GATHER, Session
 
@@ -20,8 +21,7 @@ class PostgresSource:
     summary = "PostgreSQL: postgresql://user@host:5432/database"
     extra = "postgres"
     driver = "asyncpg"
-    session_options = frozenset(("enable_row_security",))
-    value_options: frozenset[str] = frozenset()
+    options = OPTIONS
 
     def load(self) -> None:
         """Import asyncpg."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from partition_planner.model import Piece, Selector
 from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
+from unloader.request.options.option import Option
 from unloader.sources.base import SHARES, ReadAgain
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
@@ -53,8 +54,7 @@ class SQLiteSource:
     summary = "SQLite database file: sqlite:///abs/path.db"
     extra = "sqlite"
     driver = "adbc-driver-sqlite"
-    session_options: frozenset[str] = frozenset()
-    value_options: frozenset[str] = frozenset()
+    options: tuple[Option, ...] = ()
 
     def load(self) -> None:
         """Import ADBC's driver."""

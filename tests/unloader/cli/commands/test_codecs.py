@@ -170,7 +170,7 @@ def test_an_empty_table_takes_a_fixed_codec(unloader: Run, ranges: str, tmp_path
 
 
 def test_a_plan_keeps_what_was_measured(unloader: Run, ranges: str, tmp_path: Path) -> None:
-    """The plan file names the codec, and its run measures nothing."""
+    """The plan file names the codec and why; its run measures nothing and says the same."""
     made = answered(
         unloader(
             *("plan", ranges, "--table", "t", "--compression", "smallest", "--json"),
@@ -181,7 +181,7 @@ def test_a_plan_keeps_what_was_measured(unloader: Run, ranges: str, tmp_path: Pa
     assert made["job"]["compression"] == f"{choice['codec']}:{choice['level']}"
     done = unloader("run", "plan.json", "--to", "out", "--json")
     options = answered(done)["options"]
-    assert (options["compression"]["codec"], options["compression_choice"]) == ("zstd", None)
+    assert (options["compression"]["codec"], options["compression_choice"]) == ("zstd", choice)
     assert "for smallest" not in done.stderr
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from partition_planner.model import PlanLimits
 from unloader import api
 from unloader.errors import Interrupted
-from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import ParquetFormat, TextFormat
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -28,10 +27,10 @@ def test_a_signal_ends_the_joining(tmp_path: Path, kind: str) -> None:
         selection=Selection(table=parse_table("t")),
         output=OutputOptions(
             destination=str(out),
-            output=OutputSpec(directory="", format=shape, compression=Compression()),
+            format=shape,
             file_per="table",
         ),
-        limits=PlanLimits(parallelism=2, unit_bytes=1 << 20),
+        limits=PlanOptions(parallelism=2, unit_bytes=1 << 20),
         seats=SeatOptions(numa="off"),
     )
     staged = out / "_run" / "staged"

@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,7 +72,7 @@ def test_zones_are_offset_and_region() -> None:
     ]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.datetimes() | st.none(), max_size=40), st.sampled_from([0, 3, 6]))
 def test_moments_become_the_ticks_of_their_fields(
     values: list[datetime | None], digits: int
@@ -85,7 +86,7 @@ def test_moments_become_the_ticks_of_their_fields(
     assert parse_moments(texts, pa.timestamp("us")).to_pylist() == expected
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.dates(min_value=date(CYCLE_YEARS * 12 + 1, 1, 1), max_value=date(9512, 12, 31)))
 def test_years_before_christ_follow_the_gregorian_cycle(later: date) -> None:
     """Days before the year 1 lie whole cycles of 400 years before those that Python knows."""

@@ -1,0 +1,70 @@
+"""Which tests a plain run leaves out, and the line that says so.
+
+Those marked `long`, and those of the folders below. UNLOADER_TEST_ALL=1, `-m`, and naming a file or
+a test of it on the command line run them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from amounts import EVERYTHING
+
+TESTS = Path(__file__).parents[1]
+FOLDERS = {"vm": "virtual machines", "witnesses": "clients in other languages"}
+"""Folders whose tests are all long, and what they are."""
+
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the long tests out of the collected ones, unless they were asked for."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        if folder in FOLDERS:
+            item.add_marker(pytest.mark.long(FOLDERS[folder]))
+    if EVERYTHING or config.getoption("markexpr"):
+        return
+    base = config.invocation_params.dir
+    named = {(base / str(each).partition("::")[0]).resolve() for each in config.args}
+    left_out = [
+        item for item in items if item.get_closest_marker("long") and item.path not in named
+    ]
+    config.stash[_LEFT_OUT] = Counter(_kind(item) for item in left_out)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def _kind(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("long")
+    assert marker is not None
+    (kind,) = marker.args
+    return str(kind)
+
+
+def report(config: pytest.Config, writer: pytest.TerminalReporter) -> None:
+    """Say how many tests of which kinds were left out, and how to run them."""
+    found = config.stash.get(_LEFT_OUT, Counter())
+    if found:
+        kinds = ", ".join(f"{count} of {kind}" for kind, count in found.most_common())
+        writer.write_line(
+            f"left out: {found.total()} long tests ({kinds}), and most random examples. "
+            "Next: ./tests/run.sh --all runs everything, -m long these alone"
+        )
+
+
+def send(config: pytest.Config) -> None:
+    """In a process of pytest-xdist: hand the numbers to the one that reports."""
+    output: dict[str, Sequence[tuple[str, int]]] | None = getattr(config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = list(config.stash.get(_LEFT_OUT, Counter()).items())
+
+
+def receive(config: pytest.Config, output: dict[str, Sequence[tuple[str, int]]]) -> None:
+    """In the process that reports: take the numbers; each process collects the same tests."""
+    config.stash[_LEFT_OUT] = Counter(dict(output.get("left_out", ())))

@@ -1,0 +1,94 @@
+"""From a request to a resolved run with its open source: the one place where all is decided.
+
+`plan` shows and writes what comes of this, `run` executes it, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from unloader.codecs.choice import chosen
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import Request
+from unloader.resolve.preparation import Prepared, prepared
+from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.sources.base import Catalog
+from writers.codecs.choice import Choice
+from writers.model import Compression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRun:
+    """A resolved run; its catalog holds the snapshot while the context is open."""
+
+    run: ResolvedRun
+    catalog: Catalog
+    started: float
+    """When the preparation began, by `time.perf_counter`."""
+
+
+@contextmanager
+def resolved(
+    request: Request,
+    *,
+    planned: ResolvedRun | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    observe: Observer = silent,
+) -> Iterator[OpenRun]:
+    """Open the source, take the snapshot and decide everything that is left to be decided.
+
+    Args:
+        request: What was asked.
+        planned: A run that was resolved earlier. Its plan and its codec are taken again, once the
+            plan was found to fit the table; snapshot, seats and run id are new ones.
+        stop: Asked several times a second until all is decided; True cancels what is going on.
+        observe: Reports each step as it begins.
+
+    Raises:
+        Interrupted: `stop` returned True.
+        SourceError: The source refused.
+        PlanFailed: The table cannot be cut as asked, or the planned run does not fit it.
+        UsageError: The selection names what is not there.
+    """
+    run_id = new_run_id()
+    plan = None if planned is None else planned.plan
+    with prepared(request, stop, observe, run_id=run_id, planned=plan) as ready:
+        compression, choice = _codec(ready, planned, observe, stop)
+        output = ResolvedOutput(
+            options=request.output, format=ready.format, compression=compression, choice=choice
+        )
+        run = ResolvedRun(
+            run_id=run_id,
+            request=request,
+            server_version=ready.catalog.server_version,
+            extract=ready.extract,
+            plan=ready.plan,
+            outputs=(output,),
+            topology=ready.topology,
+            seating=ready.seating,
+        )
+        yield OpenRun(run=run, catalog=ready.catalog, started=ready.started)
+
+
+def new_run_id() -> str:
+    """Return a name for a run that no other has, which sorts by time."""
+    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
+
+
+def _codec(
+    ready: Prepared, planned: ResolvedRun | None, observe: Observer, stop: Callable[[], bool]
+) -> tuple[Compression, Choice | None]:
+    """Return the codec, and how a preset came to it: now, or when the run was planned."""
+    asked = ready.request.output.compression
+    before = None if planned is None else planned.output.choice
+    if before is not None and asked in (before.compression, before.preset):
+        return before.compression, before
+    if isinstance(asked, Compression):
+        return asked, None
+    observe(PhaseStarted(phase="measuring"))
+    choice = chosen(ready, asked, observe=observe, stop=stop)
+    return choice.compression, choice

@@ -1,0 +1,130 @@
+"""A run in which nothing is left to decide: what `plan` writes and `run` executes.
+
+Frozen, complete and without a secret. It lies in the `_run/` of a destination before the first row
+is read, and the manifest is made from it. What it becomes in JSON comes back equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numa.model import Topology
+from partition_planner.errors import PlanError
+from partition_planner.model import Plan
+from unloader import json_fields
+from unloader.errors import PlanFailed
+from unloader.model import Extract, OutputOptions, Request
+from unloader.placement.seating import Seating
+from unloader.redaction import holds_sql_password
+from writers.codecs.choice import Choice
+from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+
+FORMAT_VERSION = 2
+"""Version 1 was the plan alone."""
+
+_AGAIN = "make it again: unloader plan SOURCE --output FILE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedOutput:
+    """One output of a run."""
+
+    options: OutputOptions
+    """What was asked for: the place, the names of files, their size, how they are written."""
+    format: TextFormat | ParquetFormat
+    """With the fields of records of fixed width, and columns named as the source names them."""
+    compression: Compression
+    choice: Choice | None
+    """How a preset came to the codec; None where it was named."""
+
+    def spec(self, directory: str) -> OutputSpec:
+        """Return what a writer is given that writes into a directory."""
+        return self.options.spec(directory, self.format, self.compression)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRun:
+    """One run, from the source that it reads to the seats of its workers."""
+
+    run_id: str
+    request: Request
+    """What was asked, as it was asked. Limits, retries and checks, of which nothing was left to be
+    decided, stand here alone."""
+    server_version: str
+    extract: Extract
+    """What is read: source, snapshot, table or query, and how each column is read."""
+    plan: Plan
+    outputs: tuple[ResolvedOutput, ...]
+    topology: Topology
+    """The machine that the seats are on."""
+    seating: Seating
+    withheld: tuple[str, ...] = ()
+    """Options whose value holds a password, so that they are not kept and must be given again."""
+
+    @property
+    def output(self) -> ResolvedOutput:
+        """The first output."""
+        return self.outputs[0]
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256, in hex, of the canonical JSON, in which the plan's digest is the plan."""
+        return _digest(json_fields.fields_to_json(self), self.plan.digest)
+
+    def without_secrets(self) -> ResolvedRun:
+        """Return the run as it may be written down."""
+        source = self.request.source
+        kept = tuple(each for each in source.session.session_sql if not holds_sql_password(each))
+        if kept == source.session.session_sql:
+            return self
+        asked = replace(source, session=replace(source.session, session_sql=kept))
+        used = self.extract.source
+        read = replace(used, session=replace(used.session, session_sql=kept))
+        return replace(
+            self,
+            request=replace(self.request, source=asked),
+            extract=replace(self.extract, source=read),
+            withheld=(*self.withheld, "session-sql"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as JSON-able values, with its digest."""
+        parts = json_fields.fields_to_json(self)
+        digest = _digest(parts, self.plan.digest)
+        return {"format_version": FORMAT_VERSION, **parts, "run_digest": digest}
+
+    @classmethod
+    def from_json(cls, value: object) -> ResolvedRun:
+        """Return the run that `to_json` wrote.
+
+        Raises:
+            PlanFailed: It is of another format version, is incomplete, has a key or a value that
+                does not belong there, or was changed after it was made.
+        """
+        if not isinstance(value, dict) or value.get("format_version") != FORMAT_VERSION:
+            raise PlanFailed(
+                "this is not a plan file of this version", "make one with: unloader plan --output"
+            )
+        parts = {
+            key: item for key, item in value.items() if key not in ("format_version", "run_digest")
+        }
+        try:
+            run = json_fields.fields_from_json(cls, parts, "the run")
+        except PlanError as error:
+            message, _, hint = str(error).partition(" Next: ")
+            raise PlanFailed(message, hint or _AGAIN) from error
+        except json_fields.NotAsExpected as error:
+            raise PlanFailed(f"the plan cannot be used: {error}", _AGAIN) from error
+        if run.digest != value.get("run_digest"):
+            raise PlanFailed("the plan was edited after it was made: its digest is another", _AGAIN)
+        return run
+
+
+def _digest(parts: dict[str, Any], plan_digest: str) -> str:
+    # The plan's text may be of any size, and its own digest covers it.
+    parts = {**parts, "plan": plan_digest}
+    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
