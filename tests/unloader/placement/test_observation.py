@@ -147,7 +147,7 @@ def test_a_worker_that_is_moved_is_told_once() -> None:
     watch.close()
     (notice,) = told
     assert isinstance(notice, Notice)
-    assert f"worker 0 may use CPU {cpu} by now" in notice.text
+    assert f"worker 0 may use CPU {cpu} now" in notice.text
     assert list(watch.evidence().warnings.values()) == [notice.text]
 
 
