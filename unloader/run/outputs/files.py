@@ -186,8 +186,7 @@ class FileOutput:
             check=lambda: _check_stop(stop),
             read=lambda name: self._storage.staged_file(0, name),
         )
-        for unit in ordered:
-            self._storage.discard(_stem(unit.result.unit, unit.result.attempt))
+        self._storage.discard(*(_stem(each.result.unit, each.result.attempt) for each in ordered))
         first, *others = ordered
         return [
             replace(first, result=replace(first.result, files=(joined,))),
