@@ -98,22 +98,27 @@ class PlannedRun:
         }
 
 
-def list_tables(source: SourceSpec) -> tuple[TableSummary, ...]:
+def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
     """Return the tables and views of a source, by schema and name.
 
     Raises:
         UnloaderError: ConfigError for a missing driver, SourceError if the source refused.
     """
     with _translated():
+        observe(PhaseStarted(phase="connecting"))
         catalog = source_of(source.kind).open_catalog(source)
         try:
+            observe(PhaseStarted(phase="table"))
             return catalog.tables()
         finally:
             catalog.close()
 
 
 def describe(
-    source: SourceSpec, table: TableName, as_text: tuple[str, ...] = ()
+    source: SourceSpec,
+    table: TableName,
+    as_text: tuple[str, ...] = (),
+    observe: Observer = silent,
 ) -> TableDescription:
     """Return a table's columns, partitions and what each column would become.
 
@@ -121,9 +126,11 @@ def describe(
         UnloaderError: SourceError if there is no such table or no right to read it.
     """
     with _translated():
+        observe(PhaseStarted(phase="connecting"))
         catalog = source_of(source.kind).open_catalog(source)
         try:
-            info = catalog.describe(table)
+            observe(PhaseStarted(phase="table"))
+            info = catalog.describe(table, observe)
             readings = catalog.readings(info, None, ValueOptions())
             encodes = encodes_of(catalog)
             csv, parquet = (

@@ -177,13 +177,18 @@ def _format(
     if request.fixed is None:
         return shape
     from unloader.resolve.fixed_fields import fixed_fields
+    from writers.errors import FormatError
     from writers.text.dialects import check
 
     fields = fixed_fields(
         projection, shape, request.fixed, pads_char=known.pads_char, folding=known.folding
     )
     shape = replace(shape, fixed=fields)
-    check(shape)
+    try:
+        check(shape)
+    except FormatError as error:
+        # Such as a --width that no number of characters fills.
+        raise UsageError(error.message, error.hint) from error
     return shape
 
 
