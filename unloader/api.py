@@ -229,15 +229,19 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
+    from unloader.placement.seating import seat_request
     from unloader.resolve.resolution import resolved
-    from unloader.run.processes import crew
     from unloader.run.unloading import run
+    from unloader.run.workers import early_workers
 
-    plan = None if planned is None else planned.plan
-    with _translated(), crew(request, plan) as pool:
-        _tell_settings(request, observe)
-        with resolved(request, planned=planned, stop=stop, observe=observe) as ready:
-            return run(ready, pool, observe=observe, stop=stop)
+    with _translated():
+        seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
+        with early_workers(request, seats) as executor:
+            _tell_settings(request, observe)
+            with resolved(
+                request, planned=planned, seats=seats, stop=stop, observe=observe
+            ) as ready:
+                return run(ready, executor, observe=observe, stop=stop)
 
 
 def verify(

@@ -15,7 +15,7 @@ from unloader.model import (
     ReadColumn,
     UnitResult,
 )
-from unloader.placement.evidence import Evidence, nodes_json, seat_json, workers_json
+from unloader.placement.evidence import Evidence, bound_seat_json, nodes_json, workers_json
 from unloader.redaction import redact
 from unloader.request.options.fields import recorded
 from unloader.resolve.resolved import ResolvedRun
@@ -214,7 +214,7 @@ def _unit(unit: FinishedUnit, *, placed: bool) -> dict[str, Any]:
         "partitions": list(unit.partitions),
         "rows": result.rows,
         "attempts": result.attempt,
-        "seat": seat_json(unit.seat, unit.bound),
+        "seat": bound_seat_json(unit.seat, unit.bound),
         "stages": {
             "fetch_s": round(stages.fetch_s, 4),
             "encode_s": round(stages.encode_s, 4),
