@@ -17,6 +17,7 @@ SAID = "no option has the variable UNLOADER_PARALELISM (did you mean UNLOADER_PA
 def test_a_variable_that_no_option_has_is_reported_once(unloader: Run, command: str) -> None:
     """It is a notice on stderr with the nearest name, and no error."""
     variables = {"UNLOADER_PARALELISM": "4", "UNLOADER_ROWS": "5", "UNLOADER_NO_HEADER": "1"}
+    variables |= {"UNLOADER_PASSWORD": "x", "UNLOADER_ORACLE_TOKEN_FILE": "x"}
     result = unloader(command, variables=variables)
     assert result.returncode == 0
     assert result.stderr.splitlines() == [f"unloader: notice: {SAID}"]
