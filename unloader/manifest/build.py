@@ -15,9 +15,11 @@ from unloader.model import (
     ReadColumn,
     UnitResult,
 )
-from unloader.placement.evidence import Evidence, nodes_json, seat_json, workers_json
+from unloader.placement.evidence import Evidence, bound_seat_json, nodes_json, workers_json
 from unloader.redaction import redact
+from unloader.request.options.fields import recorded
 from unloader.resolve.resolved import ResolvedRun
+from unloader.sources.options import every_option
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
 
@@ -117,46 +119,18 @@ def build_manifest(
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:
     """Return the options that decided what was written, by the names of the command line."""
-    job, output = run.request, run.request.output
-    choice = run.output.choice
-    spec = run.output.spec("")
-    shared = {
-        "to": list(output.destinations) if output.others else output.destination,
-        "columns": list(job.selection.columns),
-        "exclude": list(job.selection.exclude),
-        "where": job.selection.where,
-        "partition": list(job.selection.partitions),
-        "as_text": list(job.selection.as_text),
-        "format": format_name(spec.format),
-        "compression": asdict(spec.compression),
-        "compression_library": codec_library(format_name(spec.format), spec.compression),
-        "compression_choice": choice.to_json() if choice else None,
-        "file_size": spec.file_size_bytes,
-        "file_per": output.file_per,
-        "file_name": output.file_name,
-        "overwrite": output.overwrite,
-        "overlap_buffer": spec.buffer_bytes,
-        "overlap_buffers": spec.buffers,
-        "checksum": spec.checksum,
-        "direct_io": spec.direct_io,
-        "fetch_memory": job.fetch_bytes,
-        "worker_memory": job.worker_memory_bytes,
-        "parallelism": job.limits.parallelism or 0,
-        "split": job.limits.split,
-        "unit_bytes": job.limits.unit_bytes,
-        "consistency": job.consistency,
-        "verify": job.verify,
-        "retries": job.retry.retries,
-        "retry_delay": job.retry.delay_seconds,
-        "stall_timeout": job.retry.stall_seconds,
-        "fetch": job.source.session.fetch,
-        "enable_row_security": job.source.session.enable_row_security,
-    }
+    output, shape = run.request.output, run.output.spec("").format
+    compression, choice = run.output.spec("").compression, run.output.choice
+    found = recorded(every_option(), run.request)
     return {
-        **shared,
-        **asdict(job.values),
-        **asdict(job.seats),
-        "dialect": asdict(spec.format),
+        **found,
+        "to": list(output.destinations) if output.others else output.destination,
+        "format": format_name(shape),
+        "compression": asdict(compression),
+        "compression_library": codec_library(format_name(shape), compression),
+        "compression_choice": choice.to_json() if choice else None,
+        "parallelism": found["parallelism"] or 0,
+        "dialect": asdict(shape),
     }
 
 
@@ -240,7 +214,7 @@ def _unit(unit: FinishedUnit, *, placed: bool) -> dict[str, Any]:
         "partitions": list(unit.partitions),
         "rows": result.rows,
         "attempts": result.attempt,
-        "seat": seat_json(unit.seat, unit.bound),
+        "seat": bound_seat_json(unit.seat, unit.bound),
         "stages": {
             "fetch_s": round(stages.fetch_s, 4),
             "encode_s": round(stages.encode_s, 4),
