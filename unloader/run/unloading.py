@@ -35,6 +35,7 @@ from unloader.run.engine import Engine, Orders
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.schedule import Assignment, Schedule
+from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class _Run:
                 rows=_total(unit.rows for unit in plan.units),
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
-                end_sessions_sql=self.resolved.catalog.end_sessions_sql(),
+                end_sessions_sql=end_sessions_sql(self.resolved.catalog),
             )
         )
         for text in self.run.seating.notices:
