@@ -263,14 +263,15 @@ class UnitResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A failed attempt, as data."""
+class AttemptFailure:
+    """Why an attempt at a task failed, as data: made and read by `unloader.failures` alone."""
 
-    kind: str
+    error: str
     """Name of the class in `unloader.errors`."""
     message: str
     hint: str
     retryable: bool
+    """Another attempt may do better."""
     traceback: str = ""
 
 
