@@ -218,7 +218,9 @@ def unload(
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Unload a table or query into files; return the manifest.
+    """Unload a table or query into files; return the manifest's JSON document.
+
+    `unloader.manifest.model.from_json` makes types of it.
 
     Args:
         request: What, where and how.
@@ -229,6 +231,7 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
+    from unloader.manifest.model import to_json
     from unloader.placement.seating import seat_request
     from unloader.resolve.resolution import resolved
     from unloader.run.unloading import run
@@ -241,7 +244,7 @@ def unload(
             with resolved(
                 request, planned=planned, seats=seats, stop=stop, observe=observe
             ) as ready:
-                return run(ready, executor, observe=observe, stop=stop)
+                return to_json(run(ready, executor, observe=observe, stop=stop))
 
 
 def verify(
