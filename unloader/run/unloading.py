@@ -32,6 +32,7 @@ from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.schedule import Schedule
 from unloader.run.units import UnitWork
+from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by
 from unloader.storage.model import RUN_RECORD
 
@@ -102,7 +103,7 @@ class _Run:
                 rows=_total(unit.rows for unit in plan.units),
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
-                end_sessions_sql=self.resolved.catalog.end_sessions_sql(),
+                end_sessions_sql=end_sessions_sql(self.resolved.catalog),
             )
         )
         for text in self.run.seating.notices:
