@@ -24,6 +24,7 @@ from unloader.model import Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
+from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
@@ -129,7 +130,7 @@ def _prepare(
     if isinstance(output_format, ParquetFormat):
         extract = with_origin(extract)
     observe(PhaseStarted(phase="locking"))
-    catalog.check_where(extract)
+    check_where(catalog, extract)
     catalog.hold(extract, plan.selectors)
     in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
@@ -154,7 +155,7 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     if (selection.table is None) == (selection.query is None):
         raise UsageError("a run reads one table or one query", "give --table or --query")
     if selection.query is not None:
-        table = catalog.describe_query(selection.query)
+        table = describe_query(catalog, selection.query)
     else:
         assert selection.table is not None
         table = catalog.describe(selection.table, observe)
@@ -186,13 +187,22 @@ def _format(
     if request.fixed is None:
         return shape
     from unloader.resolve.fixed_fields import fixed_fields
+    from writers.errors import FormatError
     from writers.text.dialects import check
 
     fields = fixed_fields(
-        projection, shape, request.fixed, pads_char=known.pads_char, folding=known.folding
+        projection,
+        shape,
+        request.fixed,
+        declared=source_of(request.source.kind).declared,
+        folding=known.folding,
     )
     shape = replace(shape, fixed=fields)
-    check(shape)
+    try:
+        check(shape)
+    except FormatError as error:
+        # Such as a --width that no number of characters fills.
+        raise UsageError(error.message, error.hint) from error
     return shape
 
 

@@ -21,6 +21,7 @@ from unloader.errors import (
 from unloader.events import Notice, Observer, PhaseStarted, RunFinished, RunStarted
 from unloader.failures import error_of
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
+from unloader.manifest.model import Manifest
 from unloader.model import Snapshot
 from unloader.placement.evidence import Evidence
 from unloader.resolve.resolution import OpenRun
@@ -31,7 +32,9 @@ from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.schedule import Schedule
 from unloader.run.units import UnitWork
+from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by
+from unloader.storage.model import RUN_RECORD
 
 
 def run(
@@ -40,7 +43,7 @@ def run(
     *,
     observe: Observer,
     stop: Callable[[], bool],
-) -> dict[str, Any]:
+) -> Manifest:
     """Execute a resolved run; return the manifest.
 
     Args:
@@ -87,9 +90,10 @@ class _Run:
         """What is executed."""
         return self.resolved.run
 
-    def execute(self, executor: Executor, stop: Callable[[], bool]) -> dict[str, Any]:
+    def execute(self, executor: Executor, stop: Callable[[], bool]) -> Manifest:
         plan = self.run.plan
         self.output.begin(self.observe, stop)
+        self.output.keep(RUN_RECORD, self.run.record())
         self.observe(
             RunStarted(
                 run_id=self.run.run_id,
@@ -99,7 +103,7 @@ class _Run:
                 rows=_total(unit.rows for unit in plan.units),
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
-                end_sessions_sql=self.resolved.catalog.end_sessions_sql(),
+                end_sessions_sql=end_sessions_sql(self.resolved.catalog),
             )
         )
         for text in self.run.seating.notices:
@@ -110,9 +114,9 @@ class _Run:
         self._verify(ordered, stop)
         _check_stop(stop, "before the files had their final names")
         self.observe(PhaseStarted(phase="publishing"))
-        manifest: dict[str, Any] = self.output.publish(ordered, self._manifest, stop)
-        totals = {name: manifest["totals"][name] for name in ("rows", "bytes", "seconds")}
-        self.observe(RunFinished(**totals))
+        manifest = self.output.publish(ordered, self._manifest, stop)
+        totals = manifest.totals
+        self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
         return manifest
 
     def abandon(self) -> None:
@@ -176,7 +180,7 @@ class _Run:
         directories: tuple[str, ...] = (),
         *,
         complete: bool = True,
-    ) -> dict[str, Any]:
+    ) -> Manifest:
         facts = RunFacts(
             run=self.run,
             seconds=time.perf_counter() - self.resolved.started,

@@ -24,6 +24,12 @@ def source_options() -> tuple[Option, ...]:
     return tuple(found.values())
 
 
+def source_variables() -> frozenset[str]:
+    """Return the variables that sources read and no option has."""
+    modules = map(import_module, DECLARING)
+    return frozenset(name for module in modules for name in getattr(module, "VARIABLES", ()))
+
+
 def every_option() -> tuple[Option, ...]:
     """Return the one list of options, in the order of the help pages."""
     return (*listing.BEFORE_SOURCES, *source_options(), *listing.BEHIND_SOURCES)

@@ -8,6 +8,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.forms import csv_form
+from unloader.cli.display.progress import display_for
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 
@@ -43,13 +44,14 @@ def command(context: click.Context, /, source: str, **values: Any) -> None:
     warn(values)
     from unloader import api
 
-    if table is None:
-        tables = api.list_tables(spec)
-        document: dict[str, Any] = {"source": spec.location, "tables": tables}
-        text = _list(tables)
-    else:
-        described = api.describe(spec, table, as_text=values["as_text"])
-        document, text = _document(spec.location, described), _shown(described)
+    with display_for(values) as display:
+        if table is None:
+            tables = api.list_tables(spec, display)
+            document: dict[str, Any] = {"source": spec.location, "tables": tables}
+            text = _list(tables)
+        else:
+            described = api.describe(spec, table, values["as_text"], display)
+            document, text = _document(spec.location, described), _shown(described)
     if values["json"]:
         render.emit_json(document)
     elif not values["quiet"]:

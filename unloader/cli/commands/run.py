@@ -19,7 +19,8 @@ from unloader.cli.signals import stop_on_signals
 from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
-    from unloader.model import OutputOptions, Request, Setting
+    from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
+    from unloader.model import OutputOptions, Request, Setting, Snapshot
     from unloader.resolve.resolved import ResolvedRun
 
 
@@ -68,6 +69,8 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
 
 def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> None:
+    from unloader.manifest.model import from_json
+
     output = job.output
     done = f"the run is complete in {','.join(output.destinations)}"
     if values["json"]:
@@ -76,9 +79,9 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         return
     elif destination_kind(output.destinations) == "stdout":
         # Where the data itself is on stdout, the result is for those who watch.
-        render.tell(_summary(manifest, job))
+        render.tell(_summary(from_json(manifest), job))
     else:
-        render.emit(_summary(manifest, job), done=done, asked=False)
+        render.emit(_summary(from_json(manifest), job), done=done, asked=False)
 
 
 def _job(
@@ -98,26 +101,26 @@ def _job(
     return job, api.planned_run(argument.plan)
 
 
-def _summary(manifest: dict[str, Any], job: Request) -> str:
+def _summary(manifest: Manifest, job: Request) -> str:
     output = job.output
     selected = selected_by(job.settings)
-    totals = manifest["totals"]
-    verified = manifest["verified"]
+    totals = manifest.totals
+    verified = manifest.verified
     known = render.facts(
         (
-            ("rows", render.count(totals["rows"]) + (_not_all(selected) if selected else "")),
+            ("rows", render.count(totals.rows) + (_not_all(selected) if selected else "")),
             *(("selected by", each.text) for each in selected),
-            ("bytes", f"{render.count(totals['bytes'])} ({render.size(totals['bytes'])})"),
-            ("files", render.count(totals["files"])),
-            ("seconds", f"{totals['seconds']:.2f}"),
+            ("bytes", f"{render.count(totals.bytes)} ({render.size(totals.bytes)})"),
+            ("files", render.count(totals.files)),
+            ("seconds", f"{totals.seconds:.2f}"),
             ("speed", _speed(totals)),
-            ("CPU seconds", f"{totals['cpu_seconds']:.2f}"),
-            ("snapshot", _snapshot(manifest["snapshot"])),
+            ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
+            ("snapshot", _snapshot(manifest.snapshot)),
             ("verified", _verification(verified, selected)),
             *_places(manifest, output),
         )
     )
-    whereabouts = tables(manifest)
+    whereabouts = tables(manifest.nodes, manifest.workers)
     return f"{known}\n\n{whereabouts}" if whereabouts else known
 
 
@@ -130,37 +133,37 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
     return " (only those that were selected)"
 
 
-def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
+def _places(manifest: Manifest, output: OutputOptions) -> Iterator[tuple[str, str]]:
     if destination_kind(output.destinations) != "directories":
         to_stdout = destination_kind(output.destinations) == "stdout"
         yield "sent to", "standard output" if to_stdout else output.destination
         return
     if not output.others:
         yield "directory", output.destination
-    for each in manifest.get("directories", ()):
-        held = f"{render.count(each['bytes'])} bytes in {render.count(each['files'])} files"
-        yield "directory", f"{each['path']} ({held})"
+    for each in manifest.directories or ():
+        held = f"{render.count(each.bytes)} bytes in {render.count(each.files)} files"
+        yield "directory", f"{each.path} ({held})"
     yield "manifest", f"{output.destination.rstrip('/')}/_manifest.json"
 
 
-def _speed(totals: dict[str, Any]) -> str:
+def _speed(totals: TotalsRecord) -> str:
     # A run too short to measure has no rates.
-    rows, size = totals["rows_per_second"], totals["bytes_per_second"]
+    rows, size = totals.rows_per_second, totals.bytes_per_second
     if rows is None or size is None:
         return render.UNKNOWN
     return f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
 
 
-def _snapshot(snapshot: dict[str, Any] | None) -> str:
-    if snapshot is None or snapshot["kind"] == "none":
+def _snapshot(snapshot: Snapshot | None) -> str:
+    if snapshot is None or snapshot.kind == "none":
         return "none: each work unit as it came"
-    return f"{snapshot['kind']} {snapshot['value']}".strip()
+    return f"{snapshot.kind} {snapshot.value}".strip()
 
 
-def _verification(verified: dict[str, Any], selected: tuple[Setting, ...]) -> str:
-    if verified["level"] == "none":
+def _verification(verified: VerifiedRecord, selected: tuple[Setting, ...]) -> str:
+    if verified.level == "none":
         return "no (--verify none)"
-    rows = verified.get("source_rows")
+    rows = verified.source_rows
     which = " of the same selection" if selected else ""
     counted = "" if rows is None else f", {render.count(rows)} rows{which} in the source"
-    return f"{verified['result']} ({verified['level']}{counted})"
+    return f"{verified.result} ({verified.level}{counted})"

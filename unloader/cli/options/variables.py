@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from unloader.redaction import PASSWORD_VARIABLE
-from unloader.sources.options import every_option
+from unloader.sources.options import every_option, source_variables
 
-TEST_PREFIX = "UNLOADER_TEST_"
-"""Of the variables that the project's own tests take."""
+NOT_OURS = ("UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
+"""Beginnings of the variables that the project's tests and examples take."""
 
 
 def tell_unknown_variables(values: Mapping[str, Any]) -> None:
@@ -43,13 +43,13 @@ def unknown_variables() -> tuple[str, ...]:
     known = _known()
     ours = (name for name in os.environ if name.startswith("UNLOADER_"))
     return tuple(
-        sorted(name for name in ours if name not in known and not name.startswith(TEST_PREFIX))
+        sorted(name for name in ours if name not in known and not name.startswith(NOT_OURS))
     )
 
 
 def _known() -> frozenset[str]:
     options = (name for option in every_option() for name in option.variables)
-    return frozenset((PASSWORD_VARIABLE, *options))
+    return source_variables() | {PASSWORD_VARIABLE, *options}
 
 
 def _with_guess(name: str) -> str:

@@ -45,7 +45,8 @@ def build(
 
 def recorded(options: Iterable[Option], request: Any) -> dict[str, Any]:
     """Return the values that a manifest keeps of a request, by their keys there."""
-    return {o.record: value_at(request, o.field) for o in options if o.record and o.field}
+    found = {each.record: value_at(request, each.field) for each in options if each.record}
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items()}
 
 
 def value_at(request: Any, path: str) -> Any:

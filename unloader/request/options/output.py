@@ -33,7 +33,6 @@ TO = Option(
     commands=("run",),
     effect="changes",
     empty=False,
-    record="to",
     help="Directory of the output, made if it is missing; several share the files. - is "
     "standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one for each work unit. "
     "Separated by commas, or repeated.",

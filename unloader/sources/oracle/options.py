@@ -6,6 +6,7 @@ import re
 from functools import partial
 
 from unloader.model import SessionOptions, ValueOptions
+from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
 from unloader.request.options.kinds import (
     FLAG,
     SECONDS,
@@ -16,6 +17,19 @@ from unloader.request.options.kinds import (
     Whole,
 )
 from unloader.request.options.option import CONNECTING, READING, Option
+
+WALLET_PASSWORD_FILE = "UNLOADER_WALLET_PASSWORD_FILE"
+TOKEN_FILE = "UNLOADER_ORACLE_TOKEN_FILE"
+TOKEN_KEY_FILE = "UNLOADER_ORACLE_TOKEN_KEY_FILE"
+
+VARIABLES = (
+    WALLET_PASSWORD_VARIABLE,
+    WALLET_PASSWORD_FILE,
+    TOKEN_VARIABLE,
+    TOKEN_FILE,
+    TOKEN_KEY_FILE,
+)
+"""Variables without an option, which a connection reads."""
 
 MAX_DECIMAL = 38
 """Digits of the widest decimal that every reader of Parquet knows."""
