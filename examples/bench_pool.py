@@ -6,7 +6,7 @@
 Each contender runs so many tasks that do nothing but double a number, in processes that are up and
 have run a few already:
 
-  supervisor         numa.supervisor.Supervisor, each outcome taken as it comes
+  supervisor         the engine of a run over numa.supervisor.Supervisor, with retries and losses
   supervisor_limits  the same with a limit on silence, time and memory, checked all the while
   pool               numa.pool.Pool, a task assigned at each result
   executor           concurrent.futures.ProcessPoolExecutor.map, processes spawned
@@ -36,15 +36,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from numa.model import Finished, Ready, SupervisorOptions
+from numa.model import Finished, ProcessLimits, Ready
 from numa.placement import place
 from numa.pool import Pool
-from numa.supervisor import Supervisor
 from numa.topology import detect
+from unloader.model import RetryOptions
+from unloader.placement.seating import Seating
+from unloader.run.engine import Engine, Work
+from unloader.run.local import LocalExecutor
+from unloader.run.schedule import Attempt, Schedule
 
 ENTRY = "bench_pool:double"
 WARM_TASKS = 50
@@ -58,12 +63,50 @@ def double(task: int, report: Callable[[object], None] | None = None) -> int:
     return task * 2
 
 
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One unit of a schedule."""
+
+    id: str
+    number: int
+
+
+class Doubling(Work[Number]):
+    """Keeps the results."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+
+    def task(self, attempt: Attempt[Number]) -> int:
+        """Return the number itself."""
+        return attempt.unit.number
+
+    def record(self, place: int, attempt: Attempt[Number], result: object) -> None:
+        """Keep a result."""
+        self.results.append(result)
+
+
 @contextmanager
-def supervisor(workers: int, options: SupervisorOptions) -> Iterator[tuple[Run, list[int]]]:
+def supervisor(
+    workers: int, limits: ProcessLimits, seconds: float
+) -> Iterator[tuple[Run, list[int]]]:
     """Yield a function that runs so many tasks, and the processes that do them."""
-    with Supervisor(place(detect(), workers), ENTRY, options) as ours:
-        run: Run = lambda count: (outcome.result for outcome in ours.run(iter(range(count))))  # noqa: E731
-        all(True for _ in run(WARM_TASKS))
+    seating = Seating(seats=place(detect(), workers), memory_policy="preferred")
+    with LocalExecutor(seating, ENTRY, limits, looks=False) as ours:
+
+        def run(count: int) -> list[Any]:
+            units = tuple(Number(str(number), number) for number in range(count))
+            work = Doubling()
+            schedule = Schedule(units=units, retry=RetryOptions())
+            Engine(
+                schedule=schedule, work=work, stall_seconds=seconds, attempt_seconds=seconds
+            ).run(ours)
+            return work.results
+
+        ours.resize(workers)
+        run(WARM_TASKS)
+        while len(ours.places()) < workers:
+            ours.events(1.0)
         yield run, list(ours.pids().values())
 
 
@@ -118,15 +161,10 @@ def spawning() -> Any:
 
 def contenders(workers: int) -> dict[str, Callable[[], Any]]:
     """Return what is compared, by name."""
-    limits = SupervisorOptions(
-        silence_seconds=FAR,
-        task_timeout_seconds=FAR,
-        memory_bytes=HUGE,
-        task_memory_bytes=HUGE,
-    )
+    limits = ProcessLimits(memory_bytes=HUGE, task_memory_bytes=HUGE)
     return {
-        "supervisor": lambda: supervisor(workers, SupervisorOptions()),
-        "supervisor_limits": lambda: supervisor(workers, limits),
+        "supervisor": lambda: supervisor(workers, ProcessLimits(), 0.0),
+        "supervisor_limits": lambda: supervisor(workers, limits, FAR),
         "pool": lambda: pool(workers),
         "executor": lambda: executor(workers),
         "multiprocessing": lambda: multiprocess(workers),

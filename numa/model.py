@@ -98,12 +98,12 @@ class BindReport:
     memory_policy: str | None
     """`local`, `preferred`, `bind` or `interleave`; None = none was set."""
     note: str | None
-    """One line on what was asked for and not had; None if all was."""
+    """One line on what was asked for and refused; None if nothing was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residence:
-    """Where a process was seen to be, as far as the kernel tells. All that was seen so far."""
+    """Where a process was seen to be, as far as the kernel reports it. All that was seen so far."""
 
     cpus: tuple[int, ...]
     """CPUs that its threads were on when looked at, ascending."""
@@ -176,55 +176,41 @@ class Lost:
     """How it ended, then the last 4 KB of its standard error."""
 
 
-Event: TypeAlias = Ready | Message | Finished | Raised | Lost
+PoolEvent: TypeAlias = Ready | Message | Finished | Raised | Lost
+
+
+VacantReason: TypeAlias = Literal["lost", "refused", "not up", "too large", "stopped"]
+"""It ended by itself; the system refused one; it was ended as too slow to start, as too large, or
+by the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailure:
-    """Why a task has no result."""
+class Vacant:
+    """A kept seat has no process any more, or still none; the task it was on has ended with it."""
 
-    kind: Literal["raised", "unsendable", "lost", "silent", "timeout", "memory", "cancelled"]
-    """Of the last attempt: it raised; could not be pickled; lost its process, or was ended with
-    it, as too silent, too long, too large, or by `cancel`."""
-    message: str
-    traceback: str = ""
-    """Of the task, if it raised."""
+    worker: int
+    reason: VacantReason
+    detail: str
+    """How it ended, or what the system said."""
+    hint: str = ""
+    """What to do about a refusal."""
+    held_bytes: int = 0
+    """What one that was too large held."""
+    hopeless: bool = False
+    """No other process is started there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one task. Each task that was taken has one."""
-
-    index: int
-    """Place of the task among all, from 0."""
-    task: object
-    result: object
-    """What the function returned; None after a failure."""
-    failure: TaskFailure | None
-    attempts: int
-    """How many it took; 0 if it was never begun."""
-    worker: int | None
-    """That had the last attempt; None if it was never begun."""
-    seconds: float
-    """Wall time of the last attempt."""
+SupervisorEvent: TypeAlias = Ready | Message | Finished | Raised | Vacant
+"""`Ready` says that a worker is idle for the first time in its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorOptions:
-    """When a process is replaced, and how often a task is tried. 0 is no limit."""
+class ProcessLimits:
+    """When a process is replaced. 0 is no limit."""
 
-    attempts: int = 3
-    """Most attempts at a task."""
-    retry_seconds: float = 0.0
-    """Before the second attempt; doubled before each further one."""
-    retry_raised: bool = False
-    """Try a task that raised again, too, and not only one that lost its process."""
-    silence_seconds: float = 0.0
-    """Without a message or the end of the task, after which a process counts as hung."""
-    task_timeout_seconds: float = 0.0
-    """Longest time for one attempt."""
     start_seconds: float = 60.0
-    """Longest time for a process to start and import the function; at least `silence_seconds`."""
+    """Longest time for a process to start, import the function and do its warm-up: a busy machine
+    takes seconds to start one."""
     memory_bytes: int = 0
     """A process that holds more after a task is replaced before its next one. Linux."""
     task_memory_bytes: int = 0
@@ -234,10 +220,8 @@ class SupervisorOptions:
         """Refuse values that cannot be.
 
         Raises:
-            PoolError: One is below 0, or there is to be no attempt.
+            PoolError: One is below 0.
         """
         for field in fields(self):
             if getattr(self, field.name) < 0:
                 raise PoolError(f"{field.name} is below 0.", "give 0 for no limit.")
-        if self.attempts == 0:
-            raise PoolError("attempts is 0.", "allow 1 or more.")

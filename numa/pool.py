@@ -4,7 +4,7 @@ It runs any importable function and knows nothing of what that does. A process t
 one task it was on: the others never notice, and `start` puts a new one on the same seat. What its
 tasks have started dies with it, unless that has made a group of its own. Nothing blocks but `wait`
 and `close`, both as long as they are told. Use a pool from one thread; only `wake` is for any.
-When to give up on a process or a task is for the caller to say: see `numa.supervisor`.
+When to give up on a process is for the caller to say: see `numa.supervisor`.
 
     with Pool(seats, "package.module:function") as pool:
         for seat in seats:
@@ -21,10 +21,10 @@ from types import TracebackType
 
 from numa.affinity import MEMORY_POLICIES
 from numa.errors import PoolError
-from numa.model import BindReport, Event, Seat
-from numa.processes.clocks import MAX_IDLE_LOSSES, Clocks, resident_bytes
+from numa.model import BindReport, PoolEvent, Seat
 from numa.processes.launch import Member, launch
 from numa.processes.members import CHECK_SECONDS, Members
+from numa.processes.memory import resident_bytes
 
 
 class Pool:
@@ -76,12 +76,7 @@ class Pool:
         if worker in self._members.there:
             pid = self._members.there[worker].process.pid
             raise PoolError(f"worker {worker} runs already, as process {pid}.", "kill it first.")
-        try:
-            member = launch(seat, self._entry, self._memory_policy)
-        except PoolError:
-            self._members.idle_losses[worker] += 1
-            raise
-        self._members.add(member)
+        self._members.add(launch(seat, self._entry, self._memory_policy))
         self._starts[worker] += 1
 
     def assign(self, worker: int, task: object) -> None:
@@ -103,7 +98,7 @@ class Pool:
             ) from error
         self._members.give(member, task, body)
 
-    def wait(self, timeout_seconds: float | None) -> tuple[Event, ...]:
+    def wait(self, timeout_seconds: float | None) -> tuple[PoolEvent, ...]:
         """Return the events that have come, in order of arrival; wait for the first if none has.
 
         Args:
@@ -154,34 +149,14 @@ class Pool:
         """
         return {worker: member.bound for worker, member in self._members.there.items()}
 
-    def clocks(self, worker: int) -> Clocks:
-        """Return how long the worker's process has been silent or busy, and whether it is up.
-
-        Raises:
-            PoolError: It is not started.
-        """
-        return self._member(worker).clocks
-
     def memory_bytes(self, worker: int) -> int | None:
         """Return what the worker's process holds in memory; None if there is none to be told."""
         member = self._members.there.get(worker)
         return None if member is None else resident_bytes(member.process.pid)
 
-    def answering(self, worker: int) -> bool:
-        """Whether the task has ended and its result, longer than the pipe, is on its way.
-
-        Raises:
-            PoolError: It is not started.
-        """
-        return self._member(worker).answering
-
     def restarts(self) -> dict[int, int]:
         """Return how many processes each worker that was started has had beyond the first."""
         return {worker: count - 1 for worker, count in self._starts.items()}
-
-    def is_hopeless(self, worker: int) -> bool:
-        """Whether processes on the seat, time and again, could not start or died without a task."""
-        return self._members.idle_losses[worker] >= MAX_IDLE_LOSSES
 
     def close(self, grace_seconds: float = 5.0) -> None:
         """End every process and close every descriptor; events not fetched are dropped.

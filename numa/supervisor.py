@@ -1,107 +1,174 @@
-"""Runs tasks in pinned processes and keeps those processes in order: the policy above the pool.
+"""Keeps a process on each seat: starts them, and replaces those that are lost, late or too large.
 
-Every task taken comes out once, as an `Outcome`, whatever its process did. A process that is lost,
-silent, too long at a task or too large is replaced on its seat; a task that ends its processes is
-given up after its attempts, and the others never notice. Tasks are taken only when a worker can
-have them, so that a slow consumer stops everything behind it.
+It gives out no tasks of its own: the caller assigns one to an idle worker and waits for events. A
+task that is lost with its process is the caller's to repeat. All that is known about processes is
+here: how long a start may take, how much memory one may hold, when a seat is asked for another
+process and when it is given up.
 
-    with Supervisor(seats, "package.module:function", SupervisorOptions(attempts=2)) as supervisor:
-        for outcome in supervisor.run(tasks):
-            ...
+    with Supervisor(seats, "package.module:function", ProcessLimits()) as supervisor:
+        supervisor.keep(seat.worker for seat in seats)
+        while tasks:
+            for worker in list(supervisor.idle):
+                supervisor.assign(worker, tasks.pop())
+            for event in supervisor.wait(1.0):
+                ...
 """
 
-import operator
-from collections.abc import Callable, Generator, Iterable, Sequence
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from types import TracebackType
 
-from numa.backlog import Backlog
-from numa.errors import PoolError
-from numa.model import Outcome, Seat, SupervisorOptions
+from numa.errors import PoolError, StartError
+from numa.model import (
+    BindReport,
+    Finished,
+    Lost,
+    Message,
+    ProcessLimits,
+    Raised,
+    Ready,
+    Seat,
+    SupervisorEvent,
+    Vacant,
+)
 from numa.pool import Pool
-from numa.supervision import Supervision
 
-_TASKS_PER_SEAT = 2
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.2
+
+# Guess: a machine short of processes or memory may have some again after that.
+_RESTART_SECONDS = 1.0
+
+_MOST_IDLE_LOSSES = 3
+"""A seat whose processes end so often in a row without a task cannot have one at all."""
 
 
 class Supervisor:
-    """One process for each seat, replaced as often as it takes. For one thread, but `cancel`."""
+    """One process on each seat that is kept. For one thread, but `wake`."""
 
     def __init__(
         self,
         seats: Sequence[Seat],
         entry: str,
-        options: SupervisorOptions | None = None,
+        limits: ProcessLimits | None = None,
         *,
         memory_policy: str = "preferred",
+        warm_up: object = None,
     ) -> None:
         """Take the seats; start nothing yet.
 
         Args:
             seats: Where workers sit, from `numa.placement.place`; one or more.
             entry: See `numa.pool.Pool`.
-            options: None is the defaults.
+            limits: None is the defaults.
             memory_policy: See `numa.affinity.seated`.
+            warm_up: A task that each process does first, before it is idle; what becomes of it
+                does not matter. None is no such task.
         Raises:
             PoolError: There is no seat, or as `Pool` raises it.
         """
         if not seats:
             raise PoolError("there is no seat.", "place one worker or more.")
         self._pool = Pool(seats, entry, memory_policy=memory_policy)
-        self._workers = tuple(seat.worker for seat in seats)
-        self._options = options or SupervisorOptions()
-        self._active = False
-        self._cancelled = False
+        self._limits = limits or ProcessLimits()
+        self._warm_up = warm_up
+        self._kept: set[int] = set()
+        self._idle: set[int] = set()
+        self._busy: set[int] = set()
+        self._starting: dict[int, float] = {}
+        """Processes that are not idle for the first time yet, and when they were started."""
+        self._ready: dict[int, Ready] = {}
+        """Processes that are up and at their warm-up."""
+        self._vacant: dict[int, float] = {}
+        """Kept seats without a process, and when one may be started there."""
+        self._idle_losses: Counter[int] = Counter()
+        """By worker: processes in a row that had no task, or could not be started."""
+        self._ending: dict[int, Vacant] = {}
+        """What will be reported of processes that are being ended by us, once their end is read."""
+        self._too_large: dict[int, Vacant] = {}
+        """The same of processes to be ended before their next task."""
+        self._events: list[SupervisorEvent] = []
+        self._next_look = 0.0
 
-    def run(
-        self, tasks: Iterable[object], *, heard: Callable[[int, object], None] | None = None
-    ) -> Generator[Outcome, None, None]:
-        """Run the tasks; yield each one's outcome as it comes, in no order.
+    def keep(self, workers: Iterable[int]) -> None:
+        """Keep a process on the seats of these workers from now on, and on no other seat.
 
-        Left early, by `close` of the iterator or by an exception, it ends the processes that are
-        busy; the others wait for the next run. One run at a time.
-
-        Args:
-            tasks: Asked for the next task in this thread, when a worker is free; while it makes one
-                nothing is supervised. At most two tasks a seat are taken and not yet yielded.
-            heard: Told the index of a task and what it sent by `report(payload)`.
         Raises:
-            PoolError: No process can be had on any seat, or a run is going on.
+            PoolError: There is no such worker, or the system refuses a process.
         """
-        if self._active:
-            raise PoolError("a run is going on.", "exhaust or close it first.")
-        backlog = Backlog(
-            tasks,
-            attempts=self._options.attempts,
-            retry_seconds=self._options.retry_seconds,
-            most=_TASKS_PER_SEAT * len(self._workers),
+        self._kept = set(workers)
+        surplus = self._pool.pids().keys() - self._kept
+        self._pool.kill(*surplus)
+        for event in self._pool.wait(0.0):
+            self._take(event)
+        for worker in surplus | (self._vacant.keys() - self._kept):
+            self._forget(worker)
+            self._vacant.pop(worker, None)
+        for worker in sorted(self._kept - self._pool.pids().keys() - self._vacant.keys()):
+            self._start(worker)
+
+    @property
+    def idle(self) -> Set[int]:
+        """Workers that can be given a task; changed by `wait` and `assign`."""
+        return self._idle
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is no process, and none will be started any more."""
+        return not (self._vacant or self._ending or self._pool.pids())
+
+    def assign(self, worker: int, task: object) -> None:
+        """Give an idle worker a task. Returns at once, also when the process is just dead.
+
+        Raises:
+            PoolError: The worker is not idle, or the task cannot be pickled.
+        """
+        if worker not in self._idle:
+            raise PoolError(f"worker {worker} is not idle.", "choose one of `idle`.")
+        self._pool.assign(worker, task)
+        self._idle.discard(worker)
+        self._busy.add(worker)
+
+    def wait(self, timeout_seconds: float) -> tuple[SupervisorEvent, ...]:
+        """Return the events that have come; wait for the first, so long at most.
+
+        Processes are started, judged and ended in here only. May return `()` before the time is up.
+        """
+        self._replace()
+        timeout = 0.0 if self._events else min(timeout_seconds, self._longest_wait())
+        for event in self._pool.wait(timeout):
+            self._take(event)
+        # Only here, where what workers had sent is read: the caller may have been away for long.
+        if (self._starting or self._limits.task_memory_bytes) and time.monotonic() >= (
+            self._next_look
+        ):
+            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._look()
+        events, self._events = self._events, []
+        return tuple(events)
+
+    def stop(self, *workers: int) -> None:
+        """End the workers' processes; each seat gets another one. Their ends are events to come."""
+        self._end(
+            Vacant(worker=worker, reason="stopped", detail="stopped by the caller")
+            for worker in workers
         )
-        current = Supervision(self._pool, self._workers, self._options, backlog, heard)
-        # A process too many costs more than a moment's wait for a list of a few tasks.
-        most_workers = max(1, operator.length_hint(tasks, len(self._workers)))
-        self._active = True
-        try:
-            while not (self._cancelled or backlog.over):
-                current.step(most_workers)
-                yield from current.settled()
-            if self._cancelled:
-                current.cancel()
-                yield from current.settled()
-        finally:
-            self._active = False
-            current.abandon()
 
-    def cancel(self) -> None:
-        """End the run that is going on, and let no other begin: no task is started any more.
-
-        Tasks that were taken come out as failures of kind `cancelled`, unless they have just
-        ended. For any thread, and for signal handlers.
-        """
-        self._cancelled = True
+    def wake(self) -> None:
+        """Let the `wait` that is going on, or the next one, return. For any thread."""
         self._pool.wake()
 
     def pids(self) -> dict[int, int]:
         """Return the process id of each worker that has a process."""
         return self._pool.pids()
+
+    def bindings(self) -> dict[int, BindReport]:
+        """Return what the binding came to of each worker that has a process."""
+        return self._pool.bindings()
 
     def restarts(self) -> dict[int, int]:
         """Return how many processes each worker that was started has had beyond the first."""
@@ -123,3 +190,129 @@ class Supervisor:
     ) -> None:
         """End every process."""
         self.close()
+
+    def _start(self, worker: int) -> None:
+        self._pool.start(worker)
+        self._starting[worker] = time.monotonic()
+        if self._warm_up is not None:
+            self._pool.assign(worker, self._warm_up)
+
+    def _replace(self) -> None:
+        """End what is too large between two tasks, and start processes on vacant seats."""
+        if self._too_large:
+            self._end(self._too_large.values())
+            self._too_large = {}
+        if not self._vacant:
+            return
+        now = time.monotonic()
+        for worker in [worker for worker, due in self._vacant.items() if due <= now]:
+            del self._vacant[worker]
+            try:
+                self._start(worker)
+            except StartError as error:
+                self._leave_vacant(
+                    Vacant(worker=worker, reason="refused", detail=error.message, hint=error.hint)
+                )
+
+    def _longest_wait(self) -> float:
+        """Return for how long nothing need be done here."""
+        longest = _LOOK_SECONDS if self._starting or self._limits.task_memory_bytes else 3600.0
+        if self._vacant:
+            longest = min(longest, max(0.0, min(self._vacant.values()) - time.monotonic()))
+        return longest
+
+    def _take(self, event: Ready | Message | Finished | Raised | Lost) -> None:
+        worker = event.worker
+        if isinstance(event, Lost):
+            self._lost(event)
+        elif worker not in self._kept:
+            return
+        elif isinstance(event, Ready):
+            self._ready[worker] = event
+            if self._warm_up is None:
+                self._is_up(worker)
+        elif worker in self._starting:
+            if isinstance(event, Finished | Raised):  # of the warm-up
+                self._is_up(worker)
+        else:
+            if isinstance(event, Finished | Raised):
+                self._ended(worker)
+            self._events.append(event)
+
+    def _is_up(self, worker: int) -> None:
+        del self._starting[worker]
+        self._idle.add(worker)
+        self._events.append(self._ready.pop(worker))
+
+    def _ended(self, worker: int) -> None:
+        """Take back a worker whose task has ended, unless it has grown too large."""
+        self._busy.discard(worker)
+        self._idle_losses.pop(worker, None)
+        limit = self._limits.memory_bytes
+        held = self._pool.memory_bytes(worker) if limit else None
+        if held is not None and held > limit:
+            self._too_large[worker] = _too_large(worker, held, limit)
+        else:
+            self._idle.add(worker)
+
+    def _lost(self, event: Lost) -> None:
+        worker = event.worker
+        vacant = self._ending.pop(worker, None) or Vacant(
+            worker=worker, reason="lost", detail=event.detail.strip()
+        )
+        had_task, was_up = worker in self._busy, worker not in self._starting
+        self._forget(worker)
+        if worker not in self._kept:
+            return
+        # One that had a task, or was ended by us once it was up, has shown that it can start.
+        if had_task or (was_up and vacant.reason != "lost"):
+            self._vacant[worker] = 0.0
+            self._events.append(vacant)
+        else:
+            self._leave_vacant(vacant)
+
+    def _leave_vacant(self, vacant: Vacant) -> None:
+        """Leave a seat whose process came to nothing vacant for a while, or for good."""
+        worker = vacant.worker
+        self._idle_losses[worker] += 1
+        hopeless = self._idle_losses[worker] >= _MOST_IDLE_LOSSES
+        if hopeless:
+            logger.warning("worker %d cannot be started and is given up: %s", worker, vacant.detail)
+        else:
+            self._vacant[worker] = time.monotonic() + _RESTART_SECONDS
+        self._events.append(replace(vacant, hopeless=hopeless))
+
+    def _forget(self, worker: int) -> None:
+        self._idle.discard(worker)
+        self._busy.discard(worker)
+        self._starting.pop(worker, None)
+        self._ready.pop(worker, None)
+        self._too_large.pop(worker, None)
+
+    def _look(self) -> None:
+        """End the processes that have passed a limit."""
+        found = []
+        longest, limit = self._limits.start_seconds, self._limits.task_memory_bytes
+        now = time.monotonic()
+        for worker, started in self._starting.items():
+            if longest and now - started > longest:
+                detail = f"worker {worker} was not up for {longest:g} s"
+                found.append(Vacant(worker=worker, reason="not up", detail=detail))
+        for worker in self._busy if limit else ():
+            held = self._pool.memory_bytes(worker)
+            if held is not None and held > limit:
+                found.append(_too_large(worker, held, limit))
+        self._end(found)
+
+    def _end(self, ends: Iterable[Vacant]) -> None:
+        here = self._pool.pids()
+        reasons = {vacant.worker: vacant for vacant in ends if vacant.worker in here}
+        for worker, vacant in reasons.items():
+            logger.info("worker %d is ended: %s", worker, vacant.detail)
+        self._ending.update(reasons)
+        self._pool.kill(*reasons)
+
+
+def _too_large(worker: int, held: int, limit: int) -> Vacant:
+    detail = f"held {held} bytes, the limit is {limit}"
+    return Vacant(worker=worker, reason="too large", detail=detail, held_bytes=held)

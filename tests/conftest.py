@@ -15,6 +15,9 @@ from urllib.parse import quote
 
 import long_tests
 import pytest
+from schemas.manifests import check_all_written
+
+check_all_written()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a shell's background job, and so it would be in every program that a test starts

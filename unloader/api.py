@@ -98,22 +98,27 @@ class PlannedRun:
         }
 
 
-def list_tables(source: SourceSpec) -> tuple[TableSummary, ...]:
+def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
     """Return the tables and views of a source, by schema and name.
 
     Raises:
         UnloaderError: ConfigError for a missing driver, SourceError if the source refused.
     """
     with _translated():
+        observe(PhaseStarted(phase="connecting"))
         catalog = source_of(source.kind).open_catalog(source)
         try:
+            observe(PhaseStarted(phase="table"))
             return catalog.tables()
         finally:
             catalog.close()
 
 
 def describe(
-    source: SourceSpec, table: TableName, as_text: tuple[str, ...] = ()
+    source: SourceSpec,
+    table: TableName,
+    as_text: tuple[str, ...] = (),
+    observe: Observer = silent,
 ) -> TableDescription:
     """Return a table's columns, partitions and what each column would become.
 
@@ -121,9 +126,11 @@ def describe(
         UnloaderError: SourceError if there is no such table or no right to read it.
     """
     with _translated():
+        observe(PhaseStarted(phase="connecting"))
         catalog = source_of(source.kind).open_catalog(source)
         try:
-            info = catalog.describe(table)
+            observe(PhaseStarted(phase="table"))
+            info = catalog.describe(table, observe)
             readings = catalog.readings(info, None, ValueOptions())
             encodes = encodes_of(catalog)
             csv, parquet = (
@@ -158,7 +165,7 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
             run=run,
             statements={
                 unit.id: ";\n".join(
-                    ready.catalog.selector_sql(run.extract, each) for each in unit.selectors
+                    ready.catalog.statement(run.extract, each) for each in unit.selectors
                 )
                 for unit in run.plan.units
             },
@@ -211,7 +218,9 @@ def unload(
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Unload a table or query into files; return the manifest.
+    """Unload a table or query into files; return the manifest's JSON document.
+
+    `unloader.manifest.model.from_json` makes types of it.
 
     Args:
         request: What, where and how.
@@ -222,15 +231,20 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
+    from unloader.manifest.model import to_json
+    from unloader.placement.seating import seat_request
     from unloader.resolve.resolution import resolved
-    from unloader.run.processes import crew
     from unloader.run.unloading import run
+    from unloader.run.workers import early_workers
 
-    plan = None if planned is None else planned.plan
-    with _translated(), crew(request, plan) as pool:
-        _tell_settings(request, observe)
-        with resolved(request, planned=planned, stop=stop, observe=observe) as ready:
-            return run(ready, pool, observe=observe, stop=stop)
+    with _translated():
+        seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
+        with early_workers(request, seats) as executor:
+            _tell_settings(request, observe)
+            with resolved(
+                request, planned=planned, seats=seats, stop=stop, observe=observe
+            ) as ready:
+                return to_json(run(ready, executor, observe=observe, stop=stop))
 
 
 def verify(

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import unloader.api as api
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
+from unloader.manifest.model import TotalsRecord, from_json
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
@@ -99,7 +100,7 @@ def run_demo(
         if stop():
             raise Interrupted(f"the {name} files were not verified", "run the same command again")
         verdict = api.verify(directory / name, source, observe=observe)
-        results.append(_line(name, directory / name, manifest["totals"], verdict))
+        results.append(_line(name, directory / name, from_json(manifest).totals, verdict))
     return DemoResult(database=database, results=tuple(results))
 
 
@@ -143,13 +144,13 @@ def _job(source: SourceSpec, destination: Path, name: str, parallelism: int) -> 
     )
 
 
-def _line(name: str, directory: Path, totals: dict[str, Any], verdict: dict[str, Any]) -> DemoLine:
+def _line(name: str, directory: Path, totals: TotalsRecord, verdict: dict[str, Any]) -> DemoLine:
     return DemoLine(
         name=name,
-        rows=totals["rows"],
-        bytes=totals["bytes"],
-        seconds=totals["seconds"],
-        mb_per_second=totals["bytes"] / 1e6 / totals["seconds"] if totals["seconds"] else 0.0,
+        rows=totals.rows,
+        bytes=totals.bytes,
+        seconds=totals.seconds,
+        mb_per_second=totals.bytes / 1e6 / totals.seconds if totals.seconds else 0.0,
         directory=directory,
         verified=verdict["result"] == "ok",
     )

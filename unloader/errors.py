@@ -11,7 +11,9 @@
     ├── AnswerLost           9   done, but the answer could not be told
     └── Interrupted        130   stopped by a signal
 
-Across processes travels `unloader.model.Failure`, never an exception.
+A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
+may get past. Across processes travels `unloader.model.AttemptFailure`, never an exception: see
+`unloader.failures`.
 """
 
 from __future__ import annotations
@@ -87,6 +89,13 @@ class PartialUnload(UnloaderError):
 
     exit_code = 7
     usual_hint = "mend the cause and run again"
+
+
+class WorkerLost(PartialUnload):
+    """A worker ended, or had to be ended, in the middle of its work unit."""
+
+    retryable = True
+    usual_hint = "see the system log for what ended it (out of memory, a kill)"
 
 
 class VerifyMismatch(UnloaderError):

@@ -132,7 +132,9 @@ class _Reading:
             return None
         kinds = tuple(kind for kind in kinds if kind is not type(None))
         if len(kinds) > 1:
-            kinds = tuple(kind for kind in kinds if _may_be(kind, value)) or kinds[:1]
+            kinds = tuple(kind for kind in kinds if _may_be(kind, value))
+            if not kinds:
+                raise _wrong(where, "of a form that is known", value)
         return self.read(kinds[0], value, where)
 
     def _tuple(self, kinds: tuple[Any, ...], value: object, where: str) -> Any:

@@ -42,7 +42,7 @@ class SecretReference:
 class SessionOptions:
     """How the sessions of a run are opened and kept; a source uses what it knows of.
 
-    `Source.session_options` names the fields a source knows; others must keep their defaults.
+    `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
     fetch: Fetch = "auto"
@@ -118,8 +118,10 @@ class TableSummary:
 class Snapshot:
     """The one consistent point that every worker reads at."""
 
-    kind: Literal["scn", "exported-snapshot", "read-only-file", "write-reservation", "none"]
+    kind: str
+    """The source's own word for what it is, such as scn; `none` where there is none."""
     value: str
+    """What a worker needs to enter it."""
     taken_at: str
     """ISO 8601, UTC."""
 
@@ -156,7 +158,7 @@ class Projection:
 class ValueOptions:
     """What becomes of values that the usual Arrow types cannot hold.
 
-    `Source.value_options` names the fields a source knows; others must keep their defaults.
+    `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
     number_without_precision: str = "string"
@@ -261,14 +263,15 @@ class UnitResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A failed attempt, as data."""
+class AttemptFailure:
+    """Why an attempt at a task failed, as data: made and read by `unloader.failures` alone."""
 
-    kind: str
+    error: str
     """Name of the class in `unloader.errors`."""
     message: str
     hint: str
     retryable: bool
+    """Another attempt may do better."""
     traceback: str = ""
 
 

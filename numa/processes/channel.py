@@ -44,11 +44,6 @@ class Channel:
         """Whether bytes wait for room in the pipe."""
         return bool(self._outbox)
 
-    @property
-    def arriving(self) -> bytes:
-        """The tag of a frame that is here only in part; empty if there is none, or not yet."""
-        return bytes(self._inbox[_LENGTH.size : _LENGTH.size + 1])
-
     def post(self, data: bytes) -> None:
         """Send a frame: now what the pipe takes, the rest with later calls of `flush`."""
         self._outbox += data

@@ -15,15 +15,14 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from numa.affinity import seated
 from numa.errors import StartError
 from numa.model import BindReport, Seat
-from numa.processes.channel import RAISED, RESULT, Channel
-from numa.processes.clocks import Clocks
+from numa.processes.channel import Channel
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
 _BOOTSTRAP = (
@@ -48,18 +47,12 @@ class Member:
     stderr: IO[bytes]
     """Temporary file without a name that takes the child's standard error."""
     bound: BindReport
-    clocks: Clocks = field(default_factory=Clocks)
     busy: bool = False
     task: object = None
     killed: bool = False
     """Killed by the pool itself."""
     broken: str = ""
     """What it sent that cannot be read; such a child is killed and not heard any more."""
-
-    @property
-    def answering(self) -> bool:
-        """Whether the task has ended and its result, longer than the pipe, is on its way."""
-        return self.channel.arriving in (RESULT, RAISED)
 
     def gone(self) -> bool:
         """Whether the process has ended. Where possible it is left unreaped, its number ours."""

@@ -8,10 +8,10 @@ import pickle
 import selectors
 import signal
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 
-from numa.model import Event, Finished, Lost, Message, Raised, Ready
+from numa.model import Finished, Lost, Message, PoolEvent, Raised, Ready
 from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, frame
 from numa.processes.launch import Member
 from numa.processes.waker import Waker
@@ -34,13 +34,11 @@ class Members:
         """Begin with none."""
         self._there: dict[int, Member] = {}
         self._lingering: list[Member] = []
-        self._events: deque[Event] = deque()
+        self._events: deque[PoolEvent] = deque()
         self._selector = selectors.DefaultSelector()
         self._waker = Waker()
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._next_check = time.monotonic()
-        self.idle_losses: Counter[int] = Counter()
-        """By worker: processes lost in a row that had no task."""
 
     @property
     def there(self) -> Mapping[int, Member]:
@@ -52,7 +50,7 @@ class Members:
         """Whether there are events that were not fetched."""
         return bool(self._events)
 
-    def fetch(self) -> tuple[Event, ...]:
+    def fetch(self) -> tuple[PoolEvent, ...]:
         """Return the events that have come, in order of arrival."""
         events = tuple(self._events)
         self._events.clear()
@@ -66,7 +64,6 @@ class Members:
     def give(self, member: Member, task: object, body: bytes) -> None:
         """Send an idle child a task, now what its pipe takes and the rest while listening."""
         member.busy, member.task = True, task
-        member.clocks.give()
         member.trim_stderr()
         member.channel.post(frame(TASK, body))
         self._watch(member)
@@ -86,11 +83,8 @@ class Members:
             member = self._there[key.data]
             if mask & selectors.EVENT_WRITE:
                 member.channel.flush()
-                # It cannot have begun before it has the whole task.
-                member.clocks.give()
                 self._watch(member)
             if mask & selectors.EVENT_READ:
-                member.clocks.hear()
                 self._take(member, member.channel.receive())
                 if member.channel.ended and member.worker in self._there:
                     self._bury(member)
@@ -155,8 +149,6 @@ class Members:
         for tag, body in frames:
             if member.broken:
                 return
-            if tag == READY:
-                member.clocks.up = True
             try:
                 self._events.append(_event(member, tag, body))
             # Unpickling runs the sender's classes: the parent may lack one of them.
@@ -164,7 +156,6 @@ class Members:
                 self._refuse(member, tag, error)
             if tag in (RESULT, RAISED):
                 member.busy, member.task = False, None
-                self.idle_losses[member.worker] = 0
 
     def _refuse(self, member: Member, tag: bytes, error: Exception) -> None:
         text = f"what the task sent cannot be read by the parent: {error}"
@@ -188,8 +179,6 @@ class Members:
         self._take(member, member.channel.drain())
         self._selector.unregister(member.channel)
         del self._there[member.worker]
-        if not member.busy and not (member.killed and member.clocks.up):
-            self.idle_losses[member.worker] += 1
         code = member.process.returncode
         self._events.append(
             Lost(
@@ -202,7 +191,7 @@ class Members:
         member.release()
 
 
-def _event(member: Member, tag: bytes, body: bytes) -> Event:
+def _event(member: Member, tag: bytes, body: bytes) -> PoolEvent:
     worker = member.worker
     if tag == READY:
         return Ready(worker=worker, pid=member.process.pid, bound=member.bound)

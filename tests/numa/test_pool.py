@@ -11,7 +11,7 @@ from pool_tasks import Hostile
 from waiting import PATIENCE_SECONDS
 
 from numa.errors import PoolError
-from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
+from numa.model import Finished, Lost, Message, PoolEvent, Raised, Ready, Seat
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
@@ -22,9 +22,9 @@ ENDS = (Finished, Raised, Lost)
 
 def gather(
     pool: Pool, count: int, kinds: tuple[type, ...] = (Finished, Raised, Lost)
-) -> list[Event]:
+) -> list[PoolEvent]:
     """Wait until so many events of these kinds have come; return all that came."""
-    events: list[Event] = []
+    events: list[PoolEvent] = []
     while sum(isinstance(event, kinds) for event in events) < count:
         fresh = pool.wait(PATIENCE_SECONDS)
         assert fresh, f"nothing more came after {events}"
@@ -37,7 +37,7 @@ def seats(count: int, bind: str = "core") -> tuple[Seat, ...]:
     return place(detect(), count, bind=bind)
 
 
-def run(pool: Pool, name: str, argument: object = None) -> list[Event]:
+def run(pool: Pool, name: str, argument: object = None) -> list[PoolEvent]:
     """Run one task on worker 0; return all events up to its end, but `Ready`."""
     pool.assign(0, (name, argument))
     return [event for event in gather(pool, 1) if not isinstance(event, Ready)]

@@ -16,7 +16,7 @@ from waiting import PATIENCE_SECONDS, alive, until
 
 from numa import affinity
 from numa.errors import PoolError
-from numa.model import Event, Finished, Lost, Message, Raised, Ready, Seat
+from numa.model import Finished, Lost, Message, PoolEvent, Raised, Ready, Seat
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
@@ -29,9 +29,9 @@ def seats(count: int) -> tuple[Seat, ...]:
     return place(detect(), count, bind="core")
 
 
-def gather(pool: Pool, wanted: Callable[[Event], bool]) -> list[Event]:
+def gather(pool: Pool, wanted: Callable[[PoolEvent], bool]) -> list[PoolEvent]:
     """Wait for an event that fits; return all that came."""
-    events: list[Event] = []
+    events: list[PoolEvent] = []
     while not any(wanted(event) for event in events):
         fresh = pool.wait(PATIENCE_SECONDS)
         assert fresh, f"nothing more came after {events}"
@@ -39,12 +39,12 @@ def gather(pool: Pool, wanted: Callable[[Event], bool]) -> list[Event]:
     return events
 
 
-def is_end(event: Event) -> bool:
+def is_end(event: PoolEvent) -> bool:
     """Whether the event ends a task."""
     return isinstance(event, Finished | Raised | Lost)
 
 
-def is_message(event: Event) -> bool:
+def is_message(event: PoolEvent) -> bool:
     """Whether the event is a progress message."""
     return isinstance(event, Message)
 

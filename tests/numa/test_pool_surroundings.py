@@ -13,7 +13,7 @@ import psutil
 import pytest
 from waiting import PATIENCE_SECONDS, alive, until
 
-from numa.model import Event, Finished, Lost, Message, Ready
+from numa.model import Finished, Lost, Message, PoolEvent, Ready
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
@@ -22,7 +22,7 @@ ENTRY = "pool_tasks:do"
 FREEZER = Path("/sys/fs/cgroup/freezer")
 CPUSET = Path("/sys/fs/cgroup/cpuset")
 
-Kind = TypeVar("Kind", bound=Event)
+Kind = TypeVar("Kind", bound=PoolEvent)
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -33,7 +33,7 @@ class Listener:
     def __init__(self, pool: Pool) -> None:
         """Listen to the pool."""
         self._pool = pool
-        self._events: deque[Event] = deque()
+        self._events: deque[PoolEvent] = deque()
 
     def next(self, kind: type[Kind]) -> Kind:
         """Return the next event of a kind; others that come before it are dropped."""

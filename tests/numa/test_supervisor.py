@@ -1,15 +1,18 @@
-"""The supervisor with real processes: an outcome for every task, whatever becomes of its process."""
+"""The supervisor with real processes: a process on each kept seat, whatever becomes of the last."""
 
 import os
+import signal
+import subprocess
 import sys
-import time
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_SECONDS, alive, until
 
-from numa.errors import PoolError
-from numa.model import Outcome, SupervisorOptions
+from numa.errors import PoolError, StartError
+from numa.model import Finished, Message, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant
 from numa.placement import place
 from numa.supervisor import Supervisor
 from numa.topology import detect
@@ -20,237 +23,302 @@ MIB = 1 << 20
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="this system does not tell a process's memory"
 )
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-def supervise(workers: int, entry: str = ENTRY, **options: float) -> Supervisor:
-    """Return a supervisor of so many workers on this machine."""
+def supervise(workers: int, entry: str = ENTRY, **limits: float) -> Supervisor:
+    """Return a supervisor that keeps so many workers on this machine."""
     seats = place(detect(), workers, bind="core")
-    return Supervisor(seats, entry, SupervisorOptions(**options))  # type: ignore[arg-type]
+    supervisor = Supervisor(seats, entry, ProcessLimits(**limits))  # type: ignore[arg-type]
+    supervisor.keep(range(workers))
+    return supervisor
 
 
-def outcomes(supervisor: Supervisor, *tasks: object) -> list[Outcome]:
-    """Run the tasks; return their outcomes in the order of the tasks."""
-    found = sorted(supervisor.run(tasks), key=lambda outcome: outcome.index)
-    assert [outcome.index for outcome in found] == [*range(len(tasks))]
+def events_until(
+    supervisor: Supervisor, enough: Callable[[list[SupervisorEvent]], object]
+) -> list[SupervisorEvent]:
+    """Return the events that come until there are enough."""
+    found: list[SupervisorEvent] = []
+
+    def came() -> bool:
+        found.extend(supervisor.wait(0.05))
+        return bool(enough(found))
+
+    until(came)
     return found
 
 
-def kinds(found: Iterable[Outcome]) -> list[str | None]:
-    """Return what was wrong with each."""
-    return [None if outcome.failure is None else outcome.failure.kind for outcome in found]
+def of(kind: type, found: list[SupervisorEvent]) -> list[SupervisorEvent]:
+    """Return the events of a kind."""
+    return [event for event in found if isinstance(event, kind)]
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Supervisor]:
-    """Two workers for the tests that set no limits."""
-    with supervise(2, attempts=2) as supervisor:
+def all_idle(supervisor: Supervisor, workers: int) -> None:
+    """Wait until so many workers are idle."""
+    events_until(supervisor, lambda found: len(supervisor.idle) == workers)
+
+
+def done_by(supervisor: Supervisor, worker: int, task: object) -> SupervisorEvent:
+    """Give a task to a worker, once it is idle; return its end."""
+    events_until(supervisor, lambda found: worker in supervisor.idle)
+    supervisor.assign(worker, task)
+    found = events_until(supervisor, lambda found: of(Finished | Raised | Vacant, found))  # type: ignore[arg-type]
+    return of(Finished | Raised | Vacant, found)[0]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def pair() -> Iterator[Supervisor]:
+    """Two workers without limits, both idle."""
+    with supervise(2) as supervisor:
+        all_idle(supervisor, 2)
         yield supervisor
 
 
-def test_every_task_comes_out_once(shared: Supervisor) -> None:
-    """Each outcome has its task and what the function made of it, and says who did it."""
-    found = outcomes(shared, *(("double", number) for number in range(500)))
-    assert [outcome.result for outcome in found] == [2 * number for number in range(500)]
-    assert [outcome.task for outcome in found] == [("double", number) for number in range(500)]
-    assert {outcome.worker for outcome in found} <= {0, 1}
-    assert {outcome.attempts for outcome in found} == {1}
-    assert kinds(found) == [None] * 500
-    assert all(outcome.seconds >= 0 for outcome in found)
+def test_kept_workers_do_tasks(pair: Supervisor) -> None:
+    """A worker is idle until it is given a task and after its end; others are not touched."""
+    pids = pair.pids()
+    pair.assign(1, ("count", 3))
+    assert set(pair.idle) == {0}
+    with pytest.raises(PoolError, match="worker 1 is not idle"):
+        pair.assign(1, ("double", 1))
+    found = events_until(pair, lambda found: of(Finished, found))
+    assert found == [
+        *(Message(worker=1, payload=number) for number in range(3)),
+        Finished(worker=1, result="done"),
+    ]
+    assert set(pair.idle) == {0, 1}
+    assert pair.pids() == pids
+    assert pair.restarts() == {0: 0, 1: 0}
 
 
-def test_processes_are_kept_between_runs(shared: Supervisor) -> None:
-    """A second run finds the processes of the first; no tasks have no outcomes."""
-    outcomes(shared, *[("double", 1)] * 4)
-    pids = shared.pids()
-    outcomes(shared, ("double", 2))
-    assert list(shared.run([])) == []
-    assert shared.pids() == pids
+def test_a_task_that_raises_leaves_its_process(pair: Supervisor) -> None:
+    """Its end has class, text and traceback, and the worker is idle again."""
+    end = done_by(pair, 0, ("raise", "no such part"))
+    assert isinstance(end, Raised)
+    assert (end.kind, end.message) == ("LookupError", "no such part")
+    assert 0 in pair.idle
 
 
-def test_messages_are_heard_with_their_task(shared: Supervisor) -> None:
-    """What a task reports comes with its index, in order."""
-    heard: list[tuple[int, object]] = []
-    tasks = [("count", 3), ("double", 1), ("count", 2)]
-    list(shared.run(tasks, heard=lambda index, payload: heard.append((index, payload))))
-    assert [payload for index, payload in heard if index == 0] == [0, 1, 2]
-    assert [payload for index, payload in heard if index == 2] == [0, 1]
-    assert len(heard) == 5
+def test_a_task_that_cannot_be_pickled_leaves_its_worker_idle(pair: Supervisor) -> None:
+    """Nothing is sent."""
+    with pytest.raises(PoolError, match="cannot be pickled"):
+        pair.assign(0, lambda: None)
+    assert set(pair.idle) == {0, 1}
 
 
-def test_a_task_that_raises_is_not_tried_again(shared: Supervisor) -> None:
-    """It comes out with class, text and traceback; its process goes on."""
-    (found,) = outcomes(shared, ("raise", "no such part"))
-    assert found.failure is not None
-    assert (found.failure.kind, found.attempts) == ("raised", 1)
-    assert found.failure.message == "LookupError: no such part"
-    assert "_raise" in found.failure.traceback
+def test_a_lost_process_is_replaced_at_once(pair: Supervisor) -> None:
+    """The end of its task is one event with how it ended; the next process is on the same CPUs."""
+    for _ in range(4):  # More often than a seat may fail without a task.
+        end = done_by(pair, 1, ("crash", None))
+        assert isinstance(end, Vacant)
+        assert (end.worker, end.reason, end.hopeless) == (1, "lost", False)
+        assert "SIGSEGV" in end.detail
+    end = done_by(pair, 1, ("where", None))
+    assert pair.restarts() == {0: 0, 1: 4}
+    assert isinstance(end, Finished)
+    if hasattr(os, "sched_getaffinity"):
+        seats = place(detect(), 2, bind="core")
+        assert tuple(end.result["affinity"]) == seats[1].cpus  # type: ignore[index]
 
 
-def test_a_task_that_cannot_be_sent_is_its_own_failure(shared: Supervisor) -> None:
-    """It never begins, and those around it do."""
-    found = outcomes(shared, ("double", 1), lambda: None, ("double", 2))
-    assert kinds(found) == [None, "unsendable", None]
-    assert (found[1].attempts, found[1].worker) == (0, None)
+def test_an_idle_process_that_is_killed_is_replaced(pair: Supervisor) -> None:
+    """It comes back idle."""
+    os.kill(pair.pids()[0], signal.SIGKILL)
+    found = events_until(pair, lambda found: of(Ready, found))
+    assert [type(event) for event in found] == [Vacant, Ready]
+    assert set(pair.idle) == {0, 1}
 
 
-def test_poison_is_given_up_after_its_attempts(shared: Supervisor) -> None:
-    """Tasks that kill every process end as failures; the others come out, from the same seats."""
-    before = sum(shared.restarts().values())
-    good = [("double", number) for number in range(20)]
-    found = outcomes(shared, ("crash", None), *good, ("crash", None))
-    assert kinds(found) == ["lost", *[None] * 20, "lost"]
-    assert found[0].attempts == found[-1].attempts == 2
-    assert "SIGSEGV" in (found[0].failure.message if found[0].failure else "")
-    outcomes(shared, *good)
-    assert sum(shared.restarts().values()) == before + 4
+def test_stopped_by_the_caller(pair: Supervisor) -> None:
+    """The process is gone when `stop` returns; its seat has another one soon, without a penalty."""
+    for _ in range(4):
+        pids = pair.pids()
+        pair.assign(0, ("sleep", 600))
+        pair.stop(0)
+        assert not alive(pids[0])
+        found = events_until(pair, lambda found: of(Ready, found))
+        assert [(event.reason, event.hopeless) for event in of(Vacant, found)] == [  # type: ignore[attr-defined]
+            ("stopped", False)
+        ]
+    assert pair.pids()[1] == pids[1]
 
 
-def test_a_lost_process_costs_one_attempt(shared: Supervisor, tmp_path: Path) -> None:
-    """A task whose process was killed is done by the next one, on the seat's own CPUs."""
-    found = outcomes(shared, ("die_once", str(tmp_path / "x")), ("double", 4))
-    assert [(outcome.result, outcome.attempts) for outcome in found] == [("alive", 2), (8, 1)]
-    if not hasattr(os, "sched_getaffinity"):
-        return
-    seats = place(detect(), 2, bind="core")
-    for outcome in outcomes(shared, *[("where", None)] * 6):
-        assert isinstance(outcome.result, dict)
-        assert outcome.worker is not None
-        assert tuple(outcome.result["affinity"]) == seats[outcome.worker].cpus
+def test_fewer_and_more_workers(pair: Supervisor) -> None:
+    """Seats that are no longer kept lose their process without an event, and may be kept again."""
+    pids = pair.pids()
+    pair.keep([0])
+    assert not alive(pids[1])
+    assert pair.wait(0.0) == ()
+    assert set(pair.idle) == {0}
+    pair.keep([0, 1])
+    all_idle(pair, 2)
+    assert pair.pids()[0] == pids[0]
 
 
-def test_an_error_of_the_iterable_comes_through(shared: Supervisor) -> None:
-    """What the tasks raise ends the run with the busy processes; the next run works."""
-
-    def tasks() -> Iterator[object]:
-        yield ("sleep", 600)
-        raise LookupError("no more")
-
-    with pytest.raises(LookupError, match="no more"):
-        list(shared.run(tasks()))
-    assert outcomes(shared, ("double", 3))[0].result == 6
-
-
-def test_one_run_at_a_time(shared: Supervisor) -> None:
-    """A second run is refused while one goes on."""
-    first = shared.run([("double", 1), ("double", 2)])
-    next(first)
-    with pytest.raises(PoolError, match="a run is going on"):
-        next(shared.run([]))
-    first.close()
-
-
-def test_raising_tasks_are_tried_again_on_request() -> None:
-    """With `retry_raised` a task has its attempts also when it raises, at its intervals."""
-    with supervise(1, attempts=3, retry_raised=True, retry_seconds=0.1) as supervisor:
-        started = time.monotonic()
-        found = outcomes(supervisor, ("raise", "x"), ("double", 1))
-        assert time.monotonic() - started >= 0.1 + 0.2
-    assert [outcome.attempts for outcome in found] == [3, 1]
-    assert kinds(found) == ["raised", None]
-
-
-def test_a_silent_process_is_replaced() -> None:
-    """One that says nothing for too long is hung; one that talks may take its time."""
-    with supervise(2, attempts=1, silence_seconds=2.0) as supervisor:
-        found = outcomes(supervisor, ("sleep", 600), ("chatter", 2.3), ("double", 1))
-        assert kinds(found) == ["silent", None, None]
-        assert "sent nothing for 2 s" in (found[0].failure.message if found[0].failure else "")
-        assert sum(supervisor.restarts().values()) <= 1
-
-
-def test_a_task_that_takes_too_long_is_ended() -> None:
-    """The time for one attempt is bounded however much it says."""
-    with supervise(1, attempts=2, task_timeout_seconds=1.0) as supervisor:
-        found = outcomes(supervisor, ("chatter", 600), ("double", 1))
-    assert (found[0].attempts, found[1].result) == (2, 2)
-    assert kinds(found) == ["timeout", None]
-
-
-def test_tasks_are_taken_as_outcomes_are(shared: Supervisor) -> None:
-    """At most two tasks a seat are taken and not yet yielded, however fast they are done."""
-    taken = yielded = 0
-
-    def tasks() -> Iterator[object]:
-        nonlocal taken
-        for number in range(200):
-            taken += 1
-            yield ("double", number)
-
-    for _ in shared.run(tasks()):
-        assert taken - yielded <= 2 * 2
-        yielded += 1
-    assert taken == yielded == 200
-
-
-@pytest.mark.parametrize("task", [("blob", 8 * MIB), ("echo", bytes(8 * MIB))])
-def test_a_slow_consumer_makes_no_task_late(task: object) -> None:
-    """What does not fit the pipe waits while nobody takes it; that time is not held against it."""
-    with supervise(2, attempts=1, silence_seconds=2.0, task_timeout_seconds=2.0) as supervisor:
-        outcomes(supervisor, ("sleep", 0.3), ("sleep", 0.3))
-        found = []
-        for outcome in supervisor.run(iter([task, ("double", 1), ("chatter", 0.1)])):
-            found.append(outcome)
-            if len(found) == 1:
-                time.sleep(2.2)
-    assert kinds(found) == [None, None, None]
+def test_the_warm_up_comes_first() -> None:
+    """A worker is idle once it has done its warm-up, and nobody sees what came of that."""
+    seats = place(detect(), 2)
+    with Supervisor(seats, ENTRY, warm_up=("count", 3)) as supervisor:
+        supervisor.keep([0, 1])
+        found = events_until(supervisor, lambda found: len(supervisor.idle) == 2)
+        assert [type(event) for event in found] == [Ready, Ready]
+    with Supervisor(seats, ENTRY, warm_up=("raise", "x")) as supervisor:
+        supervisor.keep([0])
+        assert isinstance(done_by(supervisor, 0, ("double", 2)), Finished)
 
 
 @needs_proc
 def test_a_leaking_process_is_replaced_between_tasks() -> None:
-    """It costs no attempt and no pause, and the next process starts small."""
-    with supervise(1, attempts=1, memory_bytes=100 * MIB) as supervisor:
-        found = outcomes(supervisor, *[("leak", 60 * MIB)] * 4)
-        assert kinds(found) == [None] * 4
-        first, second, third, fourth = (outcome.result for outcome in found)
-        assert first == second != third == fourth
-        assert 1 <= supervisor.restarts()[0] <= 2
+    """It costs no task and no pause, and the next process starts small."""
+    with supervise(1, memory_bytes=100 * MIB) as supervisor:
+        ends = [done_by(supervisor, 0, ("leak", 60 * MIB)) for _ in range(2)]
+        assert [type(end) for end in ends] == [Finished, Finished]
+        assert set(supervisor.idle) == set()
+        found = events_until(supervisor, lambda found: of(Ready, found))
+        (vacant,) = of(Vacant, found)
+        assert isinstance(vacant, Vacant)
+        assert vacant.reason == "too large"
+        assert vacant.held_bytes > 100 * MIB
+        assert isinstance(done_by(supervisor, 0, ("leak", 60 * MIB)), Finished)
+        assert supervisor.restarts() == {0: 1}
 
 
 @needs_proc
 def test_a_task_that_takes_too_much_memory_is_ended() -> None:
     """A process above the hard limit is ended as the kernel would, before the machine is full."""
-    with supervise(1, attempts=1, task_memory_bytes=100 * MIB) as supervisor:
-        found = outcomes(supervisor, ("swell", 150 * MIB), ("double", 1))
-    assert kinds(found) == ["memory", None]
-    assert f"the limit is {100 * MIB}" in (found[0].failure.message if found[0].failure else "")
+    with supervise(1, task_memory_bytes=100 * MIB) as supervisor:
+        end = done_by(supervisor, 0, ("swell", 150 * MIB))
+        assert isinstance(end, Vacant)
+        assert end.reason == "too large"
+        assert f"the limit is {100 * MIB}" in end.detail
+        assert isinstance(done_by(supervisor, 0, ("double", 1)), Finished)
 
 
 @pytest.mark.parametrize(
     ("body", "seconds", "words"),
     [
         ("import os; os._exit(7)", 60.0, "exit status 7"),
-        ("import time; time.sleep(600)", 0.3, "was not up"),
+        ("import time; time.sleep(600)", 0.3, "was not up for 0.3 s"),
     ],
 )
-def test_no_process_can_be_had(
+def test_a_seat_that_can_have_no_process_is_given_up(
     body: str, seconds: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processes that die or hang as they start end the run with an error that says how."""
+    """Processes that die or hang as they start, time and again, leave the seat vacant for good."""
     (tmp_path / "cannot_start.py").write_text(body)
     monkeypatch.syspath_prepend(tmp_path)
     with supervise(1, "cannot_start:f", start_seconds=seconds) as supervisor:
-        with pytest.raises(PoolError, match=rf"no worker can be started.*{words}.*Next: "):
-            list(supervisor.run([1]))
+        found = events_until(supervisor, lambda found: supervisor.exhausted)
+        assert [event.hopeless for event in of(Vacant, found)] == [False, False, True]  # type: ignore[attr-defined]
+        assert all(words in event.detail for event in of(Vacant, found))  # type: ignore[attr-defined]
         assert supervisor.pids() == {}
 
 
-def test_a_system_that_refuses_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where none can be started the run ends; where some run already it goes on with those."""
-    with supervise(2, attempts=2) as supervisor:
-        outcomes(supervisor, ("double", 1))
-        assert len(supervisor.pids()) == 1
-        monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-        found = outcomes(supervisor, *(("double", number) for number in range(50)))
-        assert [outcome.result for outcome in found] == [2 * number for number in range(50)]
-        with pytest.raises(PoolError, match=r"no worker can be started.*nonexistent"):
-            list(supervisor.run([("crash", None), ("double", 1)]))
+def test_a_system_that_refuses_processes(pair: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused replacement is asked for again and given up; the others go on meanwhile."""
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    pair.assign(0, ("crash", None))
+    found = events_until(
+        pair,
+        lambda found: any(event.hopeless for event in of(Vacant, found)),  # type: ignore[attr-defined]
+    )
+    reasons = [event.reason for event in of(Vacant, found)]  # type: ignore[attr-defined]
+    assert reasons == ["lost", "refused", "refused", "refused"]
+    assert "nonexistent" in found[-1].detail  # type: ignore[union-attr]
+    assert found[-1].hint  # type: ignore[union-attr]
+    assert not pair.exhausted
+    assert isinstance(done_by(pair, 1, ("double", 2)), Finished)
+
+
+def test_a_refusal_at_the_start_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for more workers than can be had learns it at once."""
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with (
+        Supervisor(place(detect(), 1), ENTRY) as supervisor,
+        pytest.raises(StartError, match="nonexistent"),
+    ):
+        supervisor.keep([0])
+
+
+def test_woken_by_another_thread(pair: Supervisor) -> None:
+    """A thread or a signal handler ends a wait."""
+    timer = threading.Timer(0.1, pair.wake)
+    timer.start()
+    assert pair.wait(PATIENCE_SECONDS) == ()
+    timer.join()
+
+
+def test_an_error_in_the_block_leaves_nothing() -> None:
+    """Leaving by an exception ends every process, also those that are busy."""
+    pids: dict[int, int] = {}
+
+    def fail() -> None:
+        with supervise(2) as supervisor:
+            all_idle(supervisor, 2)
+            supervisor.assign(0, ("sleep", 600))
+            pids.update(supervisor.pids())
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
+    assert len(pids) == 2
+    assert not any(map(alive, pids.values()))
+
+
+def test_a_closed_supervisor_refuses() -> None:
+    """After its block a supervisor waits for nothing."""
+    with supervise(1) as supervisor:
+        pass
+    with pytest.raises(PoolError, match="closed"):
+        supervisor.wait(0.0)
+
+
+PROGRAM = """
+import sys
+sys.path.append({tasks!r})
+from numa.placement import place
+from numa.supervisor import Supervisor
+from numa.topology import detect
+
+with Supervisor(place(detect(), 2), "pool_tasks:do") as supervisor:
+    supervisor.keep([0, 1])
+    begun = 0
+    while True:
+        for worker in list(supervisor.idle):
+            supervisor.assign(worker, ("sleep", 600))
+            begun += 1
+            if begun == 2:
+                print(*supervisor.pids().values(), flush=True)
+        supervisor.wait(600.0)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_program_that_is_ended_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C while tasks run, or a kill of the program, ends its processes, busy or not."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(tasks=str(Path(__file__).parent)))
+    root = str(Path(__file__).resolve().parents[2])
+    with subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    ) as program:
+        assert program.stdout is not None
+        pids = [int(word) for word in program.stdout.readline().split()]
+        assert len(pids) == 2
+        program.send_signal(number)
+        _, said = program.communicate(timeout=PATIENCE_SECONDS)
+    if number == signal.SIGINT:
+        assert "KeyboardInterrupt" in said
+    until(lambda: not any(map(alive, pids)))
 
 
 def test_bad_values_are_refused() -> None:
-    """Limits below 0, no attempt and no seat are errors with a way out."""
-    with pytest.raises(PoolError, match="silence_seconds is below 0"):
-        SupervisorOptions(silence_seconds=-1)
-    with pytest.raises(PoolError, match="attempts is 0"):
-        SupervisorOptions(attempts=0)
+    """Limits below 0 and no seat are errors with a way out."""
+    with pytest.raises(PoolError, match="start_seconds is below 0"):
+        ProcessLimits(start_seconds=-1)
     with pytest.raises(PoolError, match="no seat"):
         Supervisor((), ENTRY)

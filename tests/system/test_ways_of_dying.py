@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -17,6 +18,8 @@ from processes import command, killing_calls
 
 import unloader
 from unloader.cli.signals import STOPPING
+from unloader.resolve.resolved import ResolvedRun
+from writers.model import Compression
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 ROWS = 20000
@@ -45,6 +48,31 @@ def parts(postgres: Any) -> str:
         url=url,
     )
     return url
+
+
+def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> None:
+    """Before the first row the whole run lies in `_run`: a kill at any later moment leaves it."""
+    dest = tmp_path / "out"
+    running = command.Running(
+        *("run", parts, "--table", "p", "--to", str(dest), "--split", "partition"),
+        *("--parallelism", "2", "--where", "waits(k)", "--compression", "gzip:3"),
+        *("--retries", "7"),
+    )
+    staged, record = dest / "_run" / "staged", dest / "_run" / "run.json"
+    running.wait_until(lambda: any(staged.glob("*")), "a staged file")
+    running.signal(signal.SIGKILL)
+    running.finish()
+    document = json.loads(record.read_text("ascii"))
+    run = ResolvedRun.from_json(document)
+    assert run.to_json() == document
+    assert run.run_id == json.loads((dest / "_run" / "lock").read_text())["run_id"]
+    assert len(run.plan.units) == 2
+    assert run.extract.where == "waits(k)"
+    assert [column.name for column in run.extract.projection.columns] == ["k", "v"]
+    assert run.output.compression == Compression(codec="gzip", level=3)
+    assert run.output.options.destination == str(dest)
+    assert (run.request.retry.retries, run.withheld) == (7, ())
+    assert len(run.seating.seats) == 2
 
 
 @pytest.mark.parametrize("number", ALL, ids=lambda number: number.name)

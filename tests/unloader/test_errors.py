@@ -18,10 +18,12 @@ from unloader.errors import (
     ConfigError,
     Interrupted,
     OutputFailed,
+    PartialUnload,
     PlanFailed,
     SourceError,
     TransientSourceError,
     UnloaderError,
+    WorkerLost,
     error_class,
     translate,
 )
@@ -116,10 +118,11 @@ def test_exit_codes_are_those_of_the_tree_in_the_docstring() -> None:
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
 
 
-def test_a_transient_source_error_is_a_source_error_worth_a_retry() -> None:
-    """It ends a run with the same status, and is the only kind that is tried again."""
+def test_two_kinds_of_errors_are_worth_a_retry() -> None:
+    """Each ends a run with the same status as the kind it is of; no other is tried again."""
     assert TransientSourceError.exit_code == SourceError.exit_code
-    assert [cls for cls in tree() if cls.retryable] == [TransientSourceError]
+    assert WorkerLost.exit_code == PartialUnload.exit_code
+    assert {cls for cls in tree() if cls.retryable} == {TransientSourceError, WorkerLost}
 
 
 @pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__qualname__)

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unloader.cli.group import Invocation
+    from unloader.cli.invocation import Invocation
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A library for linear algebra that Arrow may load starts a thread for each CPU, which
         # nobody here needs; where it is refused one it interrupts the program as Ctrl-C would.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        from unloader.cli.group import Invocation, dispatch
+        from unloader.cli.group import dispatch
+        from unloader.cli.invocation import Invocation
 
         invocation = Invocation()
         status = dispatch(list(sys.argv[1:] if arguments is None else arguments), invocation)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 
 import click
 
 from unloader import __version__
+from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
-from unloader.cli.options.option import JobOption
+from unloader.cli.options.command import declared_options
 from unloader.errors import UsageError
 
 COMMANDS = (
@@ -22,20 +22,6 @@ COMMANDS = (
 """In the order of the help page; each is `command` in the module of its name."""
 
 COMPLETION_VARIABLE = "_UNLOADER_COMPLETE"
-
-
-@dataclass(slots=True)
-class Invocation:
-    """What the end of the program must know of the command line it was started with."""
-
-    debug: bool = False
-    json: bool = False
-    data_on_stdout: bool = False
-    """Standard output is for rows; an error is told on stderr alone."""
-    job_file: str | None = None
-    """The file that set options, a plan file included."""
-    planned: bool = False
-    """That file is a plan."""
 
 
 class Group(click.Group):
@@ -76,7 +62,7 @@ class Group(click.Group):
       unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
     """,
 )
-@click.option("--debug", is_flag=True, cls=JobOption, help="Show tracebacks and debug messages.")
+@declared_options("")
 @click.version_option(
     __version__, "-V", "--version", prog_name="unloader", help="Show the version."
 )

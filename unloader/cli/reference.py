@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import click
 
 from unloader.cli.group import COMMANDS, group
-from unloader.cli.options.option import JobOption, sections
+from unloader.cli.options.command import sections
+from unloader.cli.options.parameter import JobOption
 from unloader.errors import EXIT_CODES
 
 _INTRODUCTION = r"""# Command line
@@ -20,7 +21,8 @@ _INTRODUCTION = r"""# Command line
 
 Each option is also a variable `UNLOADER_<NAME>` in the environment and, for `run` and `plan`, a key
 of the job file. An option on the command line comes before the variable, the variable before the
-job file, the job file before the default. An empty variable counts as not set.
+job file, the job file before the default. An empty variable counts as not set. A variable with this
+prefix that no option has is reported on stderr.
 
 - Sizes are bytes, or a number with `KiB MiB GiB TiB` (1024), `kB MB GB TB` (1000), or `K M G T`
   (1024, too). Counts of rows take `k M G` (1000) and underscores.

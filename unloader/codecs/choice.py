@@ -6,19 +6,21 @@ source that hangs can be given up, and the parent stays as small as it was.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from numa.model import Finished, Lost, Raised
-from numa.pool import Pool
+from numa.model import ProcessLimits
 from partition_planner.model import WorkUnit
 from unloader.codecs.model import Sample, SampleBudget, Sampled, SampleTask
 from unloader.codecs.places import disks_of, scratch
-from unloader.errors import Interrupted, error_class
+from unloader.errors import Interrupted, SourceError, WorkerLost
 from unloader.events import Notice, Observer
-from unloader.model import Failure
-from unloader.placement.seating import automatic_parallelism, machine
+from unloader.failures import error_of, is_a
+from unloader.model import AttemptFailure, RetryOptions
+from unloader.placement.seating import automatic_parallelism
+from unloader.run.engine import Engine, Work
+from unloader.run.local import LocalExecutor
+from unloader.run.schedule import Attempt, Schedule
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
@@ -64,8 +66,6 @@ _EXTRA: dict[str, tuple[Compression, ...]] = {
 }
 """Shown by `measure_codecs` beside those that a preset chooses among."""
 
-_POLL_SECONDS = 0.2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecReport:
@@ -81,7 +81,7 @@ class CodecReport:
     sampled_units: int
     units: int
     scope: str
-    """What is predicted for: table, or GB where the size of the output cannot be told."""
+    """What is predicted for: table, or GB where the size of the output is unknown."""
     disks: tuple[str, ...]
     """The directories whose disks were measured."""
     route: str
@@ -113,8 +113,8 @@ def report(
         listed = (*listed, own)
     disks = disks_of(ready.request.output)
     sample, units = _sample(ready, listed, budget, disks, stop)
-    if isinstance(sample, Failure):
-        raise error_class(sample.kind)(sample.message, sample.hint)
+    if isinstance(sample, AttemptFailure):
+        raise error_of(sample)
     return _report(ready, sample, units, disks)
 
 
@@ -132,7 +132,7 @@ def chosen(
     candidates = CANDIDATES[_format_name(ready)]
     disks = disks_of(ready.request.output)
     sample, units = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
-    if isinstance(sample, Failure):
+    if isinstance(sample, AttemptFailure):
         choice = replace(choose(preset, ()), reason=f"nothing could be measured: {sample.message}")
     else:
         found = _report(ready, sample, units, disks)
@@ -182,7 +182,7 @@ def _workload(ready: Sampled, sample: Sample, units: tuple[WorkUnit, ...]) -> tu
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
         one_thread=_format_name(ready) == "parquet",
         parallelism=max(1, len(ready.seating.seats)),
-        cores=automatic_parallelism(machine(), ready.request.seats),
+        cores=automatic_parallelism(ready.topology, ready.request.seats),
         disk_bytes_per_second=sample.disk_bytes_per_second,
     )
     return load, "GB" if total is None else "table"
@@ -202,7 +202,7 @@ def _sample(
     budget: SampleBudget,
     disks: tuple[str, ...],
     stop: Callable[[], bool],
-) -> tuple[Sample | Failure, tuple[WorkUnit, ...]]:
+) -> tuple[Sample | AttemptFailure, tuple[WorkUnit, ...]]:
     units = spread_units(ready.plan.units)
     if not units or not ready.seating.seats:
         return Sample(whole=True), units
@@ -226,34 +226,59 @@ def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
 
 
-def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample | Failure:
-    """Have a new process do the task; an answer that does not come is a Failure."""
-    seat = ready.seating.seats[0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measuring:
+    """The one unit of the schedule."""
+
+    id: str
+    task: SampleTask
+
+
+@dataclass(slots=True)
+class _SampleWork(Work[_Measuring]):
+    """Has one sample taken, and keeps it."""
+
+    stop: Callable[[], bool]
+    sample: Sample | None = None
+
+    def task(self, attempt: Attempt[_Measuring]) -> SampleTask:
+        return attempt.unit.task
+
+    def check(self) -> None:
+        if self.stop():
+            raise Interrupted("stopped by a signal while codecs were measured")
+
+    def record(self, place: int, attempt: Attempt[_Measuring], result: object) -> None:
+        assert isinstance(result, Sample)
+        self.sample = result
+
+    def overdue(self, place: int, attempt: Attempt[_Measuring], seconds: float) -> AttemptFailure:
+        return _source_failure(f"the source gave no sample within {seconds:g} s")
+
+
+def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample | AttemptFailure:
+    """Have a new process do the task; an answer that does not come is a failure."""
     patience = task.budget.patience_seconds
-    deadline = time.monotonic() + patience
-    with Pool((seat,), ENTRY, memory_policy=ready.seating.memory_policy) as pool:
-        pool.start(seat.worker)
-        pool.assign(seat.worker, task)
-        try:
-            while time.monotonic() < deadline:
-                for event in pool.wait(_POLL_SECONDS):
-                    if isinstance(event, Finished):
-                        assert isinstance(event.result, (Sample, Failure))
-                        return event.result
-                    if isinstance(event, Raised):
-                        return _failure(f"internal error: {event.kind}: {event.message}")
-                    if isinstance(event, Lost):
-                        return _failure(f"the measuring process was lost: {event.detail.strip()}")
-                if stop():
-                    raise Interrupted("stopped by a signal while codecs were measured")
-            return _failure(f"the source gave no sample within {patience:g} s")
-        finally:
-            pool.kill(seat.worker)
+    work = _SampleWork(stop)
+    unit = _Measuring(id="sample", task=task)
+    schedule = Schedule(units=(unit,), retry=RetryOptions(retries=0))
+    engine = Engine(schedule=schedule, work=work, attempt_seconds=patience)
+    seating = replace(ready.seating, seats=ready.seating.seats[:1])
+    limits = ProcessLimits(start_seconds=patience)
+    with LocalExecutor(seating, ENTRY, limits, looks=False) as executor:
+        executor.resize(1)
+        engine.run(executor)
+    if work.sample is not None:
+        return work.sample
+    failure = engine.failure or schedule.given_up[unit.id]
+    if is_a(failure, WorkerLost):
+        return _source_failure(f"no sample could be taken: {failure.message}")
+    return failure
 
 
-def _failure(message: str) -> Failure:
-    return Failure(
-        kind="SourceError",
+def _source_failure(message: str) -> AttemptFailure:
+    return AttemptFailure(
+        error=SourceError.__name__,
         message=message,
         hint="try again, or name a codec with --compression",
         retryable=True,

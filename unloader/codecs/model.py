@@ -1,4 +1,4 @@
-"""What a sample of the user's rows is asked for and what it tells: plain data, as all that travels.
+"""What a sample of the user's rows is asked for and what it shows: plain data, as all that travels.
 
 A process of its own reads and measures the sample, so a source that hangs can be left alone.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from numa.model import Topology
     from partition_planner.model import Plan, WorkUnit
     from unloader.model import Extract, Request
     from unloader.placement.seating import Seating
@@ -34,6 +35,10 @@ class Sampled(Protocol):
     @property
     def plan(self) -> Plan:
         """The work units that rows are taken from."""
+
+    @property
+    def topology(self) -> Topology:
+        """The machine that the seats are on."""
 
     @property
     def seating(self) -> Seating:

@@ -13,11 +13,12 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, cast
 
 from unloader.codecs.model import Sample, SampleTask
-from unloader.model import Failure
+from unloader.failures import failure_of
+from unloader.model import AttemptFailure
 from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.sources.registry import source_of
-from unloader.worker.worker import failure_of
+from unloader.worker.memory import tune
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 _BATCHES = 4
 """Of each unit, at least, where it has the rows."""
 
+tune()
 
-def work(task: SampleTask, report: Callable[[object], None]) -> Sample | Failure:
-    """Take and measure one sample; every error comes back as a Failure."""
+
+def work(task: SampleTask, report: Callable[[object], None]) -> Sample | AttemptFailure:
+    """Take and measure one sample; every error comes back as a AttemptFailure."""
     try:
         return _measured(task, _read(task))
     except Exception as error:

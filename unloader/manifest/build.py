@@ -5,23 +5,42 @@ How it is read back is `unloader.manifest.read`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from numa.model import BindReport, Seat
 from unloader import __version__
+from unloader.json_fields import from_json, to_json
+from unloader.manifest.model import (
+    ColumnRecord,
+    DirectoryRecord,
+    FileRecord,
+    Manifest,
+    NodeRecord,
+    OptionsRecord,
+    PlanRecord,
+    SeatRecord,
+    SettingRecord,
+    SourceRecord,
+    StagesRecord,
+    TableRecord,
+    TotalsRecord,
+    UnitRecord,
+    VerifiedRecord,
+    WorkerRecord,
+)
 from unloader.model import (
     Projection,
     ReadColumn,
     UnitResult,
 )
-from unloader.placement.evidence import Evidence, nodes_json, seat_json, workers_json
+from unloader.placement.evidence import Evidence, nodes_json, workers_json
 from unloader.redaction import redact
+from unloader.request.options.fields import recorded
 from unloader.resolve.resolved import ResolvedRun
+from unloader.sources.options import every_option
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,107 +75,87 @@ class RunFacts:
     """Where the workers were."""
 
 
-def build_manifest(
-    facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool
-) -> dict[str, Any]:
-    """Return the manifest as JSON-able values; units are in table order."""
+def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
+    """Return the manifest; units are in table order."""
+    run, extract = facts.run, facts.run.extract
+    results = [(unit.seat.worker, unit.result) for unit in units]
+    evidence = facts.evidence
+    table = TableRecord(schema=extract.table.schema, name=extract.table.name)
+    return Manifest(
+        run_id=run.run_id,
+        unloader_version=__version__,
+        status="complete" if complete else "partial",
+        source=SourceRecord(
+            kind=extract.source.kind,
+            location=redact(extract.source.location),
+            server_version=run.server_version,
+        ),
+        table=None if extract.query is not None else table,
+        query=extract.query,
+        snapshot=extract.snapshot,
+        columns=_columns(extract.projection, run.output.format),
+        options=from_json(OptionsRecord, to_json(options_json(run)), "the options"),
+        settings=tuple(
+            SettingRecord(name=each.name, value=each.value, origin=each.origin)
+            for each in run.request.settings
+        ),
+        plan=PlanRecord(digest=run.plan.digest, units=len(run.plan.units)),
+        directories=_directories(facts.directories, units),
+        units=tuple(
+            _unit(unit, placed=bool(facts.directories))
+            for unit in sorted(units, key=lambda unit: unit.result.unit)
+        ),
+        workers=tuple(
+            from_json(WorkerRecord, each, "a worker") for each in workers_json(evidence, results)
+        ),
+        nodes=tuple(
+            from_json(NodeRecord, each, "a node")
+            for each in nodes_json(evidence, results, facts.seconds)
+        ),
+        warnings=tuple(redact(text) for text in evidence.warnings.values()),
+        not_measured=evidence.not_measured,
+        totals=_totals(facts, units),
+        verified=VerifiedRecord(
+            level=run.request.verify, source_rows=facts.source_rows, result=facts.verify_result
+        ),
+    )
+
+
+def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
     files = [file for unit in units for file in unit.finals]
     rows = sum(unit.result.rows for unit in units)
     size = sum(file.bytes for file in files)
-    run, extract = facts.run, facts.run.extract
     stages = [unit.result.stages for unit in units]
     sizes = [each.uncompressed_bytes for each in stages]
-    return {
-        "format_version": FORMAT_VERSION,
-        "run_id": run.run_id,
-        "unloader_version": __version__,
-        "status": "complete" if complete else "partial",
-        "source": {
-            "kind": extract.source.kind,
-            "location": redact(extract.source.location),
-            "server_version": run.server_version,
-        },
-        "table": None
-        if extract.query is not None
-        else {"schema": extract.table.schema, "name": extract.table.name},
-        "query": extract.query,
-        "snapshot": asdict(extract.snapshot) if extract.snapshot else None,
-        "columns": _columns(extract.projection, run.output.format),
-        "options": options_json(run),
-        "settings": [
-            {"name": each.name, "value": each.value, "from": each.origin}
-            for each in run.request.settings
-        ],
-        "plan": {"digest": run.plan.digest, "units": len(run.plan.units)},
-        **_directories(facts.directories, units),
-        "units": [
-            _unit(unit, placed=bool(facts.directories))
-            for unit in sorted(units, key=lambda unit: unit.result.unit)
-        ],
-        **_placement(facts, units),
-        "totals": {
-            "rows": rows,
-            "bytes": size,
-            # Units that share a pipe name it once each.
-            "files": len({file.path for file in files}),
-            "seconds": round(facts.seconds, 3),
-            "cpu_seconds": round(facts.cpu_seconds, 3),
-            "compress_cpu_seconds": round(sum(each.compress_cpu_s for each in stages), 3),
-            "uncompressed_bytes": None if None in sizes else sum(filter(None, sizes)),
-            "rows_per_second": round(rows / facts.seconds) if facts.seconds else None,
-            "bytes_per_second": round(size / facts.seconds) if facts.seconds else None,
-            "peak_worker_rss_bytes": max((unit.result.peak_rss_bytes for unit in units), default=0),
-        },
-        "verified": {
-            "level": run.request.verify,
-            "source_rows": facts.source_rows,
-            "result": facts.verify_result,
-        },
-    }
+    return TotalsRecord(
+        rows=rows,
+        bytes=size,
+        # Units that share a pipe name it once each.
+        files=len({file.path for file in files}),
+        seconds=round(facts.seconds, 3),
+        cpu_seconds=round(facts.cpu_seconds, 3),
+        compress_cpu_seconds=round(sum(each.compress_cpu_s for each in stages), 3),
+        uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
+        rows_per_second=round(rows / facts.seconds) if facts.seconds else None,
+        bytes_per_second=round(size / facts.seconds) if facts.seconds else None,
+        peak_worker_rss_bytes=max((unit.result.peak_rss_bytes for unit in units), default=0),
+    )
 
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:
     """Return the options that decided what was written, by the names of the command line."""
-    job, output = run.request, run.request.output
-    choice = run.output.choice
-    spec = run.output.spec("")
-    shared = {
-        "to": list(output.destinations) if output.others else output.destination,
-        "columns": list(job.selection.columns),
-        "exclude": list(job.selection.exclude),
-        "where": job.selection.where,
-        "partition": list(job.selection.partitions),
-        "as_text": list(job.selection.as_text),
-        "format": format_name(spec.format),
-        "compression": asdict(spec.compression),
-        "compression_library": codec_library(format_name(spec.format), spec.compression),
-        "compression_choice": choice.to_json() if choice else None,
-        "file_size": spec.file_size_bytes,
-        "file_per": output.file_per,
-        "file_name": output.file_name,
-        "overwrite": output.overwrite,
-        "overlap_buffer": spec.buffer_bytes,
-        "overlap_buffers": spec.buffers,
-        "checksum": spec.checksum,
-        "direct_io": spec.direct_io,
-        "fetch_memory": job.fetch_bytes,
-        "worker_memory": job.worker_memory_bytes,
-        "parallelism": job.limits.parallelism or 0,
-        "split": job.limits.split,
-        "unit_bytes": job.limits.unit_bytes,
-        "consistency": job.consistency,
-        "verify": job.verify,
-        "retries": job.retry.retries,
-        "retry_delay": job.retry.delay_seconds,
-        "stall_timeout": job.retry.stall_seconds,
-        "fetch": job.source.session.fetch,
-        "enable_row_security": job.source.session.enable_row_security,
-    }
+    output, shape = run.request.output, run.output.spec("").format
+    compression, choice = run.output.spec("").compression, run.output.choice
+    found = recorded(every_option(), run.request)
     return {
-        **shared,
-        **asdict(job.values),
-        **asdict(job.seats),
-        "dialect": asdict(spec.format),
+        **found,
+        "to": list(output.destinations) if output.others else output.destination,
+        "format": format_name(shape),
+        "compression": asdict(compression),
+        "compression_library": codec_library(format_name(shape), compression),
+        "compression_choice": choice.to_json() if choice else None,
+        "parallelism": found["parallelism"] or 0,
+        "dialect": asdict(shape),
     }
 
 
@@ -177,76 +176,75 @@ def journal_entry(unit: FinishedUnit) -> dict[str, Any]:
     }
 
 
-def _placement(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> dict[str, Any]:
-    """Return where the workers were and what each worker and node did."""
-    evidence = facts.evidence
-    results = [(unit.seat.worker, unit.result) for unit in units]
-    return {
-        "workers": workers_json(evidence, results),
-        "nodes": nodes_json(evidence, results, facts.seconds),
-        "warnings": [redact(text) for text in evidence.warnings.values()],
-        "not_measured": list(evidence.not_measured),
-    }
-
-
 def _directories(
     directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return each directory with what lies in it; nothing where there is just one."""
+) -> tuple[DirectoryRecord, ...] | None:
+    """Return each directory with what lies in it; None where there is just one."""
     if not directories:
-        return {}
+        return None
     placed = [
         [file for unit in units if unit.directory == number for file in unit.finals]
         for number in range(len(directories))
     ]
-    return {
-        "directories": [
-            {"path": path, "files": len(files), "bytes": sum(file.bytes for file in files)}
-            for path, files in zip(directories, placed, strict=True)
-        ]
-    }
+    return tuple(
+        DirectoryRecord(path=path, files=len(files), bytes=sum(file.bytes for file in files))
+        for path, files in zip(directories, placed, strict=True)
+    )
 
 
 def _columns(
     projection: Projection, output_format: TextFormat | ParquetFormat
-) -> list[dict[str, Any]]:
-    """Return what is told of each column, with its place in records of fixed width."""
-    columns = [_column(column) for column in projection.columns]
+) -> tuple[ColumnRecord, ...]:
+    """Return what is said of each column, with its place in records of fixed width."""
+    columns = tuple(_column(column) for column in projection.columns)
     if not isinstance(output_format, TextFormat) or not output_format.fixed:
         return columns
-    return [
-        {**column, "position": [field.start + 1, field.start + field.width]}
+    return tuple(
+        replace(column, position=(field.start + 1, field.start + field.width))
         for column, field in zip(columns, output_format.fixed, strict=True)
-    ]
+    )
 
 
-def _column(column: ReadColumn) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "source_type": column.source_type,
-        "output_type": column.output_type,
-        "nullable": column.nullable,
-        "lossless": column.lossless,
-        "note": column.note,
-    }
+def _column(column: ReadColumn) -> ColumnRecord:
+    return ColumnRecord(
+        name=column.name,
+        source_type=column.source_type,
+        output_type=column.output_type,
+        nullable=column.nullable,
+        lossless=column.lossless,
+        note=column.note,
+    )
 
 
-def _unit(unit: FinishedUnit, *, placed: bool) -> dict[str, Any]:
+def _unit(unit: FinishedUnit, *, placed: bool) -> UnitRecord:
     result, stages = unit.result, unit.result.stages
-    place = {"directory": unit.directory} if placed else {}
-    return {
-        "id": result.unit,
-        "partition": unit.partitions[0] if len(unit.partitions) == 1 else None,
-        "partitions": list(unit.partitions),
-        "rows": result.rows,
-        "attempts": result.attempt,
-        "seat": seat_json(unit.seat, unit.bound),
-        "stages": {
-            "fetch_s": round(stages.fetch_s, 4),
-            "encode_s": round(stages.encode_s, 4),
-            "compress_s": round(stages.compress_s, 4),
-            "write_s": round(stages.write_s, 4),
-        },
-        "seconds": round(result.seconds, 4),
-        "files": [{**file.to_json(), **place} for file in unit.finals],
-    }
+    return UnitRecord(
+        id=result.unit,
+        partition=unit.partitions[0] if len(unit.partitions) == 1 else None,
+        partitions=unit.partitions,
+        rows=result.rows,
+        attempts=result.attempt,
+        seat=SeatRecord(
+            node=unit.seat.node,
+            cpus=unit.seat.cpus,
+            memory_node=unit.seat.memory_node,
+            memory_policy=unit.bound.memory_policy if unit.bound else None,
+        ),
+        stages=StagesRecord(
+            fetch_s=round(stages.fetch_s, 4),
+            encode_s=round(stages.encode_s, 4),
+            compress_s=round(stages.compress_s, 4),
+            write_s=round(stages.write_s, 4),
+        ),
+        seconds=round(result.seconds, 4),
+        files=tuple(
+            FileRecord(
+                path=file.path,
+                rows=file.rows,
+                bytes=file.bytes,
+                checksum=file.checksum,
+                directory=unit.directory if placed else None,
+            )
+            for file in unit.finals
+        ),
+    )

@@ -6,26 +6,20 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from pathlib import Path
-from typing import Any
 
 from unloader.errors import OutputFailed
+from unloader.json_fields import NotAsExpected
 from unloader.json_reading import decode
-from unloader.manifest.build import FORMAT_VERSION
+from unloader.manifest.model import FORMAT_VERSION, Manifest, from_json, to_json
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
-from writers.model import WrittenFile
-
-_NEEDED = ("run_id", "table", "query", "snapshot", "options", "units", "totals")
-"""What replacing and verifying a run rely on."""
-
-_TOTALS = ("rows", "bytes", "files")
 
 _RESTORE = "restore it, or unload again to another directory"
 
 
-def read_manifest(destination: Path, name: str = MANIFEST) -> Mapping[str, Any]:
+def read_manifest(destination: Path, name: str = MANIFEST) -> Manifest:
     """Return the manifest of a finished run.
 
     Args:
@@ -56,13 +50,13 @@ def read_index(data: bytes, place: str) -> Index:
     """
     manifest = parse_manifest(data, Path(place))
     return Index(
-        run_id=str(manifest["run_id"]),
+        run_id=manifest.run_id,
         places=tuple(map(str, directories_of(manifest, Path(place)))),
         files=tuple((number, name) for name, number in places_of(manifest).items()),
     )
 
 
-def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mapping[str, Any]:
+def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Manifest:
     """Return the manifest that these bytes are.
 
     Args:
@@ -85,40 +79,22 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mapp
             "use the version of unloader that wrote it",
         )
     try:
-        files_of(document)
-        known = len(directories_of(document, destination))
-        strangers = [place for place in places_of(document).values() if not 0 <= place < known]
+        manifest = from_json(document)
+        known = len(directories_of(manifest, destination))
+        strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
         if strangers:
-            raise ValueError(f"there is no directory {strangers[0]}")
-        missing = [key for key in _NEEDED if key not in document]
-        missing += [key for key in _TOTALS if key not in document.get("totals", _TOTALS)]
-    except (KeyError, TypeError, ValueError) as error:
-        raise OutputFailed(f"{path} is damaged: {error!r}", _RESTORE) from error
-    if missing:
-        raise OutputFailed(f"{path} is damaged: it has no {missing[0]!r}", _RESTORE)
-    return dict(document)
+            raise NotAsExpected(f"there is no directory {strangers[0]}")
+    except NotAsExpected as error:
+        raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
+    return manifest
 
 
-def files_of(manifest: Mapping[str, Any]) -> dict[str, WrittenFile]:
-    """Return the files of a manifest by name, in table order.
-
-    A file that several units share (one file for the table) comes once.
-    """
-    return {
-        str(file["path"]): WrittenFile(
-            path=str(file["path"]),
-            rows=int(file["rows"]),
-            bytes=int(file["bytes"]),
-            checksum=str(file["checksum"]),
-        )
-        for unit in manifest["units"]
-        for file in unit["files"]
-    }
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return the text of a manifest, as it is written."""
+    return (json.dumps(to_json(manifest), ensure_ascii=False, indent=2) + "\n").encode()
 
 
-def directories_of(
-    manifest: Mapping[str, Any], home: Path, *, recorded: bool = False
-) -> tuple[Path, ...]:
+def directories_of(manifest: Manifest, home: Path, *, recorded: bool = False) -> tuple[Path, ...]:
     """Return the directories that hold a run's files, in the order of their numbers.
 
     Args:
@@ -126,16 +102,12 @@ def directories_of(
         home: Where the manifest lies; that is the first directory, wherever it was at the time.
         recorded: The first directory is where it was at the time.
     """
-    listed = tuple(Path(str(each["path"])) for each in manifest.get("directories", ()))
+    listed = tuple(Path(each.path) for each in manifest.directories or ())
     if not listed:
         return (home,)
     return listed if recorded else (home, *listed[1:])
 
 
-def places_of(manifest: Mapping[str, Any]) -> dict[str, int]:
+def places_of(manifest: Manifest) -> dict[str, int]:
     """Return for each file of a manifest, by name, the number of its directory."""
-    return {
-        str(file["path"]): int(file.get("directory", 0))
-        for unit in manifest["units"]
-        for file in unit["files"]
-    }
+    return {name: file.directory or 0 for name, file in manifest.files.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,9 @@ from unloader.errors import (
 )
 from unloader.events import Notice, Observer, PhaseStarted
 from unloader.manifest.file_check import check_file
+from unloader.manifest.model import Manifest
 from unloader.manifest.read import (
     directories_of,
-    files_of,
     places_of,
     read_manifest,
 )
@@ -39,11 +38,7 @@ from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from writers.errors import FormatError, WriteError
 from writers.model import (
-    Compression,
-    FixedField,
     OutputSpec,
-    ParquetFormat,
-    SortColumn,
     TextFormat,
 )
 from writers.registry import check
@@ -82,9 +77,9 @@ def verify(
     if source is not None:
         observe(PhaseStarted(phase="counting"))
         counted, snapshot = _count(manifest, source, observe)
-        if counted != manifest["totals"]["rows"]:
+        if counted != manifest.totals.rows:
             differences.append(
-                f"the manifest has {manifest['totals']['rows']} rows, the source counts {counted}"
+                f"the manifest has {manifest.totals.rows} rows, the source counts {counted}"
                 f" ({snapshot})"
             )
     if differences:
@@ -97,10 +92,10 @@ def verify(
         )
     return {
         "destination": str(destination),
-        "run_id": manifest["run_id"],
-        "files": manifest["totals"]["files"],
-        "rows": manifest["totals"]["rows"],
-        "bytes": manifest["totals"]["bytes"],
+        "run_id": manifest.run_id,
+        "files": manifest.totals.files,
+        "rows": manifest.totals.rows,
+        "bytes": manifest.totals.bytes,
         "source_rows": counted,
         "snapshot": snapshot,
         "result": "ok",
@@ -109,7 +104,7 @@ def verify(
     }
 
 
-def _extra_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
+def _extra_files(destination: Path, manifest: Manifest) -> list[str]:
     """Return the files beside a run's own that a loader would take with them, in order.
 
     Those in `destination` by name, those in further directories of the run by path. Names that
@@ -142,10 +137,10 @@ def _extra_text(extra: list[str]) -> str:
     )
 
 
-def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
+def _check_files(destination: Path, manifest: Manifest) -> list[str]:
     spec = _spec_of(destination, manifest)
     differences = []
-    files = files_of(manifest)
+    files = {name: file.written for name, file in manifest.files.items()}
     directories, places = directories_of(manifest, destination), places_of(manifest)
     for name, file in files.items():
         try:
@@ -157,42 +152,27 @@ def _check_files(destination: Path, manifest: Mapping[str, Any]) -> list[str]:
             known = translate(error)
             differences.append(known.message if known else str(error))
     rows = sum(file.rows for file in files.values())
-    if rows != manifest["totals"]["rows"]:
-        differences.append(f"the files have {rows} rows, the totals {manifest['totals']['rows']}")
+    if rows != manifest.totals.rows:
+        differences.append(f"the files have {rows} rows, the totals {manifest.totals.rows}")
     return differences
 
 
-def _text_format(dialect: Mapping[str, Any]) -> TextFormat:
-    fixed = tuple(FixedField(**field) for field in dialect.get("fixed", ()))
-    return TextFormat(**{**dialect, "fixed": fixed})
-
-
-def _parquet_format(layout: Mapping[str, Any]) -> ParquetFormat:
-    order = tuple(SortColumn(**column) for column in layout.get("sorted_by", ()))
-    blooms = tuple(layout.get("bloom_filters", ()))
-    return ParquetFormat(**{**layout, "sorted_by": order, "bloom_filters": blooms})
-
-
-def _spec_of(destination: Path, manifest: Mapping[str, Any]) -> OutputSpec:
-    options = manifest["options"]
+def _spec_of(destination: Path, manifest: Manifest) -> OutputSpec:
+    options = manifest.options
     try:
-        shape: TextFormat | ParquetFormat = (
-            _text_format(options["dialect"])
-            if options["format"] == "csv"
-            else _parquet_format(options["dialect"])
-        )
-        compression = Compression(**options["compression"])
-        check(shape, compression)
-    except (KeyError, TypeError, FormatError) as error:
+        check(options.dialect, options.compression)
+    except FormatError as error:
         raise OutputFailed(
             f"the options in {destination / MANIFEST} are damaged: {error!r}",
             "restore it, or unload again to another directory",
         ) from error
-    return OutputSpec(directory=str(destination), format=shape, compression=compression)
+    return OutputSpec(
+        directory=str(destination), format=options.dialect, compression=options.compression
+    )
 
 
-def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
-    if manifest["options"].get("enable_row_security"):
+def _count(manifest: Manifest, source: SourceSpec, observe: Observer) -> tuple[int, str]:
+    if manifest.options.enable_row_security:
         source = replace(source, session=replace(source.session, enable_row_security=True))
     at_snapshot = _at_snapshot(source, manifest)
     if at_snapshot is not None:
@@ -207,14 +187,14 @@ def _count(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -
     return _counted(manifest, source, observe)
 
 
-def _counted(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer) -> tuple[int, str]:
+def _counted(manifest: Manifest, source: SourceSpec, observe: Observer) -> tuple[int, str]:
     catalog = source_of(source.kind).open_catalog(source)
     try:
         snapshot = catalog.snapshot("snapshot")
         same = (
             catalog.capabilities.snapshot_outlives_run
-            and manifest["snapshot"] is not None
-            and snapshot.value == manifest["snapshot"]["value"]
+            and manifest.snapshot is not None
+            and snapshot.value == manifest.snapshot.value
         )
         state = "at the run's snapshot" if same else "as the source is now"
         if not same:
@@ -226,20 +206,19 @@ def _counted(manifest: Mapping[str, Any], source: SourceSpec, observe: Observer)
         catalog.close()
 
 
-def _at_snapshot(source: SourceSpec, manifest: Mapping[str, Any]) -> SourceSpec | None:
-    """Return the source with the run's SCN, None where it has none."""
-    snapshot = manifest["snapshot"]
-    known = "scn" in source_of(source.kind).session_options
-    if not known or snapshot is None or snapshot["kind"] != "scn":
+def _at_snapshot(source: SourceSpec, manifest: Manifest) -> SourceSpec | None:
+    """Return the source as it was at the run's snapshot, None where it cannot go back."""
+    snapshot = manifest.snapshot
+    if snapshot is None:
         return None
-    return replace(source, session=replace(source.session, scn=int(snapshot["value"])))
+    return source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
 
 
 def _count_rows(
-    catalog: Catalog, manifest: Mapping[str, Any], source: SourceSpec, snapshot: Snapshot
+    catalog: Catalog, manifest: Manifest, source: SourceSpec, snapshot: Snapshot
 ) -> int:
-    options = manifest["options"]
-    selection = Selection(table=_table_name(manifest), query=manifest["query"])
+    options = manifest.options
+    selection = Selection(table=_table_name(manifest), query=manifest.query)
     table = chosen_table(catalog, selection)
     needs = OutputNeeds(text=TextFormat(), batches_only=True)
     projection = project(catalog, table, selection.query, (needs,), as_text=("*",))
@@ -248,18 +227,18 @@ def _count_rows(
         snapshot=snapshot,
         table=table,
         query=selection.query,
-        where=options["where"],
-        partitions=tuple(options["partition"]),
+        where=options.where,
+        partitions=options.partition,
         projection=projection,
     )
     return catalog.count(extract)
 
 
-def _table_name(manifest: Mapping[str, Any]) -> TableName | None:
-    if manifest["table"] is None:
+def _table_name(manifest: Manifest) -> TableName | None:
+    table = manifest.table
+    if table is None:
         return None
-    schema = manifest["table"]["schema"]
     return TableName(
-        schema=NamePart(text=schema, quoted=True) if schema is not None else None,
-        name=NamePart(text=manifest["table"]["name"], quoted=True),
+        schema=None if table.schema is None else NamePart(text=table.schema, quoted=True),
+        name=NamePart(text=table.name, quoted=True),
     )

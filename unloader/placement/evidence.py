@@ -46,7 +46,7 @@ class WorkerEvidence:
 
     @property
     def note(self) -> str | None:
-        """One line on what was not had or could not be seen; None if all was."""
+        """One line on what was refused or could not be measured; None if nothing was."""
         notes = [each.note for each in (self.bound, self.residence) if each is not None]
         return "; ".join(note for note in notes if note) or None
 
@@ -88,7 +88,7 @@ class _Work:
 def workers_json(
     evidence: Evidence, results: Iterable[tuple[int, UnitResult]]
 ) -> list[dict[str, Any]]:
-    """Return what is told of each worker, by number.
+    """Return what the manifest says of each worker, by number.
 
     Args:
         evidence: Of the run.
@@ -131,8 +131,8 @@ def nodes_json(
     return found
 
 
-def seat_json(seat: Seat, bound: BindReport | None) -> dict[str, Any]:
-    """Return a seat with the memory policy that was had on it."""
+def bound_seat_json(seat: Seat, bound: BindReport | None) -> dict[str, Any]:
+    """Return a seat with the memory policy that took effect there."""
     return {
         "node": seat.node,
         "cpus": list(seat.cpus),
@@ -145,7 +145,7 @@ def _worker_json(worker: WorkerEvidence, work: _Work) -> dict[str, Any]:
     seen = worker.residence
     return {
         "worker": worker.seat.worker,
-        "seat": seat_json(worker.seat, worker.bound),
+        "seat": bound_seat_json(worker.seat, worker.bound),
         "ran_on": list(seen.cpus) if seen else [],
         "local_share": _rounded(worker.local_share),
         "memory_bytes_by_node": _by_node(seen.memory if seen else ()),
@@ -207,7 +207,7 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
     if bound is None:
         return
     if bound.note:
-        yield f"bound: {kind_of(bound.note)}", f"is not placed as planned: {bound.note}"
+        yield f"bound: {without_numbers(bound.note)}", f"is not placed as planned: {bound.note}"
     if seen is None or not _is_bound(worker):
         return
     if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
@@ -221,7 +221,7 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
         yield "memory", f"has {share:.0%} of its memory on node {seat.memory_node}, its own"
 
 
-def kind_of(note: str) -> str:
+def without_numbers(note: str) -> str:
     """Return a note without its numbers, as CPUs and nodes are others on each seat."""
     return re.sub(r"\d[\d,-]*", "#", note)
 

@@ -1,4 +1,4 @@
-"""Sees where the workers of a run really are while it goes on, and tells where that is not planned.
+"""Measures where the workers of a run really are, and notes where that differs from the plan.
 
 The parent looks; the workers do nothing for it. A pass over their CPUs comes every second; the
 pages of a worker every few seconds and when one of its units ends. Either takes at most 0.5 % of
@@ -8,13 +8,12 @@ the time that passes. At the end whoever was not looked at yet is: all idle by t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from numa.model import BindReport, Ready, Seat
 from numa.numastat import MachinePages, machine_pages, machine_pages_since
 from numa.perf_events import RemoteAccess
 from numa.residence import Pace, Residences
-from unloader.events import Notice, Observer, silent
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
 _OFF = "nobody looked where the workers were (--numa off)"
@@ -25,20 +24,20 @@ PAGE_SECONDS = 5.0
 
 
 class Watch:
-    """What is known of each worker's place. Used by the engine, from its thread."""
+    """What is known of each worker's place. Used by the executor, from its thread."""
 
     def __init__(
-        self, seats: tuple[Seat, ...], observe: Observer = silent, *, looks: bool = True
+        self, seats: tuple[Seat, ...], note: Callable[[str], None], *, looks: bool = True
     ) -> None:
         """Take the seats; look at nothing yet.
 
         Args:
             seats: Of all workers.
-            observe: Told of the first worker that is not where it was to be, once for each way.
+            note: Takes a line on the first worker that is not where planned, once for each way.
             looks: False records bindings alone and looks at no process.
         """
         self._seats = seats
-        self._observe = observe
+        self._note = note
         self._looks = looks
         self.bound: dict[int, BindReport] = {}
         """What each worker's binding came to, by worker."""
@@ -50,7 +49,7 @@ class Watch:
         self._cpu_pace = Pace(CPU_SECONDS)
         self._page_pace = Pace()
         self._page_paces: dict[int, Pace] = {}
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
         self._unseen: dict[str, None] = {} if looks else {_OFF: None}
 
     def ready(self, event: Ready, pids: Mapping[int, int]) -> None:
@@ -98,7 +97,7 @@ class Watch:
             started = time.perf_counter()
             for worker in pids.keys() & self.bound.keys():
                 self._residences.glance(worker, pids[worker])
-            self._tell()
+            self._note_deviations()
             self._cpu_pace.done(time.perf_counter() - started)
 
     def finish(self, pids: Mapping[int, int], bindings: Mapping[int, BindReport]) -> None:
@@ -118,7 +117,7 @@ class Watch:
                 self._residences.look(worker, pid)
         self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
         self._shares = {worker: self._remote.share(worker) for worker in self.bound}
-        self._tell()
+        self._note_deviations()
         if self._remote.refused is not None:
             self._unseen[f"remote_access_share: {self._remote.refused}"] = None
 
@@ -133,12 +132,13 @@ class Watch:
             restarts: Processes that each worker had after its first, where there were any.
         """
         return Evidence(
-            workers=tuple(self._worker(seat, restarts or {}) for seat in self._seats),
+            workers=tuple(self.worker(seat, restarts or {}) for seat in self._seats),
             machine_pages=self._machine_grown,
             not_measured=tuple(self._unseen),
         )
 
-    def _worker(self, seat: Seat, restarts: Mapping[int, int]) -> WorkerEvidence:
+    def worker(self, seat: Seat, restarts: Mapping[int, int]) -> WorkerEvidence:
+        """Return what is known of one worker by now; `restarts` as for `evidence`."""
         return WorkerEvidence(
             seat=seat,
             bound=self.bound.get(seat.worker),
@@ -154,16 +154,16 @@ class Watch:
         self._page_pace.done(took)
         self._page_paces[worker].done(took)
 
-    def _tell(self) -> None:
+    def _note_deviations(self) -> None:
         seen = (self._residences.seen(seat.worker) for seat in self._seats)
         notes = {each.note for each in seen if each and each.note}
         for note in sorted(notes - self._unseen.keys()):
             self._unseen[note] = None
             # With one node there is nothing to miss.
             if len(self._machine_before) > 1:
-                self._observe(Notice(text=f"where memory is cannot be told: {note}"))
+                self._note(f"where memory is cannot be measured: {note}")
         for key, text in self.evidence().warnings.items():
-            # What a binding lacks is told when the process comes up.
-            if key not in self._told and not key.startswith("bound"):
-                self._told.add(key)
-                self._observe(Notice(text=text))
+            # What a binding lacks is noted when the process comes up.
+            if key not in self._noted and not key.startswith("bound"):
+                self._noted.add(key)
+                self._note(text)

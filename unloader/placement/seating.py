@@ -1,4 +1,4 @@
-"""Which seats a run gets on this machine, and what to tell the user about them."""
+"""Which seats a run gets on this machine, and what the user should know about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numa.placement import place
 from numa.sysfs.devices import DeviceNode, node_of_device
 from numa.topology import cpu_list_text, detect
 from unloader.errors import ConfigError
-from unloader.model import SeatOptions
+from unloader.model import Request, SeatOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,53 @@ class Seating:
     """What was asked for and this machine cannot give, one line each."""
     near: DeviceNode | None = None
     """Where the device is that workers are to be near; None if none was named or looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatPlan:
+    """The machine, the parallelism and the seats of a request: decided once and carried."""
+
+    topology: Topology
+    options: SeatOptions
+    """As asked for."""
+    seating: Seating
+    """All the seats that the run may want."""
+    missing: tuple[str, ...] = ()
+    """What this machine cannot give, one line each."""
+    near_note: str | None = None
+    """One line on the device that workers are to be near; None if there is nothing to say."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many workers there may be."""
+        return len(self.seating.seats)
+
+    def first(self, workers: int) -> Seating:
+        """Return the seats of so many workers: those for fewer are the first of those for more."""
+        seats = self.seating.seats[:workers]
+        if self.options.numa == "off":
+            return replace(self.seating, seats=seats)
+        borrowed = _borrowed(self.topology, seats, self.options)
+        notices = (*self.missing, *borrowed, *([self.near_note] if self.near_note else []))
+        return replace(self.seating, seats=seats, notices=notices)
+
+
+def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
+    """Decide how many workers a request may have on this machine, and their seats.
+
+    Args:
+        request: What was asked.
+        parallelism: Of a plan made earlier; None is that of the request.
+
+    Raises:
+        ConfigError: As `seat_workers`.
+        PlacementError: As `seat_workers`.
+        TopologyError: As `seat_workers`, or the kernel's files cannot be read.
+    """
+    topology = machine()
+    asked = parallelism or request.limits.parallelism
+    workers = asked or automatic_parallelism(topology, request.seats)
+    return _seat_plan(topology, workers, request.seats)
 
 
 def machine() -> Topology:
@@ -60,21 +107,26 @@ def seat_workers(topology: Topology, workers: int, options: SeatOptions) -> Seat
         PlacementError: `--numa-nodes` names a node that is not there.
         TopologyError: `--near` names a device that is not there.
     """
+    return _seat_plan(topology, workers, options).first(workers)
+
+
+def _seat_plan(topology: Topology, workers: int, options: SeatOptions) -> SeatPlan:
     if options.numa == "off":
-        return Seating(seats=deal(topology, workers, options), memory_policy="local")
+        seating = Seating(seats=deal(topology, workers, options), memory_policy="local")
+        return SeatPlan(topology=topology, options=options, seating=seating)
     device = None if options.near is None else node_of_device(options.near)
-    near, why_not_near = _near(topology, options, device)
+    near, near_note = _near(topology, options, device)
     seats = deal(topology, workers, options, near=near, can_bind=_can_bind())
     _check_memory(topology, options)
     if options.numa == "require":
         _check_required(topology, options)
-    notices = (
-        *_losses(topology, options),
-        *_borrowed(topology, seats, options),
-        *([why_not_near] if why_not_near else []),
+    return SeatPlan(
+        topology=topology,
+        options=options,
+        seating=Seating(seats=seats, memory_policy=_policy_to_set(topology, options), near=device),
+        missing=_losses(topology, options),
+        near_note=near_note,
     )
-    policy = _policy_to_set(topology, options)
-    return Seating(seats=seats, memory_policy=policy, notices=notices, near=device)
 
 
 def deal(
@@ -118,7 +170,7 @@ def _losses(topology: Topology, options: SeatOptions) -> tuple[str, ...]:
 
 
 def _policy_to_set(topology: Topology, options: SeatOptions) -> str:
-    """Return the policy asked for, or the kernel's own where that comes to the same and is had.
+    """Return the policy asked for, or the kernel's own where that does the same.
 
     So a container of one node whose profile refuses policies is as quiet as any machine of one.
     """
@@ -196,7 +248,7 @@ def _check_required(topology: Topology, options: SeatOptions) -> None:
 
 
 def _lacking(topology: Topology, options: SeatOptions) -> tuple[str | None, str]:
-    """Return the first thing that is not had, and what to do about it."""
+    """Return the first thing that is missing, and what to do about it."""
     settle = "or use --numa auto, which does with what there is"
     if options.bind == "none":
         return "--bind none binds no worker", f"use --bind node or core, {settle}"

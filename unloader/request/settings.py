@@ -79,6 +79,22 @@ def parse_seconds(text: str) -> float:
     return milliseconds / scale / 1000
 
 
+def size_text(size: int) -> str:
+    """Return a size as it is written, in the largest unit of 1024 that is exact."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size and size % 1024**power == 0:
+            return f"{size // 1024**power}{unit}"
+    return str(size)
+
+
+def count_text(count: int) -> str:
+    """Return a count as it is written, in the largest unit of 1000 that is exact."""
+    for power, unit in ((3, "G"), (2, "M"), (1, "k")):
+        if count and count % 1000**power == 0:
+            return f"{count // 1000**power}{unit}"
+    return str(count)
+
+
 def _whole(text: str, units: Mapping[str, int], what: str, how: str) -> int:
     product, scale = _product(text, units, what, how)
     if product % scale:

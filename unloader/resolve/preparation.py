@@ -21,9 +21,10 @@ from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Extract, Projection, Request, Selection, SourceSpec
-from unloader.placement.seating import Seating, automatic_parallelism, machine, seat_workers
+from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
+from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
@@ -58,6 +59,7 @@ def prepared(
     *,
     run_id: str = "",
     planned: Plan | None = None,
+    seats: SeatPlan | None = None,
 ) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
@@ -69,30 +71,38 @@ def prepared(
         observe: Reports each step as it begins.
         run_id: Names the run in the source's sessions; empty outside a run.
         planned: A plan made earlier; None makes one from the table as it is.
+        seats: As they were decided already; None decides them before anything else.
 
     Raises:
+        ConfigError: The seats cannot be had as asked.
+        PlacementError: `--numa-nodes` names a node that is not there.
         SourceError: The source refused.
         PlanFailed: The table cannot be cut as asked, or a given plan does not fit it.
         PlanError: As PlanFailed, from the planner itself.
         UsageError: The selection names what is not there.
     """
     started = time.perf_counter()
+    seats = seats or seat_request(request, planned.limits.parallelism if planned else None)
     observe(PhaseStarted(phase="connecting"))
     asked = request.source
     source = replace(asked, session=replace(asked.session, run_id=run_id))
     catalog = source_of(source.kind).open_catalog(source)
     try:
         with cancelled_by(stop, catalog):
-            ready = _prepare(request, source, catalog, planned, observe)
+            ready = _prepare(request, source, catalog, seats, planned, observe)
         yield replace(ready, started=started)
     finally:
         catalog.close()
 
 
 def _prepare(
-    request: Request, source: SourceSpec, catalog: Catalog, planned: Plan | None, observe: Observer
+    request: Request,
+    source: SourceSpec,
+    catalog: Catalog,
+    seats: SeatPlan,
+    planned: Plan | None,
+    observe: Observer,
 ) -> Prepared:
-    topology = machine()
     observe(PhaseStarted(phase="snapshot"))
     snapshot = catalog.snapshot(request.consistency)
     observe(PhaseStarted(phase="table"))
@@ -107,7 +117,7 @@ def _prepare(
         values=request.values,
     )
     output_format = _format(request, projection, catalog)
-    plan = _plan(request, table, topology, planned)
+    plan = _plan(request, table, seats.parallelism, planned)
     extract = Extract(
         source=source,
         snapshot=snapshot,
@@ -120,7 +130,7 @@ def _prepare(
     if isinstance(output_format, ParquetFormat):
         extract = with_origin(extract)
     observe(PhaseStarted(phase="locking"))
-    catalog.check_where(extract)
+    check_where(catalog, extract)
     catalog.hold(extract, plan.selectors)
     in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
@@ -130,8 +140,8 @@ def _prepare(
         catalog=catalog,
         extract=extract,
         plan=plan,
-        topology=topology,
-        seating=seat_workers(topology, workers, request.seats),
+        topology=seats.topology,
+        seating=seats.first(workers),
     )
 
 
@@ -145,7 +155,7 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     if (selection.table is None) == (selection.query is None):
         raise UsageError("a run reads one table or one query", "give --table or --query")
     if selection.query is not None:
-        table = catalog.describe_query(selection.query)
+        table = describe_query(catalog, selection.query)
     else:
         assert selection.table is not None
         table = catalog.describe(selection.table, observe)
@@ -177,13 +187,22 @@ def _format(
     if request.fixed is None:
         return shape
     from unloader.resolve.fixed_fields import fixed_fields
+    from writers.errors import FormatError
     from writers.text.dialects import check
 
     fields = fixed_fields(
-        projection, shape, request.fixed, pads_char=known.pads_char, folding=known.folding
+        projection,
+        shape,
+        request.fixed,
+        declared=source_of(request.source.kind).declared,
+        folding=known.folding,
     )
     shape = replace(shape, fixed=fields)
-    check(shape)
+    try:
+        check(shape)
+    except FormatError as error:
+        # Such as a --width that no number of characters fills.
+        raise UsageError(error.message, error.hint) from error
     return shape
 
 
@@ -196,13 +215,12 @@ def needs_of(request: Request) -> OutputNeeds:
     )
 
 
-def _plan(request: Request, table: TableInfo, topology: Topology, planned: Plan | None) -> Plan:
+def _plan(request: Request, table: TableInfo, parallelism: int, planned: Plan | None) -> Plan:
     if planned is not None:
         _check_fits(planned, table, request.selection.partitions)
         return planned
-    asked = request.limits
-    parallelism = asked.parallelism or automatic_parallelism(topology, request.seats)
-    return plan_partitions(table, request.selection.partitions, asked.limits(parallelism))
+    limits = request.limits.limits(parallelism)
+    return plan_partitions(table, request.selection.partitions, limits)
 
 
 def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLimits) -> Plan:

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from unloader.codecs.choice import chosen
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Request
+from unloader.placement.seating import SeatPlan
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
@@ -36,6 +37,7 @@ def resolved(
     request: Request,
     *,
     planned: ResolvedRun | None = None,
+    seats: SeatPlan | None = None,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenRun]:
@@ -45,6 +47,7 @@ def resolved(
         request: What was asked.
         planned: A run that was resolved earlier. Its plan and its codec are taken again, once the
             plan was found to fit the table; snapshot, seats and run id are new ones.
+        seats: As they were decided already, for workers that run by now; None decides them.
         stop: Asked several times a second until all is decided; True cancels what is going on.
         observe: Reports each step as it begins.
 
@@ -56,7 +59,7 @@ def resolved(
     """
     run_id = new_run_id()
     plan = None if planned is None else planned.plan
-    with prepared(request, stop, observe, run_id=run_id, planned=plan) as ready:
+    with prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
         compression, choice = _codec(ready, planned, observe, stop)
         output = ResolvedOutput(
             options=request.output, format=ready.format, compression=compression, choice=choice

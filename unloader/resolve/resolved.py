@@ -96,6 +96,10 @@ class ResolvedRun:
         digest = _digest(parts, self.plan.digest)
         return {"format_version": FORMAT_VERSION, **parts, "run_digest": digest}
 
+    def record(self) -> bytes:
+        """Return the text that is kept beside the staged files while the run goes on."""
+        return (json.dumps(self.without_secrets().to_json()) + "\n").encode("ascii")
+
     @classmethod
     def from_json(cls, value: object) -> ResolvedRun:
         """Return the run that `to_json` wrote.

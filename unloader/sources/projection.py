@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 from unloader.errors import SourceError
 from unloader.model import Projection, ReadColumn, ValueOptions
-from unloader.request.names import matches_any
+from unloader.request.names import matching_any
 from unloader.sources.readings import ColumnReadings, Reading, Use, schema_message
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
-    from unloader.sources.base import Catalog, TextCatalog
+    from unloader.sources.abilities import TextCatalog
+    from unloader.sources.base import Catalog
     from writers.model import TextFormat
 
 Encodes = Callable[["TextFormat"], bool]
@@ -109,9 +110,10 @@ def _chosen(
 ) -> list[tuple[ColumnReadings, Reading]]:
     """Return the columns of one output, each with its reading."""
     found = []
+    texts = matching_any([column.beside or column.name for column in columns], as_text)
     for column in columns:
         use: Use = "encoded" if encoded else _use(column, output)
-        asked = matches_any(column.beside or column.name, as_text)
+        asked = (column.beside or column.name) in texts
         reading = _first(column.readings, use, output, asked=asked)
         if reading is not None:
             found.append((column, reading))

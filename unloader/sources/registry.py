@@ -11,6 +11,8 @@ from unloader.sources.base import Source
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from unloader.request.locations import UrlForm
+
 SOURCES = {
     "oracle": "unloader.sources.oracle.source:OracleSource",
     "duckdb": "unloader.sources.duckdb.source:DuckDBSource",
@@ -53,6 +55,22 @@ def source_of(scheme: str) -> Source:
         raise ConfigError(f"no source is known for {scheme}://", f"use one of: {known}")
     module, _, name = target.partition(":")
     return cast(Source, getattr(import_module(module), name)())
+
+
+def kinds() -> dict[str, str]:
+    """Return each scheme there is, and the kind of source it stands for."""
+    return {**{scheme: scheme for scheme in schemes()}, **ALIASES}
+
+
+def url_form(kind: str) -> UrlForm:
+    """Return how the URLs of a kind of source are written."""
+    from unloader.request.locations import UrlForm
+
+    try:
+        return source_of(kind).url
+    except (ImportError, AttributeError):
+        # A broken package of somebody else must not stand in the way of the others.
+        return UrlForm(written=f"{kind}:...", what="other")
 
 
 def missing_driver(error: ImportError, extra: str) -> ConfigError:

@@ -52,8 +52,8 @@ class RunStorage(Protocol):
     def staged_file(self, place: int, name: str) -> Readable:
         """Return a staged file, to be read again."""
 
-    def discard(self, stem: str) -> None:
-        """Remove the staged files whose names begin with `stem` and a dot, at all places."""
+    def discard(self, *stems: str) -> None:
+        """Remove the staged files whose names begin with one of these and a dot, at all places."""
 
     def keep(self, name: str, data: bytes) -> None:
         """Write or replace a record of the run as a whole; it survives a power cut.

@@ -224,10 +224,10 @@ def _check_all_or_nothing(case: _Case, standing: Contents) -> None:
 
 def _check_discard(case: _Case) -> None:
     with closing(case.take("discarding")) as run:
-        for name in ("1-a1.csv.part", "1-a1.001.csv.part", "1-a12.csv.part"):
+        for name in ("1-a1.csv.part", "1-a1.001.csv.part", "2-a1.part", "1-a12.csv.part"):
             with run.open_staged(0, name) as file:
                 file.write(b"1")
-        run.discard("1-a1")
+        run.discard("1-a1", "2-a1", "3-a1")
         who = case.storage.who_was_here(case.places[0])
         _ensure(who is not None and who.left.files == 1, "`discard` removed too much or too little")
         run.abandon(None)

@@ -1,65 +1,100 @@
-"""What is particular to a worker's process: how it manages memory, and how much it has had.
+"""The worker's side of an executor: takes tasks, answers with plain data.
 
-All settings here were measured on the reference table; none of them changes what is written.
+Runs in a process of its own, bound to its seat before this module is imported. It keeps its
+connection from unit to unit and prints nothing.
 """
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import os
-import re
-import resource
-import sys
+import atexit
+import time
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 
-_STATUS = Path("/proc/self/status")
-_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
-_M_ARENA_MAX = -8
-"""Of `mallopt`, from glibc's malloc.h."""
-_M_MMAP_THRESHOLD = -3
-_MAPPED_BYTES = 256 * 1024
-"""What asyncio reads from a socket at a time."""
-_YOUNG_OBJECTS = 50_000
+from unloader.failures import failure_of
+from unloader.model import AttemptFailure, Preload, Snapshot, SourceSpec, UnitResult, UnitTask
+from unloader.redaction import guard_streams
+from unloader.sources.base import Reader
+from unloader.sources.registry import source_of
+from unloader.worker.memory import freeze_modules, peak_rss_bytes, tune
+from unloader.worker.progress import Report
+from unloader.worker.unit import copy_unit
 
-
-def tune() -> None:
-    """Settle how memory is managed; called before Arrow is imported and before there are threads.
-
-    Arrow has an allocator of its own: out of the C library's heap it, and what drivers take from
-    there, left more and more gaps between each other. The C library keeps one heap for all threads,
-    and in it no piece of 256 KiB or more: a wide row that came in such pieces took twice its size.
-    The garbage collector looks seldom: fetched rows are no cycles, and looking for some took 3 % of
-    the CPU.
-    """
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
-    if "MALLOC_ARENA_MAX" not in os.environ:
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-    if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+tune()
 
 
-def freeze_modules() -> None:
-    """Leave what is loaded by now out of every later look of the garbage collector."""
-    gc.collect()
-    gc.freeze()
+@dataclass(slots=True)
+class _Process:
+    """What this process keeps from unit to unit: its reader, and the CPU it has reported."""
+
+    reader: Reader | None = None
+    key: tuple[SourceSpec, Snapshot | None] | None = None
+    accounted_cpu: float = 0.0
+
+    def reader_for(self, source: SourceSpec, snapshot: Snapshot | None) -> Reader:
+        if self.reader is None or self.key != (source, snapshot):
+            self.drop()
+            self.reader = source_of(source.kind).open_reader(source, snapshot)
+            self.key = (source, snapshot)
+        return self.reader
+
+    def cpu_since_last(self) -> float:
+        """Return this process's CPU seconds since the last call, the first time since its start."""
+        now = time.process_time()
+        used, self.accounted_cpu = now - self.accounted_cpu, now
+        return used
+
+    def drop(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+        self.reader = None
 
 
-def peak_rss_bytes() -> int:
-    """Return the most memory this process has had resident so far.
+_process = _Process()
 
-    From VmHWM in /proc/self/status where there is one: `ru_maxrss` begins with what the parent had
-    when it started us.
+
+@atexit.register  # So the database sees its session closed, and no connection that breaks off.
+def release() -> None:
+    """Close the reader that is kept from unit to unit."""
+    _process.drop()
+
+
+def work(task: UnitTask | Preload, report: Report) -> UnitResult | AttemptFailure | None:
+    """Do what the parent sent: unload a unit, or get ready for the first one."""
+    guard_streams()  # A driver may warn.
+    if isinstance(task, UnitTask):
+        return run_unit(task, report)
+    # What cannot be loaded is an error where it is needed, with the unit's name to it.
+    with suppress(Exception):
+        source_of(task.source_kind).load()
+    freeze_modules()
+    return None
+
+
+def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
+    """Unload one unit into staged files; every error comes back as data.
+
+    After a failure nothing of the attempt is left in the staging directory, and the connection is
+    dropped: whatever state it was in, the next attempt begins with a new one.
     """
     try:
-        found = _PEAK.search(_STATUS.read_text(encoding="ascii"))
-    except OSError:
-        found = None
-    if found:
-        return int(found.group(1)) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return _unload(task, report)
+    except Exception as error:
+        _process.drop()
+        return failure_of(error)
+
+
+def _unload(task: UnitTask, report: Report) -> UnitResult:
+    started = time.perf_counter()
+    reader = _process.reader_for(task.extract.source, task.extract.snapshot)
+    rows, files, stages = copy_unit(task, reader, report)
+    return UnitResult(
+        unit=task.unit.id,
+        attempt=task.attempt,
+        rows=rows,
+        files=files,
+        stages=stages,
+        seconds=time.perf_counter() - started,
+        cpu_seconds=_process.cpu_since_last(),
+        peak_rss_bytes=peak_rss_bytes(),
+    )

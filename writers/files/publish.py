@@ -119,20 +119,20 @@ def write_atomically(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
-def remove_staged(staging: Path, prefix: str) -> None:
-    """Remove the staged files whose names begin with `prefix`; none there is no error.
+def remove_staged(staging: Path, stems: Collection[str]) -> None:
+    """Remove the staged files whose names begin with one of these and a dot; none is no error.
 
     Raises:
         WriteError: A file could not be removed.
     """
-    for path in _staged(staging, prefix):
+    for path in _staged(staging, frozenset(stems)):
         try:
             path.unlink(missing_ok=True)
         except OSError as exc:
             raise write_error("remove", path, exc) from exc
 
 
-def _staged(staging: Path, prefix: str) -> Iterator[Path]:
+def _staged(staging: Path, stems: Collection[str]) -> Iterator[Path]:
     try:
         names = sorted(os.listdir(staging))
     except FileNotFoundError:
@@ -140,7 +140,8 @@ def _staged(staging: Path, prefix: str) -> Iterator[Path]:
     except OSError as exc:
         raise write_error("list", staging, exc) from exc
     for name in names:
-        if name.startswith(prefix) and name.endswith(PART_SUFFIX):
+        dots = (place for place, letter in enumerate(name) if letter == ".")
+        if name.endswith(PART_SUFFIX) and any(name[:dot] in stems for dot in dots):
             yield staging / name
 
 

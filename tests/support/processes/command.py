@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from schemas.manifests import check, check_at
 
 UNLOADER = (sys.executable, "-m", "unloader")
 
@@ -27,6 +28,8 @@ def run(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> 
         env={**os.environ, **(env or {})},
     )
     assert done.returncode == status, f"exit {done.returncode}: {done.stderr}"
+    if status == 0:
+        check_at(arguments)
     return done.stdout
 
 
@@ -50,6 +53,7 @@ def error_of(*arguments: str, status: int, env: dict[str, str] | None = None) ->
 def manifest_of(destination: Path) -> dict[str, Any]:
     """Return the manifest of a finished run."""
     found: dict[str, Any] = json.loads((destination / "_manifest.json").read_text())
+    check(found)
     return found
 
 

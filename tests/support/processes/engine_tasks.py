@@ -1,9 +1,10 @@
 """What the workers of the engine's tests do: the id of a unit says how its attempts end.
 
-The part before the dash decides: ok finishes, hang never ends, die kills its process, raise
-raises, final fails beyond retry; flaky and mortal fail or die at the first attempt and finish
-after it; last finishes, and its process ends a second later; grow finishes, and its process keeps
-64 MiB more. A task that is no assignment is a preload.
+The part before the dash decides: ok finishes, many does after 100 reports, chatter does after 2 s
+of reports, hang never ends, die kills its process, raise raises, final fails beyond retry; flaky
+and mortal fail or die at the first attempt and finish after it; last finishes, and its process
+ends a second later; grow finishes, and its process keeps 64 MiB more. A task that is no attempt is
+a warm-up.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from unloader.model import Failure, Stages, UnitProgress, UnitResult
-from unloader.run.schedule import Assignment
+from unloader.model import AttemptFailure, Stages, UnitProgress, UnitResult
+from unloader.run.schedule import Attempt
 
 GROWTH_BYTES = 64 << 20
 KEPT: list[bytes] = []
 
 
-def work(task: object, report: Callable[[object], None]) -> UnitResult | Failure | None:
+def work(task: object, report: Callable[[object], None]) -> UnitResult | AttemptFailure | None:
     """Do one attempt."""
-    if not isinstance(task, Assignment):
+    if not isinstance(task, Attempt):
         return None
     unit, first = task.unit.id, task.attempt == 1
     kind = unit.partition("-")[0]
@@ -33,6 +34,13 @@ def work(task: object, report: Callable[[object], None]) -> UnitResult | Failure
         # Whoever looks for this process finds it.
         Path(os.environ["ENGINE_TASKS"], f"{os.getpid()}").touch()
         time.sleep(3600)
+    if kind == "many":
+        for number in range(100):
+            report(UnitProgress(unit=unit, rows=number, bytes=2))
+    if kind == "chatter":
+        for _ in range(20):
+            time.sleep(0.1)
+            report(UnitProgress(unit=unit, rows=1, bytes=2))
     if kind == "die" or (kind == "mortal" and first):
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "last":
@@ -42,8 +50,8 @@ def work(task: object, report: Callable[[object], None]) -> UnitResult | Failure
     if kind == "raise":
         raise ZeroDivisionError("by intent")
     if kind == "final" or (kind == "flaky" and first):
-        return Failure(
-            kind="OutputFailed" if kind == "final" else "TransientSourceError",
+        return AttemptFailure(
+            error="OutputFailed" if kind == "final" else "TransientSourceError",
             message=f"{unit} failed",
             hint="none",
             retryable=kind != "final",

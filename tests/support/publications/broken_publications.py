@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from publications.staged_runs import as_bytes, taken
+from publications.staged_runs import OPTIONS, as_bytes, taken
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.directories.recovery import complete
 from unloader.storage.model import Move
@@ -45,7 +45,7 @@ def manifest_of(paths: list[Path], files: dict[str, int], run: str) -> dict[str,
     several = [{"path": str(path), "files": 0, "bytes": 0} for path in paths]
     return {
         "format_version": 1, "run_id": run, "table": None, "query": "q", "snapshot": None,
-        "options": {}, **({"directories": several} if len(paths) > 1 else {}),
+        "options": OPTIONS, **({"directories": several} if len(paths) > 1 else {}),
         "units": [{"id": "1", "files": listed}],
         "totals": {"rows": len(listed), "bytes": 0, "files": len(listed)},
     }  # fmt: skip

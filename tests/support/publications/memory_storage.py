@@ -205,10 +205,11 @@ class MemoryRun:
         """Return a staged object."""
         return RemoteFile(name=name, open=lambda: io.BytesIO(self._room(place).staged[name]))
 
-    def discard(self, stem: str) -> None:
-        """Drop what an attempt has staged."""
+    def discard(self, *stems: str) -> None:
+        """Drop what attempts have staged."""
+        beginnings = tuple(f"{stem}." for stem in stems)
         for room in self._rooms.values():
-            for name in [name for name in room.staged if name.startswith(stem + ".")]:
+            for name in [name for name in room.staged if name.startswith(beginnings)]:
                 del room.staged[name]
 
     def keep(self, name: str, data: bytes) -> None:

@@ -12,6 +12,13 @@ from unloader.manifest.read import read_index
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.model import Claim, Move
 
+OPTIONS: dict[str, Any] = {
+    "format": "csv",
+    "compression": {"codec": "none", "level": None},
+    "dialect": {"delimiter": ","},
+}
+"""What a manifest's options cannot do without."""
+
 
 def taken(paths: Sequence[Path], *, overwrite: bool, run_id: str = "") -> RunDirectories:
     """Take directories for a run."""
@@ -35,7 +42,7 @@ def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:
     files = [{"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0"} for name in names]
     units = [{"id": "1", "files": files}]
     totals = {"rows": len(files), "bytes": 4 * len(files), "files": len(files)}
-    rest = {"table": None, "query": "q", "snapshot": None, "options": {}, "totals": totals}
+    rest = {"table": None, "query": "q", "snapshot": None, "options": OPTIONS, "totals": totals}
     return {"format_version": 1, "run_id": run, "units": units, **rest}
 
 

@@ -13,9 +13,9 @@ from one_output import OneOutput
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import OutputFailed, UnloaderError
+from unloader.failures import failure_of
 from unloader.model import Extract, SourceSpec
 from unloader.sources.registry import source_of
-from unloader.worker.worker import failure_of
 from writers.errors import ValueNotRepresentable
 from writers.model import EncoderChoice, TextFormat
 from writers.text.dialects import dialect as named
@@ -70,7 +70,7 @@ def refusal(url: str, query: str, dialect: str, mask: str, encoder: str) -> str:
         found = written(url, query, dialect, mask, encoder)
     except (UnloaderError, ValueNotRepresentable) as error:
         failure = failure_of(error)
-        assert failure.kind == OutputFailed.__name__
+        assert failure.error == OutputFailed.__name__
         return f"{failure.message}. Next: {failure.hint}"
     raise AssertionError(f"written as {found}")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from schemas.manifests import check_at
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "unloader")
@@ -36,7 +37,7 @@ def unloader(tmp_path: Path, environment: dict[str, str]) -> Run:
     def run(
         *arguments: str, variables: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = subprocess.run(
             [*COMMAND, *arguments],
             cwd=tmp_path,
             env={**environment, **(variables or {})},
@@ -45,6 +46,9 @@ def unloader(tmp_path: Path, environment: dict[str, str]) -> Run:
             text=True,
             timeout=120,
         )
+        if done.returncode == 0:
+            check_at(arguments, tmp_path)
+        return done
 
     return run
 

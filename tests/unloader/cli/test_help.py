@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from unloader.cli.group import COMMANDS, group
-from unloader.cli.options.format_options import DIALECTS
 from unloader.cli.reference import reference
+from unloader.request.options.text import DIALECTS
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("pyarrow", "duckdb", "asyncpg", "adbc_driver_manager", "oracledb", "rich", "zstandard")

@@ -15,7 +15,8 @@ from partition_planner.planner import plan
 from unloader import __version__
 from unloader.errors import OutputFailed
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest, journal_entry
-from unloader.manifest.read import files_of, read_manifest
+from unloader.manifest.model import from_json, to_json
+from unloader.manifest.read import read_manifest
 from unloader.model import (
     Extract,
     OutputOptions,
@@ -128,23 +129,30 @@ def finished(unit: str, *names: str, rows: int = 10) -> FinishedUnit:
 UNITS = (finished("2", "b.csv"), finished("1", "a.001.csv", "a.002.csv"))
 
 
-def written(path: Path, document: dict[str, Any]) -> Path:
+def document(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> dict[str, Any]:
+    """Return a manifest as it is written, through JSON."""
+    manifest = build_manifest(facts, units, complete=complete)
+    found: dict[str, Any] = json.loads(json.dumps(to_json(manifest)))
+    return found
+
+
+def written(path: Path, content: dict[str, Any]) -> Path:
     """Write a manifest into a directory; return the directory."""
-    (path / "_manifest.json").write_text(json.dumps(document))
+    (path / "_manifest.json").write_text(json.dumps(content))
     return path
 
 
 def test_a_manifest_is_plain_json_and_reads_back(tmp_path: Path) -> None:
     """What is built survives JSON and is read back the same."""
-    built = build_manifest(FACTS, UNITS, complete=True)
-    assert read_manifest(written(tmp_path, built)) == json.loads(json.dumps(built))
+    manifest = build_manifest(FACTS, UNITS, complete=True)
+    assert read_manifest(written(tmp_path, to_json(manifest))) == manifest
 
 
 def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
     """Units and files are listed by id, each with its seat and attempts."""
-    built = build_manifest(FACTS, UNITS, complete=True)
+    built = document(FACTS, UNITS, complete=True)
     assert [unit["id"] for unit in built["units"]] == ["1", "2"]
-    assert list(files_of(built)) == ["a.001.csv", "a.002.csv", "b.csv"]
+    assert list(from_json(built).files) == ["a.001.csv", "a.002.csv", "b.csv"]
     unit = built["units"][0]
     assert (unit["attempts"], unit["partition"], unit["rows"]) == (2, "p1", 20)
     assert unit["seat"] == {
@@ -157,7 +165,7 @@ def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
 
 def test_totals_are_sums_of_the_units() -> None:
     """Rows, bytes, files and speed are those of all units; memory is that of the largest worker."""
-    totals = build_manifest(FACTS, UNITS, complete=True)["totals"]
+    totals = document(FACTS, UNITS, complete=True)["totals"]
     assert (totals["rows"], totals["bytes"], totals["files"]) == (30, 300, 3)
     assert (totals["rows_per_second"], totals["bytes_per_second"]) == (15, 150)
     assert totals["peak_worker_rss_bytes"] == 2000
@@ -165,7 +173,7 @@ def test_totals_are_sums_of_the_units() -> None:
 
 def test_a_run_of_no_time_and_no_units_has_totals() -> None:
     """Nothing is divided by zero, nothing is the largest of none."""
-    totals = build_manifest(replace(FACTS, seconds=0.0), (), complete=False)["totals"]
+    totals = document(replace(FACTS, seconds=0.0), (), complete=False)["totals"]
     assert (totals["rows"], totals["rows_per_second"], totals["peak_worker_rss_bytes"]) == (
         0,
         None,
@@ -175,9 +183,9 @@ def test_a_run_of_no_time_and_no_units_has_totals() -> None:
 
 def test_status_and_facts_are_told() -> None:
     """Which program read what, at which state, checked how."""
-    built = build_manifest(FACTS, UNITS, complete=True)
+    built = document(FACTS, UNITS, complete=True)
     assert built["status"] == "complete"
-    assert build_manifest(FACTS, (), complete=False)["status"] == "partial"
+    assert document(FACTS, (), complete=False)["status"] == "partial"
     assert built["unloader_version"] == __version__
     assert built["table"] == {"schema": "s", "name": "t"}
     assert built["snapshot"]["value"] == "7"
@@ -190,27 +198,27 @@ def test_a_query_has_no_table() -> None:
     """The text of the query stands in for the table's name."""
     extract = replace(RUN.extract, query="SELECT 1", snapshot=None)
     facts = replace(FACTS, run=replace(RUN, extract=extract))
-    built = build_manifest(facts, (), complete=True)
+    built = document(facts, (), complete=True)
     assert (built["table"], built["query"], built["snapshot"]) == (None, "SELECT 1", None)
 
 
 def test_options_suffice_to_read_the_files_again() -> None:
     """The whole dialect and the codec are there, defaults included, as the types take them."""
-    options = build_manifest(FACTS, UNITS, complete=True)["options"]
+    options = document(FACTS, UNITS, complete=True)["options"]
     assert options["format"] == "csv"
-    assert TextFormat(**options["dialect"]) == JOB.output.format
+    assert TextFormat(**{**options["dialect"], "fixed": ()}) == JOB.output.format
     assert Compression(**options["compression"]) == JOB.output.compression
     assert (options["where"], options["partition"]) == ("k > 0", ["p*"])
     output = replace(RUN.output, format=ParquetFormat(row_group_rows=7))
     facts = replace(FACTS, run=replace(RUN, outputs=(output,)))
-    options = build_manifest(facts, (), complete=True)["options"]
+    options = document(facts, (), complete=True)["options"]
     assert options["format"] == "parquet"
     assert ParquetFormat(**options["dialect"]).row_group_rows == 7
 
 
 def test_no_secret_and_no_reference_to_one() -> None:
     """Neither a password nor the place of one is in manifest or journal."""
-    text = json.dumps(build_manifest(FACTS, UNITS, complete=True))
+    text = json.dumps(document(FACTS, UNITS, complete=True))
     text += json.dumps(journal_entry(UNITS[0]))
     assert "secret" not in text
 
@@ -218,7 +226,7 @@ def test_no_secret_and_no_reference_to_one() -> None:
 def test_a_shared_file_comes_once() -> None:
     """A file that two units name is one file to check."""
     shared = (finished("1", "t.csv"), finished("2", "t.csv"))
-    assert list(files_of(build_manifest(FACTS, shared, complete=True))) == ["t.csv"]
+    assert list(build_manifest(FACTS, shared, complete=True).files) == ["t.csv"]
 
 
 def test_a_journal_line_names_the_staged_files() -> None:
@@ -259,7 +267,7 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str, what: str) ->
 @pytest.mark.parametrize("key", ["run_id", "table", "query", "snapshot", "options", "totals"])
 def test_a_manifest_must_be_whole(tmp_path: Path, key: str) -> None:
     """A manifest without one of its parts is damaged, and the part is named."""
-    built = build_manifest(FACTS, UNITS, complete=True)
+    built = document(FACTS, UNITS, complete=True)
     del built[key]
     with pytest.raises(OutputFailed, match=f"damaged.*{key}"):
         read_manifest(written(tmp_path, built))

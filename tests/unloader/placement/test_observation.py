@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_over, seating_of
 
-from numa.model import Event as PoolEvent
-from numa.model import Ready, Seat
+from numa.model import PoolEvent, Ready, Seat
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
-from partition_planner.model import WholeTable, WorkUnit
-from unloader.events import Event, Notice
-from unloader.model import RetryOptions
 from unloader.placement.evidence import WorkerEvidence
 from unloader.placement.observation import Watch
-from unloader.run.engine import Engine, Orders
-from unloader.run.schedule import Assignment, Schedule
-
-ENTRY = "processes.engine_tasks:work"
+from unloader.run.local import LocalExecutor
 
 needs_linux = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or not Path("/proc/self/numa_maps").exists(),
@@ -41,41 +34,20 @@ class Watched:
 
     places: tuple[Seat, ...]
     looks: bool = True
-    stop: Callable[[], bool] = lambda: False
-    events: list[Event] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def run(self, *ids: str) -> tuple[WorkerEvidence, ...]:
         """Run the units; return what is known of each worker."""
-        watch = Watch(self.places, self.events.append, looks=self.looks)
-        units = tuple(WorkUnit(id=name, selectors=(WholeTable(),)) for name in ids)
-        engine = Engine(
-            schedule=Schedule(units=units, retry=RetryOptions(retries=3, delay_seconds=0.01)),
-            orders=Orders(
-                seats=self.places,
-                stall_seconds=0.0,
-                task=lambda assignment: assignment,  # type: ignore[arg-type,return-value]
-                done=lambda worker, result: None,
-                discard=_nothing,
-                fatal=lambda assignment, failure: None,
-            ),
-            observe=self.events.append,
-            stop=self.stop,
-            watch=watch,
-        )
-        with Pool(self.places, ENTRY) as pool:
-            engine.run(pool)
-        self.evidence = watch.evidence(engine.restarts)
-        watch.close()
+        work = RecordedWork(notes=self.notes)
+        seating = replace(seating_of(*self.places), memory_policy="preferred")
+        with LocalExecutor(seating, ENTRY, looks=self.looks) as executor:
+            run_over(engine_of(work, *ids), executor, len(self.places))
+            self.evidence = executor.evidence()
         return self.evidence.workers
 
     def told(self) -> list[str]:
-        """Return the notices that are not about the binding itself."""
-        notices = [event.text for event in self.events if isinstance(event, Notice)]
-        return [text for text in notices if "worker" in text and "Next:" in text]
-
-
-def _nothing(assignment: Assignment) -> None:
-    """Discard nothing: the tasks leave nothing behind."""
+        """Return the notes that are not about the binding itself."""
+        return [text for text in self.notes if "worker" in text and "Next:" in text]
 
 
 def ready_in(pool: Pool) -> Ready:
@@ -131,7 +103,7 @@ def test_a_worker_that_is_moved_is_told_once() -> None:
     """Its CPUs changed from outside in mid-run: one line, however often it is looked at."""
     if len(seats(1)[0].cpus) < 2:
         pytest.skip("to be moved, a worker needs a seat of two CPUs")
-    told: list[Event] = []
+    told: list[str] = []
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
         watch = Watch(seats(1), told.append)
@@ -145,10 +117,9 @@ def test_a_worker_that_is_moved_is_told_once() -> None:
         assert len(told) == 1
         watch.finish(pool.pids(), pool.bindings())
     watch.close()
-    (notice,) = told
-    assert isinstance(notice, Notice)
-    assert f"worker 0 may use CPU {cpu} by now" in notice.text
-    assert list(watch.evidence().warnings.values()) == [notice.text]
+    (note,) = told
+    assert f"worker 0 may use CPU {cpu} by now" in note
+    assert list(watch.evidence().warnings.values()) == [note]
 
 
 @needs_linux
@@ -158,7 +129,7 @@ def test_a_worker_off_its_seat_is_told() -> None:
     if len(cpus) < 2:
         pytest.skip("to leave its seat, a worker needs a second CPU")
     seat = Seat(worker=0, node=0, cpus=(cpus[0],), memory_node=None)
-    told: list[Event] = []
+    told: list[str] = []
     with Pool((seat,), ENTRY) as pool:
         pool.start(0)
         watch = Watch((seat,), told.append)
@@ -171,8 +142,7 @@ def test_a_worker_off_its_seat_is_told() -> None:
         assert pool.wait(60.0)
         watch.finish(pool.pids(), pool.bindings())
     watch.close()
-    texts = [event.text for event in told if isinstance(event, Notice)]
-    assert any(f"ran on CPU {cpus[1]}, outside its seat of CPU {cpus[0]}" in text for text in texts)
+    assert any(f"ran on CPU {cpus[1]}, outside its seat of CPU {cpus[0]}" in text for text in told)
 
 
 @needs_linux
@@ -182,7 +152,7 @@ def test_a_process_that_is_gone_when_its_ready_is_read_is_left_alone() -> None:
         pool.start(0)
         ready = ready_in(pool)
         pool.kill(0)
-        watch = Watch(seats(1))
+        watch = Watch(seats(1), [].append)
         # Whoever has the number now: this process stands for it.
         watch.ready(replace(ready, pid=os.getpid()), pool.pids())
         watch.unit_done(0, pool.pids())
@@ -198,7 +168,7 @@ def test_a_process_that_is_gone_when_its_ready_is_read_is_left_alone() -> None:
 def test_a_worker_that_is_not_up_at_the_end_is_told_of() -> None:
     """A run that ends before a process is up still tells its binding and where its memory is."""
     with Pool(seats(1), ENTRY) as pool:
-        watch = Watch(seats(1))
+        watch = Watch(seats(1), [].append)
         pool.start(0)
         watch.finish(pool.pids(), pool.bindings())
     watch.close()
@@ -214,7 +184,7 @@ def test_a_process_that_ends_meanwhile_is_no_fault() -> None:
     """A process killed and not reaped yet is looked at in vain."""
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
-        watch = Watch(seats(1))
+        watch = Watch(seats(1), [].append)
         ready = ready_in(pool)
         watch.ready(ready, pool.pids())
         os.kill(ready.pid, 9)

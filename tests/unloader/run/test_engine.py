@@ -1,4 +1,4 @@
-"""The loop over a real pool: results once, losses made good, ends clean."""
+"""The one loop: results once, losses made good, ends clean; over processes and over simulated time."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import psutil
 import pytest
+from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, run_over, unbound
 
-from numa.errors import PoolError
-from numa.model import Seat
-from numa.pool import Pool
-from partition_planner.model import WholeTable, WorkUnit
+from numa.model import ProcessLimits
 from unloader import api
 from unloader.errors import ConfigError, Interrupted
-from unloader.events import Event, Notice, UnitAdvanced, UnitFailed, UnitFinished, UnitStarted
+from unloader.events import Event, UnitFinished
 from unloader.model import (
-    Failure,
+    AttemptFailure,
     OutputOptions,
     PlanOptions,
     Request,
@@ -33,68 +30,15 @@ from unloader.model import (
     SeatOptions,
     Selection,
     SourceSpec,
+    Stages,
     UnitResult,
 )
+from unloader.placement.evidence import Evidence, WorkerEvidence
 from unloader.request.names import parse_table
-from unloader.run.engine import Engine, Orders
-from unloader.run.schedule import Assignment, Schedule
+from unloader.run.executor import ExecutorEvent, PlaceLost, Result
+from unloader.run.local import LocalExecutor
+from unloader.run.schedule import Assignment, Attempt
 from writers.model import TextFormat
-
-ENTRY = "processes.engine_tasks:work"
-
-
-@dataclass
-class Case:
-    """An engine over units of `engine_tasks`, and all that it told."""
-
-    ids: tuple[str, ...]
-    workers: int = 2
-    retries: int = 3
-    stall_seconds: float = 0.0
-    worker_memory_bytes: int = 0
-    stop: Callable[[], bool] = lambda: False
-    fatal: Callable[[Assignment, Failure], Failure | None] = lambda assignment, failure: None
-    results: list[UnitResult] = field(default_factory=list)
-    discarded: list[tuple[str, int]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-
-    def engine(self) -> Engine:
-        """Return the engine, ready to run."""
-        units = tuple(WorkUnit(id=name, selectors=(WholeTable(),)) for name in self.ids)
-        retry = RetryOptions(retries=self.retries, delay_seconds=0.01)
-        return Engine(
-            schedule=Schedule(units=units, retry=retry),
-            orders=Orders(
-                seats=seats(self.workers),
-                stall_seconds=self.stall_seconds,
-                worker_memory_bytes=self.worker_memory_bytes,
-                task=lambda assignment: assignment,  # type: ignore[arg-type,return-value]
-                done=lambda worker, result: self.results.append(result),
-                discard=self._discard,
-                fatal=self.fatal,
-            ),
-            observe=self.events.append,
-            stop=self.stop,
-        )
-
-    def run(self, entry: str = ENTRY) -> Engine:
-        """Run the engine over a pool of as many processes as workers."""
-        engine = self.engine()
-        with Pool(seats(self.workers), entry) as pool:
-            engine.run(pool)
-        return engine
-
-    def heard(self, kind: type) -> list[Any]:
-        """Return the events of a kind."""
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def _discard(self, assignment: Assignment) -> None:
-        self.discarded.append((assignment.unit.id, assignment.attempt))
-
-
-def seats(count: int) -> tuple[Seat, ...]:
-    """Return seats that bind nothing."""
-    return tuple(Seat(worker=at, node=0, cpus=(), memory_node=None) for at in range(count))
 
 
 @pytest.fixture(autouse=True)
@@ -108,214 +52,366 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_many_units_few_workers() -> None:
-    """Each result arrives once, from the worker that was given the unit, in whatever order."""
-    case = Case(tuple(f"ok-{number:03}" for number in range(200)), workers=3)
-    engine = case.run()
-    assert Counter(result.unit for result in case.results) == Counter(case.ids)
+    """Each result arrives once, from the place that was given the unit, in whatever order."""
+    ids = [f"ok-{number:03}" for number in range(200)]
+    work = RecordedWork()
+    engine = engine_of(work, *ids)
+    run_locally(engine, 3)
+    assert Counter(result.unit for result in work.results) == Counter(ids)
     assert engine.failure is None
     assert engine.schedule.over
-    assert set(engine.watch.bound) == {0, 1, 2}
-    assert case.discarded == []
-    given = {event.unit: event.worker for event in case.heard(UnitStarted)}
-    assert given == {event.unit: event.worker for event in case.heard(UnitFinished)}
-    assert {event.unit for event in case.heard(UnitAdvanced)} == set(case.ids)
+    assert work.discarded == []
+    assert sorted(work.begun) == sorted(work.done)
+    assert {unit for unit, _ in work.begun} == set(ids) == set(work.messages)
 
 
 def test_more_workers_than_units() -> None:
     """Workers without a unit wait and are ended with the rest."""
-    case = Case(("ok-1",), workers=3)
-    case.run()
-    assert [result.unit for result in case.results] == ["ok-1"]
+    work = RecordedWork()
+    run_locally(engine_of(work, "ok-1"), 3)
+    assert [result.unit for result in work.results] == ["ok-1"]
+
+
+def test_no_units() -> None:
+    """A plan without units needs no place."""
+    engine = engine_of(RecordedWork())
+    with LocalExecutor(unbound(2), ENTRY) as executor:
+        executor.start_early(2)
+        run_over(engine, executor, 0)
+        assert executor.pids() == {}
+    assert engine.schedule.over
+
+
+def test_tasks_are_made_when_a_place_can_have_them() -> None:
+    """However many units there are, no task waits: what is not begun is not made."""
+    work = RecordedWork()
+    engine = engine_of(work, *(f"ok-{number}" for number in range(50)))
+    made: list[str] = []
+
+    def task(attempt: Assignment) -> object:
+        made.append(attempt.unit.id)
+        assert len(made) - len(work.done) <= 2
+        return attempt
+
+    work.task = task  # type: ignore[method-assign]
+    run_locally(engine, 2)
+    assert len(made) == 50
 
 
 def test_failed_attempts_are_discarded_and_repeated() -> None:
     """A unit that fails once is done at its second attempt; what the first left is removed."""
-    case = Case(("flaky-1", "ok-1", "flaky-2"))
-    case.run()
-    attempts = {result.unit: result.attempt for result in case.results}
+    work = RecordedWork()
+    run_locally(engine_of(work, "flaky-1", "ok-1", "flaky-2"), 2)
+    attempts = {result.unit: result.attempt for result in work.results}
     assert attempts == {"flaky-1": 2, "ok-1": 1, "flaky-2": 2}
-    assert sorted(case.discarded) == [("flaky-1", 1), ("flaky-2", 1)]
-    assert all(event.retry_in_seconds == 0.01 for event in case.heard(UnitFailed))
+    assert sorted(work.discarded) == [("flaky-1", 1), ("flaky-2", 1)]
+    assert all(seconds == 0.01 for _, seconds in work.failures)
 
 
 def test_a_worker_that_dies_costs_one_attempt_of_one_unit() -> None:
     """Its seat gets a new process; the units of the others are not read again."""
-    case = Case(("mortal-1", "mortal-2", "ok-1", "ok-2", "ok-3"))
-    case.run()
-    assert Counter(result.unit for result in case.results) == Counter(case.ids)
-    assert sorted(case.discarded) == [("mortal-1", 1), ("mortal-2", 1)]
-    assert all("was lost" in event.message for event in case.heard(UnitFailed))
+    ids = ("mortal-1", "mortal-2", "ok-1", "ok-2", "ok-3")
+    work = RecordedWork()
+    run_locally(engine_of(work, *ids), 2)
+    assert Counter(result.unit for result in work.results) == Counter(ids)
+    assert sorted(work.discarded) == [("mortal-1", 1), ("mortal-2", 1)]
+    assert [failure.error for failure, _ in work.failures] == ["WorkerLost"] * 2
+    assert all("was lost: killed by SIGKILL" in failure.message for failure, _ in work.failures)
 
 
 def test_a_unit_that_kills_every_worker_is_given_up() -> None:
     """After its last attempt the run goes on without it and says which it was."""
-    case = Case(("die-1", "ok-1", "ok-2"), retries=1)
-    engine = case.run()
-    assert sorted(result.unit for result in case.results) == ["ok-1", "ok-2"]
+    work = RecordedWork()
+    engine = engine_of(work, "die-1", "ok-1", "ok-2", retries=1)
+    run_locally(engine, 2)
+    assert sorted(result.unit for result in work.results) == ["ok-1", "ok-2"]
     assert set(engine.schedule.given_up) == {"die-1"}
-    assert case.discarded == [("die-1", 1), ("die-1", 2)]
+    assert work.discarded == [("die-1", 1), ("die-1", 2)]
     assert engine.failure is None
 
 
 def test_a_failure_beyond_retry_ends_the_run() -> None:
     """Nothing is begun after it; what still runs is ended and discarded."""
-    case = Case(("hang-1", "final-1", "ok-1"))
-    engine = case.run()
+    work = RecordedWork()
+    engine = engine_of(work, "hang-1", "final-1", "ok-1")
+    run_locally(engine, 2)
     assert engine.failure is not None
-    assert engine.failure.kind == "OutputFailed"
-    assert case.results == []
-    assert set(case.discarded) == {("hang-1", 1), ("final-1", 1)}
-    assert "ok-1" not in {event.unit for event in case.heard(UnitStarted)}
+    assert engine.failure.error == "OutputFailed"
+    assert work.results == []
+    assert set(work.discarded) == {("hang-1", 1), ("final-1", 1)}
+    assert "ok-1" not in dict(work.begun)
 
 
 def test_the_caller_can_declare_a_failure_fatal() -> None:
     """A failure that might be retried ends the run if the caller says that it must."""
-    verdict = Failure(kind="SourceError", message="the snapshot is gone", hint="", retryable=False)
-    case = Case(("flaky-1", "ok-1"), workers=1, fatal=lambda assignment, failure: verdict)
-    engine = case.run()
-    assert engine.failure == verdict
-    assert case.results == []
+    gone = AttemptFailure(error="SourceError", message="snapshot gone", hint="", retryable=False)
+    work = RecordedWork(fatal=lambda attempt, failure: gone)
+    engine = engine_of(work, "flaky-1", "ok-1")
+    run_locally(engine, 1)
+    assert engine.failure == gone
+    assert work.results == []
 
 
 def test_an_exception_in_a_worker_is_a_fault_of_the_program() -> None:
     """It is not retried, and comes with its traceback."""
-    engine = Case(("raise-1",)).run()
+    engine = engine_of(RecordedWork(), "raise-1")
+    run_locally(engine, 1)
     assert engine.failure is not None
-    assert engine.failure.kind == "UnloaderError"
+    assert engine.failure.error == "UnloaderError"
     assert "ZeroDivisionError: by intent" in engine.failure.message
     assert "engine_tasks.py" in engine.failure.traceback
 
 
-def test_a_stalled_worker_is_replaced() -> None:
-    """Without a word for too long its process is ended; the unit uses up its attempts."""
-    case = Case(("hang-1", "ok-1"), retries=1, stall_seconds=0.5)
-    engine = case.run()
+@pytest.mark.parametrize("limit", ["stall_seconds", "attempt_seconds"])
+def test_an_attempt_that_passes_a_limit_is_stopped(limit: str) -> None:
+    """Without a message, or without an end, for too long it uses up one of its attempts."""
+    work = RecordedWork()
+    engine = engine_of(work, "hang-1", "ok-1", retries=1, **{limit: 0.5})
+    run_locally(engine, 2)
     assert set(engine.schedule.given_up) == {"hang-1"}
-    assert [result.unit for result in case.results] == ["ok-1"]
-    notices = [event.text for event in case.heard(Notice)]
-    assert sum("made no progress with unit hang-1 for 0.5 s" in text for text in notices) == 2
+    assert [result.unit for result in work.results] == ["ok-1"]
+    assert [failure.message for failure, _ in work.failures] == ["hang-1 passed 0.5 s"] * 2
+
+
+def test_who_talks_is_not_stalled() -> None:
+    """Each message begins the time of a stall anew; the limit of a whole attempt goes on."""
+    work = RecordedWork()
+    engine = engine_of(work, "chatter-1", stall_seconds=0.5)
+    run_locally(engine, 1)
+    assert [result.unit for result in work.results] == ["chatter-1"]
+    late = engine_of(RecordedWork(), "chatter-1", retries=0, attempt_seconds=0.5)
+    run_locally(late, 1)
+    assert set(late.schedule.given_up) == {"chatter-1"}
+
+
+def test_a_slow_caller_makes_no_attempt_late() -> None:
+    """What waits in the pipes while the caller records a result is not held against its worker."""
+    work = RecordedWork()
+    engine = engine_of(work, "ok-1", "chatter-1", retries=0, stall_seconds=0.5)
+    record = work.record
+
+    def slowly(place: int, attempt: Assignment, result: object) -> None:
+        time.sleep(1.5)
+        record(place, attempt, result)
+
+    work.record = slowly  # type: ignore[method-assign]
+    run_locally(engine, 2)
+    assert {result.unit for result in work.results} == {"ok-1", "chatter-1"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's memory")
 def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
     """It costs no attempt; its notice names what it held, and the new process starts small."""
-    case = Case(("grow-1", "grow-2", "ok-1", "grow-3"), workers=1, worker_memory_bytes=100 << 20)
-    engine = case.run()
-    assert [(result.unit, result.attempt) for result in case.results] == [
-        (unit, 1) for unit in case.ids
-    ]
-    assert case.discarded == []
-    told = [event.text for event in case.heard(Notice)]
-    assert [text.partition(" holds ")[2].partition(", ")[2] for text in told] == [
+    ids = ("grow-1", "grow-2", "ok-1", "grow-3")
+    work = RecordedWork()
+    engine = engine_of(work, *ids)
+    with LocalExecutor(unbound(1), ENTRY, ProcessLimits(memory_bytes=100 << 20)) as executor:
+        run_over(engine, executor, 1)
+        assert [each.restarts for each in executor.evidence().workers] == [1]
+    assert [(result.unit, result.attempt) for result in work.results] == [(id, 1) for id in ids]
+    assert work.discarded == []
+    assert [text.partition(" holds ")[2].partition(", ")[2] for text in work.notes] == [
         "more than --worker-memory 100MiB: it is replaced"
     ]
-    assert "after unit grow-2" in told[0]
-    assert engine.restarts == {0: 1}
 
 
 def test_a_slow_start_is_no_stall() -> None:
-    """A process that is not up yet is not held to --stall-timeout, which is about the unit."""
-    case = Case(("ok-1", "ok-2"), retries=0, stall_seconds=1.5)
-    engine = case.run("processes.engine_slow_start:work")
+    """A process that is not up yet is not held to the limit of a stall, which is about the unit."""
+    work = RecordedWork()
+    engine = engine_of(work, "ok-1", "ok-2", retries=0, stall_seconds=1.5)
+    run_locally(engine, 2, "processes.engine_slow_start:work")
     assert not engine.schedule.given_up
-    assert {result.unit for result in case.results} == {"ok-1", "ok-2"}
+    assert {result.unit for result in work.results} == {"ok-1", "ok-2"}
 
 
 def test_stop_ends_busy_workers_and_discards_their_work(hanging: Path) -> None:
-    """The stop is heard while workers are busy; their processes are gone when it is raised."""
-    case = Case(("hang-1", "hang-2", "ok-1"), stop=lambda: len(list(hanging.iterdir())) == 2)
-    engine = case.engine()
-    with Pool(seats(2), ENTRY) as pool:
+    """The stop is noticed while workers are busy; their processes are gone when it is raised."""
+    work = RecordedWork(stop=lambda: len(list(hanging.iterdir())) == 2)
+    engine = engine_of(work, "hang-1", "hang-2", "ok-1")
+    with LocalExecutor(unbound(2), ENTRY) as executor:
         with pytest.raises(Interrupted):
-            engine.run(pool)
+            run_over(engine, executor, 2)
         assert not any(psutil.pid_exists(int(path.name)) for path in hanging.iterdir())
-    assert sorted(case.discarded) == [("hang-1", 1), ("hang-2", 1)]
+    assert sorted(work.discarded) == [("hang-1", 1), ("hang-2", 1)]
 
 
 def test_an_error_of_the_caller_ends_busy_workers() -> None:
     """Whatever the caller raises comes out, and nobody goes on writing behind its back."""
-    case = Case(("ok-1", "hang-1"))
-    engine = case.engine()
+    work = RecordedWork()
+    engine = engine_of(work, "ok-1", "hang-1")
 
-    def full(worker: int, result: UnitResult) -> None:
+    def full(place: int, attempt: Assignment, result: object) -> None:
         raise OSError("journal cannot be written")
 
-    engine.orders = replace(engine.orders, done=full)
-    with Pool(seats(2), ENTRY) as pool, pytest.raises(OSError, match="journal"):
-        engine.run(pool)
-    assert case.discarded == [("hang-1", 1)]
+    work.record = full  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="journal"):
+        run_locally(engine, 2)
+    assert set(work.discarded) <= {("hang-1", 1)}
 
 
 def test_early_workers_are_taken_over_and_surplus_ones_ended() -> None:
     """Processes that run already keep their seats; those without a seat of the run are ended."""
-    case = Case(("ok-1", "ok-2", "ok-3"), workers=2)
-    with Pool(seats(4), ENTRY) as pool:
-        for worker in (0, 3):
-            pool.start(worker)
-            pool.assign(worker, "get ready")
-        before = pool.pids()
-        case.engine().run(pool)
-        assert pool.pids()[0] == before[0]
-        assert set(pool.pids()) == {0, 1}
-        assert not psutil.pid_exists(before[3])
-    assert Counter(result.unit for result in case.results) == Counter(case.ids)
+    work = RecordedWork()
+    engine = engine_of(work, "ok-1", "ok-2", "ok-3")
+    with LocalExecutor(unbound(4), ENTRY, warm_up="get ready") as executor:
+        executor.start_early(3)
+        before = executor.pids()
+        run_over(engine, executor, 2)
+        assert {worker: executor.pids()[worker] for worker in (0, 1)} == {
+            worker: before[worker] for worker in (0, 1)
+        }
+        assert set(executor.pids()) == {0, 1}
+        assert not psutil.pid_exists(before[2])
+    assert Counter(result.unit for result in work.results) == Counter(["ok-1", "ok-2", "ok-3"])
 
 
 def test_an_early_worker_that_died_is_replaced() -> None:
     """A process that is lost before it had a unit costs no attempt."""
-    case = Case(("ok-1", "ok-2"), workers=1)
-    with Pool(seats(1), ENTRY) as pool:
-        pool.start(0)
-        pool.assign(0, "get ready")
-        os.kill(pool.pids()[0], signal.SIGKILL)
-        case.engine().run(pool)
-    assert [result.attempt for result in case.results] == [1, 1]
+    work = RecordedWork()
+    engine = engine_of(work, "ok-1", "ok-2")
+    with LocalExecutor(unbound(1), ENTRY, warm_up="get ready") as executor:
+        executor.start_early(1)
+        os.kill(executor.pids()[0], signal.SIGKILL)
+        run_over(engine, executor, 1)
+    assert [result.attempt for result in work.results] == [1, 1]
 
 
-def test_workers_that_never_start_end_the_run() -> None:
-    """Where no process lives long enough to say that it is ready, the run fails by itself."""
-    case = Case(("ok-1", "ok-2"), workers=2, retries=1)
-    with Pool(seats(2), "processes.engine_tasks:no_such_function") as pool:
-        engine = case.engine()
-        engine.run(pool)
-    assert case.results == []
-    failures = [engine.failure, *engine.schedule.given_up.values()]
-    assert engine.failure is not None or set(engine.schedule.given_up) == set(case.ids)
-    assert any(failure and "no_such_function" in failure.message for failure in failures)
+def test_workers_that_never_start_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no process lives long enough to be ready, the run fails and says how they ended."""
+    (tmp_path / "cannot_start.py").write_text("import os; os._exit(7)")
+    monkeypatch.syspath_prepend(tmp_path)
+    work = RecordedWork()
+    engine = engine_of(work, "ok-1", "ok-2")
+    run_locally(engine, 1, "cannot_start:work")
+    assert work.results == []
+    assert engine.failure is not None
+    assert "exit status 7" in engine.failure.message
 
 
-def refuse_processes(case: Case, monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], None]:
-    """Return an observer that lets no process be started from the first failure on."""
-
-    def observe(event: Event) -> None:
-        case.events.append(event)
-        if isinstance(event, UnitFailed):
-            monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-
-    return observe
+def refuse_processes(monkeypatch: pytest.MonkeyPatch) -> RecordedWork:
+    """Return work at whose first failure the system begins to refuse every process."""
+    return RecordedWork(
+        on_failure=lambda: monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    )
 
 
 def test_a_system_that_refuses_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a lost worker cannot be replaced the others do its work, and one line says why."""
-    case = Case(("mortal-1", *(f"ok-{number}" for number in range(5))))
-    engine = case.engine()
-    engine.observe = refuse_processes(case, monkeypatch)
-    with Pool(seats(2), ENTRY) as pool:
-        engine.run(pool)
-    assert Counter(result.unit for result in case.results) == Counter(case.ids)
-    (told,) = [event.text for event in case.heard(Notice)]
+    ids = ("mortal-1", *(f"ok-{number}" for number in range(5)))
+    work = refuse_processes(monkeypatch)
+    run_locally(engine_of(work, *ids), 2)
+    assert Counter(result.unit for result in work.results) == Counter(ids)
+    (told,) = work.notes
     assert "cannot be started" in told
-    assert engine.restarts.get(0, 0) == 0
 
 
 def test_a_system_that_refuses_every_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody is left to do the work, the run ends with the system's own words."""
-    case = Case(("mortal-1", "ok-1"), workers=1)
-    engine = case.engine()
-    engine.observe = refuse_processes(case, monkeypatch)
-    with Pool(seats(1), ENTRY) as pool, pytest.raises(PoolError, match=r"nonexistent.*Next: "):
-        engine.run(pool)
-    assert case.results == []
+    work = refuse_processes(monkeypatch)
+    engine = engine_of(work, "mortal-1", "ok-1")
+    run_locally(engine, 1)
+    assert work.results == []
+    assert engine.failure is not None
+    assert engine.failure.error == "ConfigError"
+    assert "nonexistent" in engine.failure.message
+    assert engine.failure.hint
+
+
+def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
+    """A process that is gone when its result is read is not given the next unit, but replaced."""
+    work = RecordedWork()
+    engine = engine_of(work, "last-1", "ok-1", "ok-2")
+    with LocalExecutor(unbound(1), ENTRY) as executor:
+
+        def wait(attempt: Assignment) -> None:
+            if attempt.unit.id == "last-1":
+                # Its result and its end then come in one.
+                process = psutil.Process(executor.pids()[0])
+                while process.status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(0.01)
+
+        work.on_start = wait
+        run_over(engine, executor, 1)
+    assert [(result.unit, result.attempt) for result in work.results] == [
+        ("last-1", 1),
+        ("ok-1", 1),
+        ("ok-2", 1),
+    ]
+
+
+@dataclass
+class SimulatedExecutor:
+    """Places whose tasks take simulated seconds: `slow` ones 100, all others 1."""
+
+    count: int
+    now: float = 0.0
+    ends: dict[int, tuple[float, Attempt]] = field(default_factory=dict)
+    stopped: list[ExecutorEvent] = field(default_factory=list)
+
+    def places(self) -> list[int]:
+        """Those without a task."""
+        return [place for place in range(self.count) if place not in self.ends]
+
+    def send(self, place: int, task: object) -> None:
+        """Note when it will be done."""
+        assert isinstance(task, Attempt)
+        took = 100.0 if task.unit.id.startswith("slow") else 1.0
+        self.ends[place] = (self.now + took, task)
+
+    def events(self, timeout_seconds: float) -> list[ExecutorEvent]:
+        """Let the time pass until the next end."""
+        stopped, self.stopped = self.stopped, []
+        until = min([self.now + timeout_seconds, *(end for end, _ in self.ends.values())])
+        self.now = until
+        done = [place for place, (end, _) in self.ends.items() if end <= until]
+        return [*stopped, *(self._result(place, self.ends.pop(place)[1]) for place in done)]
+
+    def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
+        """End tasks at once."""
+        for place, failure in reasons.items():
+            del self.ends[place]
+            self.stopped.append(PlaceLost(place=place, failure=failure))
+
+    def resize(self, places: int) -> None:
+        """All are used."""
+
+    def finish(self) -> tuple[ExecutorEvent, ...]:
+        """Nothing to look at."""
+        return ()
+
+    def worker(self, place: int) -> WorkerEvidence:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def evidence(self) -> Evidence:
+        """Nothing is known."""
+        return Evidence()
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _result(self, place: int, attempt: Attempt) -> Result:
+        stages = Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0)
+        figures = {"seconds": 1.0, "cpu_seconds": 0.0}
+        value = UnitResult(unit=attempt.unit.id, attempt=attempt.attempt, rows=1, files=(),
+                           stages=stages, peak_rss_bytes=0, **figures)  # fmt: skip
+        return Result(place=place, value=value)
+
+
+def test_the_engine_runs_in_simulated_time() -> None:
+    """Nothing in the loop waits by itself: an executor that only computes runs hours in no time."""
+    executor = SimulatedExecutor(3)
+    work = RecordedWork()
+    engine = engine_of(work, *(f"ok-{at}" for at in range(30)), "slow-1", stall_seconds=20.0)
+    engine.clock = lambda: executor.now
+    began = time.monotonic()
+    run_over(engine, executor, 3)
+    assert len(work.results) == 30
+    assert set(engine.schedule.given_up) == {"slow-1"}
+    assert 10 + 4 * 20 <= executor.now <= 10 + 4 * 21
+    assert time.monotonic() - began < 30
 
 
 @pytest.fixture
@@ -369,29 +465,6 @@ def test_a_run_survives_the_death_of_its_workers(job: Request) -> None:
     assert manifest["totals"]["rows"] == 4000
     files = sorted(Path(job.output.destination).glob("*.csv"))
     assert [int(line) for path in files for line in path.read_text().split()] == [*range(4000)]
-
-
-def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
-    """A process that is gone when its result is read is not given the next unit, but replaced."""
-    case = Case(("last-1", "ok-1", "ok-2"), workers=1)
-    engine = case.engine()
-    with Pool(seats(1), ENTRY) as pool:
-
-        def watch(event: Event) -> None:
-            case.events.append(event)
-            if isinstance(event, UnitStarted) and event.unit == "last-1":
-                # Its result and its end then come in one.
-                process = psutil.Process(pool.pids()[0])
-                while process.status() != psutil.STATUS_ZOMBIE:
-                    time.sleep(0.01)
-
-        engine.observe = watch
-        engine.run(pool)
-    assert [(result.unit, result.attempt) for result in case.results] == [
-        ("last-1", 1),
-        ("ok-1", 1),
-        ("ok-2", 1),
-    ]
 
 
 def test_a_missing_driver_is_named_with_the_command_that_brings_it(

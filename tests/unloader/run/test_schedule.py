@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.model import Failure, RetryOptions
+from unloader.model import AttemptFailure, RetryOptions
 from unloader.run.schedule import Assignment, Schedule
 
-RETRYABLE = Failure(kind="TransientSourceError", message="lost", hint="wait", retryable=True)
-FINAL = Failure(kind="OutputFailed", message="disk full", hint="make room", retryable=False)
+RETRYABLE = AttemptFailure(
+    error="TransientSourceError", message="lost", hint="wait", retryable=True
+)
+FINAL = AttemptFailure(error="OutputFailed", message="disk full", hint="make room", retryable=False)
 
 
 def schedule_of(*ids: str, retries: int = 3, delay: float = 1.0) -> Schedule:
@@ -90,7 +92,7 @@ def test_a_unit_is_given_up_after_its_last_attempt(retries: int) -> None:
     schedule = schedule_of("1", retries=retries, delay=0.0)
     for attempt in range(1, retries + 2):
         assert taken(schedule, 0, 0.0) == ("1", attempt)
-        last = Failure(kind="SourceError", message=f"no {attempt}", hint="", retryable=True)
+        last = AttemptFailure(error="SourceError", message=f"no {attempt}", hint="", retryable=True)
         verdict = schedule.failed(0, last, 0.0)
         assert (verdict.retry_in_seconds is None) == (attempt == retries + 1)
     assert schedule.given_up == {"1": last}
@@ -160,7 +162,7 @@ def test_stop_hands_out_nothing_more() -> None:
     assert schedule.given_up == {}
 
 
-class _Crew:
+class _Places:
     """Workers that do what they are told to, and a record of how each unit ended."""
 
     def __init__(self, units: int, retries: int) -> None:
@@ -196,7 +198,7 @@ class _Crew:
         assert assignment.attempt == self.attempts[unit]
         self.busy[worker] = assignment
 
-    def _fail(self, worker: int, failure: Failure) -> None:
+    def _fail(self, worker: int, failure: AttemptFailure) -> None:
         assignment = self.busy.pop(worker)
         verdict = self.schedule.failed(worker, failure, self.now)
         assert verdict.assignment == assignment
@@ -221,13 +223,13 @@ def test_every_unit_ends_exactly_once(
     units: int, retries: int, events: list[tuple[int, str]]
 ) -> None:
     """Whatever the order of events, each unit is finished or given up once, never both."""
-    crew = _Crew(units, retries)
+    places = _Places(units, retries)
     for worker, action in events:
-        crew.step(worker, action)
-    crew.drain()
-    assert crew.ended == Counter({str(unit): 1 for unit in range(units)})
-    assert max(crew.attempts.values(), default=0) <= retries + 1
-    assert crew.schedule.take(0, crew.now + 1e9) is None
+        places.step(worker, action)
+    places.drain()
+    assert places.ended == Counter({str(unit): 1 for unit in range(units)})
+    assert max(places.attempts.values(), default=0) <= retries + 1
+    assert places.schedule.take(0, places.now + 1e9) is None
 
 
 @given(st.lists(actions, max_size=40), st.integers(0, 40), st.booleans())
@@ -235,17 +237,17 @@ def test_after_a_stop_no_unit_begins(
     events: list[tuple[int, str]], at: int, by_failure: bool
 ) -> None:
     """From the stop on no attempt begins, and none ends twice; what runs may end."""
-    crew = _Crew(5, 1)
+    places = _Places(5, 1)
     for number, (worker, action) in enumerate(events):
         if number == at:
-            if by_failure and crew.busy:
-                crew.step(next(iter(crew.busy)), "end")
+            if by_failure and places.busy:
+                places.step(next(iter(places.busy)), "end")
             else:
-                crew.schedule.stop()
-            begun = crew.attempts.copy()
-        crew.step(worker, action)
+                places.schedule.stop()
+            begun = places.attempts.copy()
+        places.step(worker, action)
         if number >= at:
-            assert crew.schedule.stopped
-            assert crew.attempts == begun
-    crew.drain()
-    assert all(count == 1 for count in crew.ended.values())
+            assert places.schedule.stopped
+            assert places.attempts == begun
+    places.drain()
+    assert all(count == 1 for count in places.ended.values())

@@ -125,16 +125,18 @@ def test_missing_parent_is_named(tmp_path: Path) -> None:
 
 
 def test_staged_files_of_one_attempt_are_removed(tmp_path: Path) -> None:
-    """Only staged files with the prefix go; a missing directory has none."""
-    for name in ("u1.csv.part", "u1.001.csv.part", "u2.csv.part", "u1.csv"):
+    """Only staged files with such a stem go; a missing directory has none."""
+    for name in ("u1.csv.part", "u1.001.csv.part", "u2.csv.part", "u1.csv", "u12.part"):
         (tmp_path / name).write_bytes(b"")
-    remove_staged(tmp_path, "u1.")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["u1.csv", "u2.csv.part"]
-    remove_staged(tmp_path / "gone", "u1.")
+    remove_staged(tmp_path, ["u1", "u3"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["u1.csv", "u12.part", "u2.csv.part"]
+    remove_staged(tmp_path, ["u2", "u12"])
+    assert [path.name for path in tmp_path.iterdir()] == ["u1.csv"]
+    remove_staged(tmp_path / "gone", ["u1"])
 
 
 def test_staged_file_that_cannot_be_removed_is_named(tmp_path: Path) -> None:
     """Something in the way of the removal is an error with its path."""
     (tmp_path / "u1.csv.part").mkdir()
     with pytest.raises(WriteError, match=r"cannot remove .*u1\.csv\.part: .*Next: "):
-        remove_staged(tmp_path, "u1.")
+        remove_staged(tmp_path, ["u1"])

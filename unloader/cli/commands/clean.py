@@ -8,11 +8,8 @@ from typing import Any
 import click
 
 from unloader.cli.display import render
-from unloader.cli.options import shared
-from unloader.cli.options.option import JobCommand, option_section
-from unloader.cli.options.targets import finished_directories
-
-_cleaning = option_section("Cleaning")
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.source_argument import finished_directories
 
 
 @click.command(
@@ -28,8 +25,7 @@ _cleaning = option_section("Cleaning")
 @click.argument(
     "directories", metavar="DEST...", nargs=-1, required=True, callback=finished_directories
 )
-@_cleaning("--dry-run", is_flag=True, help="Only show what would be removed.")
-@shared.answer
+@declared_options("clean")
 @click.pass_context
 def command(context: click.Context, /, directories: tuple[Path, ...], **values: Any) -> None:
     """Remove what runs that were stopped, failed or killed have left in DEST.

@@ -8,9 +8,10 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import option_types, rules, shared
-from unloader.cli.options.option import JobCommand, JobOption, flatten, given
-from unloader.cli.options.targets import Target, target_argument
+from unloader.cli.options import rules
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import given
+from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -29,43 +30,21 @@ if TYPE_CHECKING:
       unloader codecs postgresql://etl@db01/sales --table public.orders --format parquet --json
     """,
 )
-@target_argument(plans=False)
-@shared.subject
-@click.option(
-    "--to",
-    path=True,
-    cls=JobOption,
-    section="Output",
-    type=option_types.PLACES,
-    multiple=True,
-    callback=flatten,
-    show_default="the current directory",
-    help="Where run would write: the speed of that disk is measured, and nothing stays there.",
-)
-@click.option(
-    "--sample",
-    cls=JobOption,
-    section="Output",
-    type=option_types.SIZE_FROM_1,
-    default="32MiB",
-    help="Size of the rows that are read, as they are in memory; from up to five work units.",
-)
-@shared.manner
-@shared.progress
-@shared.answer
+@source_argument(plans=False)
+@declared_options("codecs")
 @click.pass_context
-def command(context: click.Context, /, target: Target, **values: Any) -> None:
+def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
     """Measure on a sample of SOURCE's own rows what each codec costs and saves.
 
     Takes the options of run. For each codec: its ratio, its speed on one core, and the size and the
     elapsed time of the whole output that follow, on this disk with this parallelism; and what
     --compression fastest, balanced and smallest would take. Takes about ten seconds.
     """
-    from unloader.cli.options import jobs
     from unloader.cli.options.credentials import connect_to, warn
+    from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
-    job = jobs.job_spec(values, connect_to(target.url, values, given(context)))
+    job = request_of(values, connect_to(argument.url, values, given(context)))
     warn(values)
     from unloader import api
 

@@ -10,8 +10,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import option_types, shared
-from unloader.cli.options.option import JobCommand, JobOption
+from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -28,42 +27,14 @@ if TYPE_CHECKING:
       unloader demo --rows 200k --dir /tmp/unloader-demo --parallelism 2
     """,
 )
-@click.option(
-    "--rows",
-    cls=JobOption,
-    section="The table",
-    type=option_types.COUNT,
-    default="10M",
-    help="Rows of the table (200k, 50M, 10_000_000).",
-)
-@click.option(
-    "--dir",
-    "dir",
-    path=True,
-    cls=JobOption,
-    section="The table",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    default="unloader-demo",
-    help="Directory for the database file and the output.",
-)
-@click.option(
-    "--parallelism",
-    cls=JobOption,
-    section="The table",
-    type=option_types.PARALLELISM,
-    default="auto",
-    help="Number of workers; auto is the usable cores, never more than there are work units.",
-)
-@shared.progress
-@shared.answer
+@declared_options("demo")
 def command(**values: Any) -> None:
     """Build a table in a DuckDB file, unload it to CSV and Parquet, verify, show the figures."""
     from unloader.demo import run_demo
 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         result = run_demo(
-            values["dir"],
+            Path(values["dir"]),
             values["rows"],
             parallelism=values["parallelism"],
             observe=display,

@@ -8,8 +8,9 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.forms import csv_form
-from unloader.cli.options import shared
-from unloader.cli.options.option import JobCommand, given
+from unloader.cli.display.progress import display_for
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import given
 
 if TYPE_CHECKING:
     from unloader.api import TableDescription
@@ -27,11 +28,7 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("source")
-@shared.password
-@shared.connection
-@shared.table
-@shared.as_text
-@shared.answer
+@declared_options("describe")
 @click.pass_context
 def command(context: click.Context, /, source: str, **values: Any) -> None:
     """List the tables of SOURCE, or show the columns and partitions of one.
@@ -47,13 +44,14 @@ def command(context: click.Context, /, source: str, **values: Any) -> None:
     warn(values)
     from unloader import api
 
-    if table is None:
-        tables = api.list_tables(spec)
-        document: dict[str, Any] = {"source": spec.location, "tables": tables}
-        text = _list(tables)
-    else:
-        described = api.describe(spec, table, as_text=values["as_text"])
-        document, text = _document(spec.location, described), _shown(described)
+    with display_for(values) as display:
+        if table is None:
+            tables = api.list_tables(spec, display)
+            document: dict[str, Any] = {"source": spec.location, "tables": tables}
+            text = _list(tables)
+        else:
+            described = api.describe(spec, table, values["as_text"], display)
+            document, text = _document(spec.location, described), _shown(described)
     if values["json"]:
         render.emit_json(document)
     elif not values["quiet"]:

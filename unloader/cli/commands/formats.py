@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from unloader.cli.display import render
-from unloader.cli.options import shared
-from unloader.cli.options.option import JobCommand
+from unloader.cli.options.command import JobCommand, declared_options
 
 
 @click.command(
@@ -21,7 +20,7 @@ from unloader.cli.options.option import JobCommand
       unloader formats --json
     """,
 )
-@shared.answer
+@declared_options("formats")
 def command(**values: Any) -> None:
     """List output formats, compression codecs and dialects of delimited text."""
     from writers import registry

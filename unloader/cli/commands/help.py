@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from unloader.cli.options.option import JobCommand
+from unloader.cli.options.command import JobCommand
 
 
 def _complete(

@@ -11,16 +11,17 @@ import click
 from unloader.cli.display import render, seats
 from unloader.cli.display.columns import legend, terminal_width
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import rules, shared
-from unloader.cli.options.option import JobCommand, JobOption, given
+from unloader.cli.options import rules
+from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by, settings_of
-from unloader.cli.options.targets import (
+from unloader.cli.options.parameter import given
+from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
-    Target,
+    SourceArgument,
     job_digest,
     job_document,
-    target_argument,
+    source_argument,
 )
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
@@ -44,49 +45,29 @@ SHORT_PLAN, FIRST_UNITS = 20, 5
       unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
     """,
 )
-@target_argument(plans=False)
-@shared.subject
-@click.option(
-    "--output",
-    path=True,
-    cls=JobOption,
-    section="Output",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Write the plan to FILE, for `unloader run FILE`.",
-)
-@click.option(
-    "--units",
-    cls=JobOption,
-    section="Progress and result",
-    is_flag=True,
-    help="Show every work unit and its statement, however many there are.",
-)
-@shared.planned_destination
-@shared.manner
-@shared.progress
-@shared.answer
+@source_argument(plans=False)
+@declared_options("plan")
 @click.pass_context
-def command(context: click.Context, /, target: Target, **values: Any) -> None:
+def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
     """Show what run would do: work units, their SQL, estimates and seats.
 
     Takes the options of run and reads nothing but the database's dictionary, and a sample of the
     rows where --compression is to be chosen by measuring. Of more than 20 work units only the first
     few are shown without --units; --json and --output have them all.
     """
-    from unloader.cli.options import jobs
     from unloader.cli.options.credentials import connect_to, warn
+    from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
     rules.validate_plan_file(values)
-    source = connect_to(target.url, values, given(context))
-    job = jobs.job_spec(values, source, settings_of(context, source.kind))
+    source = connect_to(argument.url, values, given(context))
+    job = request_of(values, source, settings_of(context, source.kind))
     warn(values)
     from unloader import api
 
     with display_for(values) as display:
         planned = api.plan(job, observe=display)
-    kept = json.loads(render.json_text(_kept(context, target, planned)))
+    kept = json.loads(render.json_text(_kept(context, argument, planned)))
     document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
     if values["output"]:
         _save(Path(values["output"]), document)
@@ -100,10 +81,10 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
             click.echo(f"unloader: notice: {notice}", err=True)
 
 
-def _kept(context: click.Context, target: Target, planned: PlannedRun) -> dict[str, Any]:
+def _kept(context: click.Context, argument: SourceArgument, planned: PlannedRun) -> dict[str, Any]:
     from writers.codecs.choice import label
 
-    kept = job_document(context, target)
+    kept = job_document(context, argument)
     if planned.run.output.choice is not None:
         # The plan stands for what was measured: another measuring might come to something else.
         kept["compression"] = label(planned.run.output.compression)

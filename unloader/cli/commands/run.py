@@ -10,15 +10,17 @@ import click
 from unloader.cli.display import render
 from unloader.cli.display.placement import tables
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import rules, shared
-from unloader.cli.options.option import JobCommand, given, on_command_line
+from unloader.cli.options import rules
+from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by, settings_of
-from unloader.cli.options.targets import Target, target_argument
+from unloader.cli.options.parameter import given, on_command_line
+from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
 from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
-    from unloader.model import OutputOptions, Request, Setting
+    from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
+    from unloader.model import OutputOptions, Request, Setting, Snapshot
     from unloader.resolve.resolved import ResolvedRun
 
 
@@ -37,14 +39,10 @@ if TYPE_CHECKING:
       unloader run nightly.toml --to /extract/orders
     """,
 )
-@target_argument(plans=True)
-@shared.subject
-@shared.destination
-@shared.manner
-@shared.progress
-@shared.answer
+@source_argument(plans=True)
+@declared_options("run")
 @click.pass_context
-def command(context: click.Context, /, target: Target, **values: Any) -> None:
+def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
     """Unload one table or query to files.
 
     SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
@@ -58,7 +56,7 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
     command line comes before the variable, the variable before the job file.
     """
-    job, planned = _job(context, target, values)
+    job, planned = _job(context, argument, values)
     from unloader import api
     from unloader.cli.options.credentials import warnings
     from unloader.events import Notice
@@ -71,6 +69,8 @@ def command(context: click.Context, /, target: Target, **values: Any) -> None:
 
 
 def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> None:
+    from unloader.manifest.model import from_json
+
     output = job.output
     done = f"the run is complete in {','.join(output.destinations)}"
     if values["json"]:
@@ -79,48 +79,48 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         return
     elif destination_kind(output.destinations) == "stdout":
         # Where the data itself is on stdout, the result is for those who watch.
-        render.tell(_summary(manifest, job))
+        render.tell(_summary(from_json(manifest), job))
     else:
-        render.emit(_summary(manifest, job), done=done, asked=False)
+        render.emit(_summary(from_json(manifest), job), done=done, asked=False)
 
 
 def _job(
-    context: click.Context, target: Target, values: dict[str, Any]
+    context: click.Context, argument: SourceArgument, values: dict[str, Any]
 ) -> tuple[Request, ResolvedRun | None]:
-    from unloader.cli.options import jobs
     from unloader.cli.options.credentials import connect_to
+    from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
-    source = connect_to(target.url, values, given(context))
-    job = jobs.job_spec(values, source, settings_of(context, source.kind))
-    if target.plan is None:
+    source = connect_to(argument.url, values, given(context))
+    job = request_of(values, source, settings_of(context, source.kind))
+    if argument.plan is None:
         return job, None
-    rules.validate_planned(on_command_line(context), target.plan_file)
+    rules.validate_planned(on_command_line(context), argument.plan_file)
     from unloader import api
 
-    return job, api.planned_run(target.plan)
+    return job, api.planned_run(argument.plan)
 
 
-def _summary(manifest: dict[str, Any], job: Request) -> str:
+def _summary(manifest: Manifest, job: Request) -> str:
     output = job.output
     selected = selected_by(job.settings)
-    totals = manifest["totals"]
-    verified = manifest["verified"]
+    totals = manifest.totals
+    verified = manifest.verified
     known = render.facts(
         (
-            ("rows", render.count(totals["rows"]) + (_not_all(selected) if selected else "")),
+            ("rows", render.count(totals.rows) + (_not_all(selected) if selected else "")),
             *(("selected by", each.text) for each in selected),
-            ("bytes", f"{render.count(totals['bytes'])} ({render.size(totals['bytes'])})"),
-            ("files", render.count(totals["files"])),
-            ("seconds", f"{totals['seconds']:.2f}"),
+            ("bytes", f"{render.count(totals.bytes)} ({render.size(totals.bytes)})"),
+            ("files", render.count(totals.files)),
+            ("seconds", f"{totals.seconds:.2f}"),
             ("speed", _speed(totals)),
-            ("CPU seconds", f"{totals['cpu_seconds']:.2f}"),
-            ("snapshot", _snapshot(manifest["snapshot"])),
+            ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
+            ("snapshot", _snapshot(manifest.snapshot)),
             ("verified", _verification(verified, selected)),
             *_places(manifest, output),
         )
     )
-    whereabouts = tables(manifest)
+    whereabouts = tables(manifest.nodes, manifest.workers)
     return f"{known}\n\n{whereabouts}" if whereabouts else known
 
 
@@ -133,37 +133,37 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
     return " (only those that were selected)"
 
 
-def _places(manifest: dict[str, Any], output: OutputOptions) -> Iterator[tuple[str, str]]:
+def _places(manifest: Manifest, output: OutputOptions) -> Iterator[tuple[str, str]]:
     if destination_kind(output.destinations) != "directories":
         to_stdout = destination_kind(output.destinations) == "stdout"
         yield "sent to", "standard output" if to_stdout else output.destination
         return
     if not output.others:
         yield "directory", output.destination
-    for each in manifest.get("directories", ()):
-        held = f"{render.count(each['bytes'])} bytes in {render.count(each['files'])} files"
-        yield "directory", f"{each['path']} ({held})"
+    for each in manifest.directories or ():
+        held = f"{render.count(each.bytes)} bytes in {render.count(each.files)} files"
+        yield "directory", f"{each.path} ({held})"
     yield "manifest", f"{output.destination.rstrip('/')}/_manifest.json"
 
 
-def _speed(totals: dict[str, Any]) -> str:
+def _speed(totals: TotalsRecord) -> str:
     # A run too short to measure has no rates.
-    rows, size = totals["rows_per_second"], totals["bytes_per_second"]
+    rows, size = totals.rows_per_second, totals.bytes_per_second
     if rows is None or size is None:
         return render.UNKNOWN
     return f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
 
 
-def _snapshot(snapshot: dict[str, Any] | None) -> str:
-    if snapshot is None or snapshot["kind"] == "none":
+def _snapshot(snapshot: Snapshot | None) -> str:
+    if snapshot is None or snapshot.kind == "none":
         return "none: each work unit as it came"
-    return f"{snapshot['kind']} {snapshot['value']}".strip()
+    return f"{snapshot.kind} {snapshot.value}".strip()
 
 
-def _verification(verified: dict[str, Any], selected: tuple[Setting, ...]) -> str:
-    if verified["level"] == "none":
+def _verification(verified: VerifiedRecord, selected: tuple[Setting, ...]) -> str:
+    if verified.level == "none":
         return "no (--verify none)"
-    rows = verified.get("source_rows")
+    rows = verified.source_rows
     which = " of the same selection" if selected else ""
     counted = "" if rows is None else f", {render.count(rows)} rows{which} in the source"
-    return f"{verified['result']} ({verified['level']}{counted})"
+    return f"{verified.result} ({verified.level}{counted})"

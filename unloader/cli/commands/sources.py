@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from unloader.cli.display import render
-from unloader.cli.options import shared
-from unloader.cli.options.option import JobCommand
+from unloader.cli.options.command import JobCommand, declared_options
 
 
 @click.command(
@@ -21,7 +20,7 @@ from unloader.cli.options.option import JobCommand
       unloader sources
     """,
 )
-@shared.answer
+@declared_options("sources")
 def command(**values: Any) -> None:
     """List the kinds of sources, their drivers, and how to get a missing one."""
     from unloader.sources.registry import schemes
@@ -63,6 +62,7 @@ def _entry(scheme: str) -> dict[str, Any]:
         installed = None
     entry = _line(scheme, source.summary)
     entry.update(driver=source.driver, extra=source.extra, driver_version=installed)
+    entry["options"] = [option.name for option in source.options]
     if installed is not None:
         entry["warning"] = source.driver_warning(installed)
     if installed is None and source.extra:
@@ -79,4 +79,5 @@ def _line(scheme: str, summary: str) -> dict[str, Any]:
         "driver_version": None,
         "install": None,
         "warning": None,
+        "options": [],
     }

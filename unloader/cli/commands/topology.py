@@ -9,16 +9,13 @@ import click
 
 from unloader.cli.display import nodes, render, seats
 from unloader.cli.display.columns import facts, legend, ranges, terminal_width
-from unloader.cli.options import option_types, shared
-from unloader.cli.options.option import JobCommand, given, option_section
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import given
 from unloader.errors import OutputFailed, UsageError
 
 if TYPE_CHECKING:
     from numa.model import Topology
     from unloader.placement.topology import Survey
-
-_machine = option_section("Machine")
-_seats = option_section("Seats on the machine")
 
 
 @click.command(
@@ -32,35 +29,7 @@ _seats = option_section("Seats on the machine")
       unloader topology --sysfs /tmp/db01/system --allowed-cpus 0-31 --json
     """,
 )
-@_seats(
-    "--parallelism",
-    type=option_types.PARALLELISM,
-    default="auto",
-    help="Number of workers to seat; auto is the CPUs that may be used at once.",
-)
-@shared.seats
-@_machine(
-    "--sysfs",
-    path=True,
-    metavar="DIR|FILE",
-    help="Show another machine by its files: a folder laid out as /sys/devices/system, with node/ "
-    "and cpu/ in it, or a file made by --record. Nothing of this machine counts then.",
-)
-@_machine(
-    "--allowed-cpus",
-    type=option_types.NUMBERS,
-    show_default="all",
-    help="Only these CPUs, as if a cpuset or taskset allowed no others; for instance 0-7,16-23.",
-)
-@_machine(
-    "--record",
-    path=True,
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Write the files that describe the machine to FILE, as one text to send to somebody; it "
-    "holds CPU and node numbers and sizes, and no names.",
-)
-@shared.answer
+@declared_options("topology")
 @click.pass_context
 def command(context: click.Context, /, **values: Any) -> None:
     """Draw the NUMA nodes, their CPUs, memory and distances, and the seats of the workers.
@@ -69,14 +38,14 @@ def command(context: click.Context, /, **values: Any) -> None:
     Auto parallelism is the CPUs that may be used at once.
     """
     from unloader import api
-    from unloader.cli.options.jobs import seat_options
+    from unloader.cli.options.request_of import seats_of
     from unloader.cli.options.rules import validate_seats
 
     validate_seats(values, given(context))
     tree = _path(values, "sysfs")
     record = _path(values, "record")
     found = api.topology(
-        seat_options(_applicable(values, given(context))),
+        seats_of(_applicable(values, given(context))),
         parallelism=values["parallelism"],
         tree=tree,
         allowed_cpus=frozenset(values["allowed_cpus"] or ()) or None,

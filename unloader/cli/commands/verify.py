@@ -9,9 +9,9 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import shared
-from unloader.cli.options.option import JobCommand, JobOption, given
-from unloader.cli.options.targets import finished_directory
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import given
+from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import UsageError
 
 
@@ -27,17 +27,7 @@ from unloader.errors import UsageError
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @click.argument("source", required=False)
-@click.option(
-    "--strict",
-    cls=JobOption,
-    section="What to check",
-    is_flag=True,
-    help="Fail if files that are not of the run lie in its directories.",
-)
-@shared.password
-@shared.connection
-@shared.progress
-@shared.answer
+@declared_options("verify")
 @click.pass_context
 def command(
     context: click.Context, /, destination: Path, source: str | None, strict: bool, **values: Any

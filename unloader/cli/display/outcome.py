@@ -15,7 +15,7 @@ from unloader.cli.streams import give_up
 from unloader.errors import Interrupted, UnloaderError, translate
 
 if TYPE_CHECKING:
-    from unloader.cli.group import Invocation
+    from unloader.cli.invocation import Invocation
 
 
 def report(error: BaseException, invocation: Invocation) -> int:

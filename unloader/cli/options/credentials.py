@@ -12,12 +12,13 @@ from typing import Any
 
 import click
 
+from unloader.cli.options.request_of import session_of
 from unloader.cli.options.rules import validate_source
 from unloader.errors import UsageError
-from unloader.model import SessionOptions, SourceSpec
+from unloader.model import SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
 from unloader.request.locations import open_to_others, parse_source
-from unloader.sources.registry import ALIASES, schemes
+from unloader.sources.registry import kinds, url_form
 
 
 def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> SourceSpec:
@@ -33,30 +34,14 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
             not know or that repeats the password, or there is no terminal to ask at.
         ConfigError: No such source, or the password file cannot be read.
     """
-    kinds = {**{scheme: scheme for scheme in schemes()}, **ALIASES}
-    spec = parse_source(url, kinds, _password_file(values))
+    spec = parse_source(url, kinds(), url_form, _password_file(values))
     validate_source(spec.kind, given)
     if values["password_prompt"]:
         _ask(spec.location)
-        spec = parse_source(url, kinds)
+        spec = parse_source(url, kinds(), url_form)
     known_openly(re.split(r'[."]+', values.get("table") or ""))
     _refuse_repeated(spec.location, values)
-    return replace(spec, session=session_options(values))
-
-
-def session_options(values: Mapping[str, Any]) -> SessionOptions:
-    """Return how sessions are opened; what a command has no option for keeps its default."""
-    library = values.get("client_library")
-    return SessionOptions(
-        fetch=values.get("fetch", "auto"),
-        scn=values.get("scn"),
-        session_sql=values.get("session_sql", ()),
-        parallel_query=values.get("parallel_query", False),
-        direct_read=values.get("direct_read", True),
-        call_timeout_seconds=values.get("call_timeout", 0.0),
-        client_library="" if library == "auto" else library,
-        enable_row_security=values.get("enable_row_security", False),
-    )
+    return replace(spec, session=session_of(values))
 
 
 def warnings(values: Mapping[str, Any]) -> tuple[str, ...]:

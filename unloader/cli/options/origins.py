@@ -9,34 +9,11 @@ import click
 from click.core import ParameterSource
 
 from unloader.cli.display import render
-from unloader.cli.options.option import JobOption, given_values
-from unloader.cli.options.rules import PARQUET_OPTIONS, TEXT_OPTIONS, unknown_to
+from unloader.cli.options.parameter import JobOption, given_values
 from unloader.model import Setting
 from unloader.redaction import redact
-
-SELECTS = (
-    "query",
-    "columns",
-    "exclude",
-    "where",
-    "partition",
-    "scn",
-    "session_sql",
-    "enable_row_security",
-)
-"""Options that decide which rows and columns come: with them the output is not the table."""
-
-CHANGES = (
-    *("table", "to", "format", "compression", "file_size", "file_per", "file_name", "checksum"),
-    *("as_text", "overwrite", "consistency", "verify", *TEXT_OPTIONS, *PARQUET_OPTIONS),
-)
-"""Options that decide what is written of them, where to, and how it is checked."""
-
-UNTOLD = (
-    *("password_file", "password_prompt", "output", "json", "quiet", "progress"),
-    *("log_format", "log_interval"),
-)
-"""Options on secrets, and on how things are told."""
+from unloader.request.options.option import Option
+from unloader.sources.options import unknown_to
 
 
 def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:
@@ -54,24 +31,23 @@ def selected_by(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
 
 
 def _settings(ctx: click.Context, unknown: frozenset[str]) -> Iterator[Setting]:
-    format_options = TEXT_OPTIONS if ctx.params["format"] == "parquet" else PARQUET_OPTIONS
-    other = {*UNTOLD, *format_options, *unknown}
-    for option, value in given_values(ctx):
-        name = str(option.name)
-        if name in other or value in (None, []):
+    for parameter, value in given_values(ctx):
+        option = parameter.declared
+        applies = option.knows(ctx.params["format"]) and option.key not in unknown
+        if option.effect == "unrecorded" or not applies or value in (None, []):
             continue
-        place = ctx.get_parameter_source(name)
+        place = ctx.get_parameter_source(option.key)
         yield Setting(
-            name=option.opts[0].lstrip("-"),
-            value=_shown(name, value),
-            origin=_origin(ctx, option, place),
-            effect="selects" if name in SELECTS else "changes" if name in CHANGES else "none",
+            name=option.name,
+            value=_shown(option, value),
+            origin=_origin(ctx, parameter, place),
+            effect=option.effect,
             from_variable=place is ParameterSource.ENVIRONMENT,
         )
 
 
-def _shown(name: str, value: Any) -> str:
-    if name == "session_sql":
+def _shown(option: Option, value: Any) -> str:
+    if option.secret:
         # A statement may hold a password, which no pattern is sure to find.
         return f"{len(value)} statement{'s' if len(value) > 1 else ''}"
     if isinstance(value, bool):
@@ -80,9 +56,9 @@ def _shown(name: str, value: Any) -> str:
     return render.one_line(redact(text))
 
 
-def _origin(ctx: click.Context, option: click.Option, place: ParameterSource | None) -> str:
+def _origin(ctx: click.Context, option: JobOption, place: ParameterSource | None) -> str:
     if place is ParameterSource.ENVIRONMENT:
-        return f"environment variable {JobOption.variable(option)}"
+        return f"environment variable {option.variable()}"
     if place is ParameterSource.DEFAULT_MAP:
         return f"{'plan' if ctx.obj.planned else 'job'} file {ctx.obj.job_file}"
     return "command line"

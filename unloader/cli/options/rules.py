@@ -7,7 +7,7 @@ Variables may be set for all jobs of a machine and are let pass where they do no
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +16,9 @@ from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
+from unloader.request.options.option import Circumstance, Option, of_command
+from unloader.sources.options import every_option, unknown_to
+from unloader.sources.registry import kinds
 from unloader.storage.kinds import (
     destination_kind,
     is_one_stream,
@@ -24,71 +27,6 @@ from unloader.storage.kinds import (
     two_are_one,
 )
 from writers.model import Compression
-
-TEXT_OPTIONS = (
-    "dialect",
-    "delimiter",
-    "enclosure",
-    "enclose",
-    "escape",
-    "null",
-    "eol",
-    "header",
-    "trailing_delimiter",
-    "record_length",
-    "encoding",
-    "substitute",
-    "fixed",
-    "width",
-    "date_format",
-    "timestamp_format",
-    "timestamp_tz_format",
-    "decimal_separator",
-    "boolean_format",
-    "binary_format",
-    "encoder",
-)
-PARQUET_OPTIONS = (
-    "row_group_rows",
-    "row_group_bytes",
-    "parquet_version",
-    "data_page_version",
-    "dictionary",
-    "byte_stream_split",
-    "statistics",
-    "bloom_filter",
-    "sorted_by",
-    "number_without_precision",
-    "nanoseconds",
-    "zone_columns",
-)
-
-SOURCE_OPTIONS = frozenset(
-    (
-        "session_sql",
-        "call_timeout",
-        "client_library",
-        "scn",
-        "fetch",
-        "parallel_query",
-        "direct_read",
-        "enable_row_security",
-        "number_without_precision",
-        "nanoseconds",
-        "zone_columns",
-    )
-)
-"""Options that only some sources know."""
-
-SOURCE_FIELDS = {"call_timeout": "call_timeout_seconds"}
-"""Option to field of SessionOptions, where the names differ."""
-
-NOT_EMPTY = ("table", "query", "where", "to", "file_name")
-"""Options whose empty text means nothing, or not what was meant."""
-
-SELECTING = ("table", "query", "columns", "exclude", "where", "partition", "as_text")
-PLANNED = (*SELECTING, "split", "unit_bytes", "parallelism")
-"""What a plan file has decided."""
 
 
 def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -109,11 +47,11 @@ def validate_planned(written: frozenset[str], plan: str) -> None:
         written: The names of those on the command line.
         plan: The plan's file.
     """
-    for name in PLANNED:
-        if name in written:
+    for option in of_command(every_option(), "run"):
+        if option.planned and option.key in written:
             raise UsageError(
-                f"{_flag(name)} cannot change the finished plan {plan}",
-                f"make a new plan with {_flag(name)}, or leave it out",
+                f"--{option.name} cannot change the finished plan {plan}",
+                f"make a new plan with --{option.name}, or leave it out",
             )
 
 
@@ -133,15 +71,6 @@ def validate_source(kind: str, given: frozenset[str]) -> None:
     """
     for name in sorted(given & unknown_to(kind)):
         raise UsageError(f"{_flag(name)} does not apply to {kind} sources", "leave it out")
-
-
-def unknown_to(kind: str) -> frozenset[str]:
-    """Return the options that say nothing to this kind of source."""
-    from unloader.sources.registry import source_of
-
-    source = source_of(kind)
-    known = source.session_options | source.value_options
-    return frozenset(name for name in SOURCE_OPTIONS if SOURCE_FIELDS.get(name, name) not in known)
 
 
 def _subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -169,13 +98,11 @@ def _query(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 
 def _formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    parquet = values["format"] == "parquet"
-    for name in TEXT_OPTIONS if parquet else PARQUET_OPTIONS:
-        if name in given:
-            other = "csv" if parquet else "parquet"
+    for option in of_command(every_option(), "run"):
+        if option.key in given and not option.knows(values["format"]):
             raise UsageError(
-                f"{_flag(name)} does not apply to --format {values['format']}",
-                f"leave it out, or use --format {other}",
+                f"--{option.name} does not apply to --format {values['format']}",
+                f"leave it out, or use --format {option.formats[0]}",
             )
 
 
@@ -191,24 +118,20 @@ def _fixed(values: Mapping[str, Any], given: frozenset[str]) -> None:
                 "give it at least one character, or --fixed",
             )
         return
-    for name, what in _NOT_FOR_FIXED.items():
-        if name in given and values[name] not in (False, 0):
+    for option in _out_of_place("fixed", given):
+        if values[option.key] not in (False, 0):
             raise UsageError(
-                f"{_flag(name)} does not apply to --fixed: such records have no {what}",
+                f"--{option.name} does not apply to --fixed: such records have no "
+                f"{option.not_for['fixed']}",
                 "leave one of the two out",
             )
 
 
-_NOT_FOR_FIXED = {
-    "delimiter": "delimiter",
-    "enclosure": "enclosure",
-    "enclose": "enclosure",
-    "escape": "enclosure",
-    "header": "header",
-    "trailing_delimiter": "delimiter",
-    "record_length": "length in front of them",
-}
-"""Options that say something about delimited text only, and what they are about."""
+def _out_of_place(where: Circumstance, given: frozenset[str]) -> Iterator[Option]:
+    """Yield the given options that do not apply somewhere."""
+    for option in of_command(every_option(), "run"):
+        if option.key in given and where in option.not_for:
+            yield option
 
 
 def _file_sizes(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -236,7 +159,7 @@ def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
 def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
     places = values.get("to") or ()
     for place in places:
-        if looks_like_source(place):
+        if looks_like_source(place, kinds()):
             raise UsageError(
                 "--to looks like a URL or a login, which is not shown, and output goes to a "
                 "directory",
@@ -264,11 +187,14 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
     if len(places) > 1:
         raise _alone(places)
     what = "standard output" if kind == "stdout" else places[0]
-    for name, why in _NOT_FOR_STREAMS.items():
-        if name in given and values[name] not in (False, 0, "unit"):
-            if name == "file_per" and is_one_stream(kind):
+    for option in _out_of_place("streams", given):
+        if values[option.key] not in (False, 0, "unit"):
+            if option.key == "file_per" and is_one_stream(kind):
                 continue
-            raise UsageError(f"{_flag(name)} does not apply to {what}: {why}", "leave it out")
+            raise UsageError(
+                f"--{option.name} does not apply to {what}: {option.not_for['streams']}",
+                "leave it out",
+            )
     if "verify" in given and values["verify"] == "full":
         raise UsageError(
             f"--verify full cannot read back what went to {what}", "use --verify count"
@@ -282,16 +208,6 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
         _standard_output(values)
     else:
         _pipe(values, places[0])
-
-
-_NOT_FOR_STREAMS = {
-    "overwrite": "there is nothing to replace",
-    "direct_io": "it has no page cache",
-    "file_size": "it is not cut into files",
-    "file_name": "it has a name already",
-    "file_per": "it is a pipe for each work unit",
-}
-"""Options that say something about files only, and why."""
 
 
 def _standard_output(values: Mapping[str, Any]) -> None:
@@ -369,12 +285,14 @@ def _flag(name: str) -> str:
 
 def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
     # What an unset variable of a script leaves: `--to "$DEST"` would be the working directory.
-    for name in NOT_EMPTY:
-        value = values.get(name)
+    for option in of_command(every_option(), "run"):
+        if option.empty:
+            continue
+        value = values.get(option.key)
         texts = value if isinstance(value, tuple) else (value,)
-        nothing = value == () and name in given
+        nothing = value == () and option.key in given
         if nothing or any(text is not None and not text.strip() for text in texts):
-            raise UsageError(f"{_flag(name)} is empty", "give it a value, or leave it out")
+            raise UsageError(f"--{option.name} is empty", "give it a value, or leave it out")
 
 
 _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (

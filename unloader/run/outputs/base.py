@@ -7,17 +7,18 @@ abandons everything. It never asks what kind of place the output goes to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
+from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
 from unloader.run.schedule import Assignment
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""
 
-MakeManifest = Callable[[Sequence[FinishedUnit], tuple[str, ...]], dict[str, Any]]
+MakeManifest = Callable[[Sequence[FinishedUnit], tuple[str, ...]], Manifest]
 """From the finished units, their files under final names, and the directories where there are
 several, to the manifest of a complete run."""
 
@@ -73,7 +74,9 @@ class RunOutput(Protocol):
             Interrupted: `stop` returned True.
         """
 
-    def publish(self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop) -> Any:
+    def publish(
+        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+    ) -> Manifest:
         """Make the output final; return the manifest.
 
         Args:
@@ -82,7 +85,7 @@ class RunOutput(Protocol):
             stop: As everywhere.
         """
 
-    def abandon(self, manifest: dict[str, Any] | None) -> None:
+    def abandon(self, manifest: Manifest | None) -> None:
         """End a broken run: keep what may be of use later, or leave no trace.
 
         Args:

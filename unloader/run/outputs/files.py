@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from unloader.errors import Interrupted
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
 from unloader.manifest.file_check import check_file
-from unloader.manifest.read import read_index
+from unloader.manifest.model import Manifest
+from unloader.manifest.read import manifest_bytes, read_index
 from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.naming import Naming
@@ -119,7 +119,7 @@ class FileOutput:
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
-    ) -> dict[str, Any]:
+    ) -> Manifest:
         """Give all files their final names, the manifest last."""
         _check_stop(stop)
         moves: list[Move] = []
@@ -136,13 +136,13 @@ class FileOutput:
         # From here on a signal comes too late.
         _check_stop(stop)
         document = manifest(published, self._listed())
-        for text in self._storage.commit(moves, _encoded(document)):
+        for text in self._storage.commit(moves, manifest_bytes(document)):
             self._tell(Notice(text=text))
         return document
 
-    def abandon(self, manifest: dict[str, Any] | None) -> None:
+    def abandon(self, manifest: Manifest | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
-        self._storage.abandon(None if manifest is None else _encoded(manifest))
+        self._storage.abandon(None if manifest is None else manifest_bytes(manifest))
 
     def already_delivered(self) -> str:
         """Return that nothing has left."""
@@ -186,8 +186,7 @@ class FileOutput:
             check=lambda: _check_stop(stop),
             read=lambda name: self._storage.staged_file(0, name),
         )
-        for unit in ordered:
-            self._storage.discard(_stem(unit.result.unit, unit.result.attempt))
+        self._storage.discard(*(_stem(each.result.unit, each.result.attempt) for each in ordered))
         first, *others = ordered
         return [
             replace(first, result=replace(first.result, files=(joined,))),
@@ -198,10 +197,6 @@ class FileOutput:
 def _check_stop(stop: Stop) -> None:
     if stop():
         raise Interrupted("stopped by a signal before the files had their final names")
-
-
-def _encoded(manifest: dict[str, Any]) -> bytes:
-    return (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
 
 
 def _stem(unit: str, attempt: int) -> str:

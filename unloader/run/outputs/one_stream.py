@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
 from unloader.manifest.build import FinishedUnit
+from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
 from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
@@ -133,7 +133,7 @@ class StreamOutput:
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
-    ) -> dict[str, Any]:
+    ) -> Manifest:
         """Pass the rest on and end the stream."""
         assert self._relay is not None
         self._relay.finish()
@@ -145,7 +145,7 @@ class StreamOutput:
         ]
         return manifest(sent, ())
 
-    def abandon(self, manifest: dict[str, Any] | None) -> None:
+    def abandon(self, manifest: Manifest | None) -> None:
         """Pass nothing on any more."""
         if self._relay is not None:
             self._relay.break_off()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from unloader.errors import UsageError
 from unloader.events import Event, Notice, Observer, UnitAdvanced
 from unloader.manifest.build import FinishedUnit
+from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.naming import Naming
@@ -97,7 +97,7 @@ class PipeOutput:
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
-    ) -> dict[str, Any]:
+    ) -> Manifest:
         """Return the manifest: all has been read, or is in the hands of the system."""
         sent = [
             replace(
@@ -111,7 +111,7 @@ class PipeOutput:
         ]
         return manifest(sent, ())
 
-    def abandon(self, manifest: dict[str, Any] | None) -> None:
+    def abandon(self, manifest: Manifest | None) -> None:
         """Do nothing: what has left cannot be taken back."""
 
     def already_delivered(self) -> str:

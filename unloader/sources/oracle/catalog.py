@@ -73,8 +73,9 @@ class OracleCatalog:
         snapshot_outlives_run=True,
         encoded_text=False,
         queries=True,
+        conditions=True,
+        sessions=True,
         folding=FOLDING,
-        pads_char=True,
     )
 
     def __init__(self, spec: SourceSpec) -> None:
@@ -229,7 +230,7 @@ class OracleCatalog:
                     "run again, with a new plan if it was made earlier",
                 )
 
-    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+    def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT of a worker."""
         return selector_statement(select_columns(extract), extract, selector)
 

@@ -63,8 +63,9 @@ class PostgresCatalog:
         snapshot_outlives_run=False,
         encoded_text=True,
         queries=True,
+        conditions=True,
+        sessions=True,
         folding="lower",
-        pads_char=True,
     )
 
     def __init__(self, session: Session, spec: SourceSpec) -> None:
@@ -233,7 +234,7 @@ class PostgresCatalog:
         names = sorted({relation_name(extract, selector) for selector in selectors})
         return dictionary.changed(self._session, names)
 
-    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+    def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT that workers wrap into `COPY (...) TO STDOUT (FORMAT csv)`."""
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 

@@ -113,10 +113,10 @@ class RunDirectories:
         except OSError as error:
             raise self.first.refused("write the journal in", error) from error
 
-    def discard(self, stem: str) -> None:
-        """Remove whatever an attempt with this stem has staged."""
+    def discard(self, *stems: str) -> None:
+        """Remove whatever attempts with these stems have staged."""
         for directory in self.all:
-            remove_staged(directory.staged, stem + ".")
+            remove_staged(directory.staged, stems)
 
     def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
         """Publish: give every staged file its final name, the manifest last; see `publishing`."""

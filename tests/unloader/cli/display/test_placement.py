@@ -6,11 +6,19 @@ from typing import Any
 
 from numa.model import BindReport, Residence, Seat
 from unloader.cli.display.placement import FEW_WORKERS, tables
+from unloader.json_fields import from_json
+from unloader.manifest.model import NodeRecord, WorkerRecord
 from unloader.placement.evidence import Evidence, WorkerEvidence, nodes_json, workers_json
 
 
-def manifest(count: int, nodes: int = 2) -> dict[str, Any]:
-    """Return what a manifest tells of so many workers, the last half on memory of another node."""
+def shown(count: int, nodes: int = 2, **unknown: Any) -> str:
+    """Return the tables of so many workers, the last half on memory of another node.
+
+    Args:
+        count: Of workers.
+        nodes: How many.
+        unknown: Fields of nodes and workers that are not known, and what they hold then.
+    """
     workers = tuple(
         WorkerEvidence(
             seat=Seat(worker=at, node=at % nodes, cpus=(at % nodes,), memory_node=at % nodes),
@@ -22,18 +30,26 @@ def manifest(count: int, nodes: int = 2) -> dict[str, Any]:
         for at in range(count)
     )
     evidence = Evidence(workers=workers, machine_pages={node: {} for node in range(nodes)})
-    return {"workers": workers_json(evidence, []), "nodes": nodes_json(evidence, [], 1.0)}
+
+    def records(kind: type[Any], found: list[dict[str, Any]]) -> list[Any]:
+        own = {key: unknown[key] for key in unknown.keys() & found[0].keys()}
+        return [from_json(kind, {**each, **own}, "a record") for each in found]
+
+    return tables(
+        records(NodeRecord, nodes_json(evidence, [], 1.0)),
+        records(WorkerRecord, workers_json(evidence, [])),
+    )
 
 
 def test_one_node_has_no_table() -> None:
     """On most machines the report stays as short as it was."""
-    assert tables(manifest(4, nodes=1)) == ""
-    assert tables({"workers": [], "nodes": []}) == ""
+    assert shown(4, nodes=1) == ""
+    assert tables([], []) == ""
 
 
 def test_few_workers_are_shown_one_by_one() -> None:
     """A line for each node and each worker, with the share of its memory that is local."""
-    by_node, by_worker = tables(manifest(4)).split("\n\n")
+    by_node, by_worker = shown(4).split("\n\n")
     assert [line.split() for line in by_node.splitlines()] == [
         ["node", "workers", "rows/s", "MB/s", "least", "local", "memory"],
         ["0", "2", "0", "0.0", "100.0", "%"],
@@ -45,30 +61,20 @@ def test_few_workers_are_shown_one_by_one() -> None:
 
 def test_many_workers_are_in_the_manifest() -> None:
     """Of more than a few only the nodes are shown."""
-    assert len(tables(manifest(FEW_WORKERS)).split("\n\n")) == 2
-    assert len(tables(manifest(FEW_WORKERS + 1)).splitlines()) == 3
+    assert len(shown(FEW_WORKERS).split("\n\n")) == 2
+    assert len(shown(FEW_WORKERS + 1).splitlines()) == 3
 
 
 def test_what_is_not_known_is_a_dash() -> None:
     """A run too short for rates, workers that nobody saw."""
-    told = manifest(2)
-    for node in told["nodes"]:
-        node |= {"rows_per_second": None, "bytes_per_second": None}
-    for each in told["workers"]:
-        each |= {"local_share": None, "ran_on": []}
-    by_node, by_worker = tables(told).split("\n\n")
+    unknown = {"rows_per_second": None, "bytes_per_second": None, "local_share": None, "ran_on": []}
+    by_node, by_worker = shown(2, **unknown).split("\n\n")
     assert by_node.splitlines()[1].split() == ["0", "1", "-", "-", "-"]
     assert by_worker.splitlines()[1].split() == ["0", "0", "0", "-", "-", "0", "0"]
 
 
 def test_all_is_said_of_all_only() -> None:
     """One page elsewhere is not 100.0 %."""
-    told = manifest(2)
-    told["workers"][0] = replace_share(told["workers"][0], 0.9996)
-    assert "99.9 %" in tables(told)
-    assert "100.0 %" not in tables(told)
-
-
-def replace_share(worker: dict[str, Any], share: float) -> dict[str, Any]:
-    """Return a worker with another share."""
-    return {**worker, "local_share": share}
+    text = shown(2, local_share=0.9996)
+    assert "99.9 %" in text
+    assert "100.0 %" not in text

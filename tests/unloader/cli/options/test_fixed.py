@@ -170,6 +170,15 @@ def test_options_that_contradict_each_other_are_refused(
     assert said in refused.stderr
 
 
+def test_a_width_that_no_characters_fill_is_a_wrong_option(unloader: Run, things: str) -> None:
+    """In UTF-16 a width is even; that is found before anything is read, as for other values."""
+    widths = ("--fixed", "--width", "NAME=23", "--encoding", "utf-16-be")
+    refused = unloader("run", things, "--table", "things", "--to", "out", *widths)
+    assert refused.returncode == 2
+    assert "23 bytes" in refused.stderr
+    assert "give --width a multiple of that" in refused.stderr
+
+
 def test_a_dialect_gives_what_fixed_records_have_too(
     unloader: Run, things: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from processes import killing_calls
-from publications.staged_runs import as_bytes, taken
+from publications.staged_runs import OPTIONS, as_bytes, taken
 
 from unloader import api
 from unloader.errors import OutputFailed
@@ -43,7 +43,7 @@ def finish(path: Path) -> None:
     totals = {"rows": 1, "bytes": 4, "files": 1}
     files = [{"path": "a.csv", "rows": 1, "bytes": 4, "checksum": "xxh3:0"}]
     manifest: dict[str, Any] = {"format_version": 1, "run_id": "done", "totals": totals}
-    manifest |= {"table": None, "query": "q", "snapshot": None, "options": {}}
+    manifest |= {"table": None, "query": "q", "snapshot": None, "options": OPTIONS}
     with taken([path], overwrite=False) as directories:
         (directories.first.staged / "a.part").write_text("new\n")
         moves = [Move(0, "a.part", "a.csv")]

@@ -111,7 +111,7 @@ def test_a_publisher_killed_before_the_lock_is_taken(
         with pytest.raises(OutputFailed, match=r"Next: run the same command again"):
             cleaning.clean([out], dry_run=False)
         cleaning.clean([out], dry_run=False)
-    assert read_manifest(out)["run_id"] == "A"
+    assert read_manifest(out).run_id == "A"
     found = content_of(out)
     assert (found["n1.csv"], found["n2.csv"], found["mine.txt"]) == ("A\n", "A\n", "mine")
     assert "o1.csv" not in found
@@ -130,7 +130,7 @@ def test_a_finished_run_that_appears_meanwhile_stays(tmp_path: Path, overwrite: 
             os.replace(tmp_path / "other" / name, out / name)
         with pytest.raises(OutputFailed, match=r"run \(users\) has appeared in .*Next: move it"):
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "second")))
-    assert read_manifest(out)["run_id"] == "users"
+    assert read_manifest(out).run_id == "users"
     assert content_of(out)["u.csv"] == "users\n"
     assert (out / RUN / "staged" / "a.csv.part").exists()
 

@@ -36,7 +36,7 @@ def test_a_published_run_is_its_files_and_the_manifest(tmp_path: Path) -> None:
     finish(tmp_path / "out", "a.csv", "b.csv")
     assert sorted(content_of(tmp_path / "out")) == ["_manifest.json", "a.csv", "b.csv"]
     assert not (tmp_path / "out" / RUN).exists()
-    assert read_manifest(tmp_path / "out")["run_id"] == "first"
+    assert read_manifest(tmp_path / "out").run_id == "first"
 
 
 def test_nothing_has_a_final_name_before_publishing(tmp_path: Path) -> None:

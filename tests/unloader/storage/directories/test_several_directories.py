@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications.staged_runs import as_bytes, taken
+from publications.staged_runs import OPTIONS, as_bytes, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, places_of, read_manifest
@@ -33,7 +33,7 @@ def manifest_of(paths: list[Path], files: Files, run: str) -> dict[str, Any]:
         "table": None,
         "query": "q",
         "snapshot": None,
-        "options": {},
+        "options": OPTIONS,
         "directories": [{"path": str(path), "files": 0, "bytes": 0} for path in paths],
         "units": [{"id": "1", "files": listed}],
         "totals": totals,

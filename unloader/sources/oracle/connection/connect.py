@@ -21,16 +21,14 @@ from unloader.model import SourceSpec
 from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
 from unloader.sources.oracle.connection.errors import code_of, one_line, translated
 from unloader.sources.oracle.connection.url import OracleAddress, parse_location
+from unloader.sources.oracle.options import TOKEN_FILE, TOKEN_KEY_FILE, WALLET_PASSWORD_FILE
 from unloader.sources.password import password_of, secret_in
 
 if TYPE_CHECKING:
     import oracledb
 
 WALLET_PASSWORD = WALLET_PASSWORD_VARIABLE
-WALLET_PASSWORD_FILE = "UNLOADER_WALLET_PASSWORD_FILE"
 TOKEN = TOKEN_VARIABLE
-TOKEN_FILE = "UNLOADER_ORACLE_TOKEN_FILE"
-TOKEN_KEY_FILE = "UNLOADER_ORACLE_TOKEN_KEY_FILE"
 
 PROGRAM = "unloader"
 

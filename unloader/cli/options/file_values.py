@@ -6,11 +6,9 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-import click
-
-from unloader.cli.options.option_types import NumberList, Typed
 from unloader.errors import UsageError
 from unloader.request.job_file import place_in
+from unloader.request.options.option import Option
 
 _KINDS = {
     str: "text",
@@ -25,7 +23,7 @@ _KINDS = {
 }
 
 
-def check_value(option: click.Option, key: str, value: Any, path: str) -> None:
+def check_value(option: Option, key: str, value: Any, path: str) -> None:
     """Check that a value of a file is of a kind that the option takes.
 
     A date or a number in place of text would pass for its own text, which need not be the one that
@@ -38,38 +36,22 @@ def check_value(option: click.Option, key: str, value: Any, path: str) -> None:
         return
     raise UsageError(
         f"{place_in(Path(path), key)}: the key {key.replace('_', '-')!r} is {_kind(value)}",
-        f"give it {_expected(option)}",
+        f"give it {option.kind.expected}",
     )
 
 
-def _fits(option: click.Option, value: Any) -> bool:
+def _fits(option: Option, value: Any) -> bool:
     if option.is_flag:
         return type(value) is bool
-    kinds = _takes(option)
+    kind = option.kind
     if type(value) is list:
-        items = (int, str) if isinstance(option.type, NumberList) else (str,)
-        lists = option.multiple or isinstance(option.type, NumberList)
-        return lists and all(type(each) in items for each in value)
+        items = kind.takes if kind.lists else (str,)
+        return (option.multiple or kind.lists) and all(type(each) in items for each in value)
     if type(value) is dict:
         # Text, too: such as "20" for a width of 20 bytes.
-        return dict in kinds and all(type(each) in (int, str) for each in value.values())
+        return dict in kind.takes and all(type(each) in (int, str) for each in value.values())
     # By type, for a bool is an int to isinstance.
-    return type(value) in kinds
-
-
-def _takes(option: click.Option) -> tuple[type, ...]:
-    if isinstance(option.type, Typed):
-        return option.type.takes
-    # A plan file has numbers as they were written on the command line.
-    return (int, str) if isinstance(option.type, click.IntRange) else (str,)
-
-
-def _expected(option: click.Option) -> str:
-    if option.is_flag:
-        return "true or false"
-    if isinstance(option.type, Typed):
-        return option.type.expected
-    return "a whole number" if isinstance(option.type, click.IntRange) else "text in quotes"
+    return type(value) in kind.takes
 
 
 def _kind(value: Any) -> str:

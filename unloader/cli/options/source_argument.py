@@ -10,20 +10,21 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from unloader.cli.options.job_values import check_value
-from unloader.cli.options.option import JobOption, given_values
-from unloader.cli.options.rules import PARQUET_OPTIONS, PLANNED, TEXT_OPTIONS
+from unloader.cli.options.file_values import check_value
+from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
 from unloader.request.job_file import place_in, read_job_file
-from unloader.request.locations import FILE_SCHEMES, looks_like_source
+from unloader.request.locations import looks_like_source
+from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
+from unloader.sources.options import every_option
+from unloader.sources.registry import kinds, url_form
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
@@ -34,13 +35,10 @@ JOB_DIGEST = "job_digest"
 JOB = "job"
 """Key of a plan file under which the source and the options stand."""
 
-NOT_KEPT = ("output", "overwrite", "password_file", "password_prompt", "units", "json", "quiet")
-"""Options of one call of `plan` that a plan file must not bring back."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What the positional arguments came to."""
+class SourceArgument:
+    """What stands for SOURCE: where the data is, and the plan if there is one."""
 
     url: str
     plan: dict[str, Any] | None = None
@@ -48,11 +46,13 @@ class Target:
     plan_file: str = ""
 
 
-def target_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.decorators.FC]:
+def source_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """Return the decorator for SOURCE; it is read first, so that a file sets the options."""
     what = "SOURCE|PLAN.json|JOB.toml" if plans else "SOURCE|JOB.toml"
 
-    def read(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...]) -> Target:
+    def read(
+        ctx: click.Context, argument: click.Parameter, given: tuple[str, ...]
+    ) -> SourceArgument:
         files = [each for each in given if "://" not in each and _is_file(each)]
         urls = [each for each in given if each not in files]
         if len(files) > 1 or len(urls) > 1:
@@ -65,7 +65,7 @@ def target_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.dec
                 f"duckdb://{Path(url).absolute()}",
             )
         if not files:
-            return Target(url=url)
+            return SourceArgument(url=url)
         if files[0].lower().endswith(".json") and not plans:
             raise click.UsageError(f"{files[0]} is a finished plan already", ctx)
         return (
@@ -75,7 +75,7 @@ def target_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.dec
         )
 
     return click.argument(
-        "target", metavar=what, nargs=-1, required=True, is_eager=True, callback=read
+        "argument", metavar=what, nargs=-1, required=True, is_eager=True, callback=read
     )
 
 
@@ -87,7 +87,7 @@ def job_digest(job: dict[str, Any]) -> str:
 
 def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> Path:
     """Return DEST of a command that looks at an earlier run; a source in its place is refused."""
-    if looks_like_source(place):
+    if looks_like_source(place, kinds()):
         raise UsageError(
             "what stands where DEST belongs looks like a source, and is not shown",
             f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
@@ -102,28 +102,27 @@ def finished_directories(
     return tuple(finished_directory(ctx, argument, place) for place in places)
 
 
-def job_document(ctx: click.Context, target: Target) -> dict[str, Any]:
+def job_document(ctx: click.Context, argument: SourceArgument) -> dict[str, Any]:
     """Return what a plan file keeps of the call that made it: source and options, no secret."""
-    # A variable for the other format may be set for all jobs of a machine.
-    other = TEXT_OPTIONS if ctx.params["format"] == "parquet" else PARQUET_OPTIONS
     kept = {
-        option.opts[0].lstrip("-"): value
+        option.declared.name: value
         for option, value in given_values(ctx)
-        if option.name not in NOT_KEPT and option.name not in other
+        # A variable for the other format may be set for all jobs of a machine.
+        if option.declared.kept and option.declared.knows(ctx.params["format"])
     }
-    return {SOURCE: target.url, **kept}
+    return {SOURCE: argument.url, **kept}
 
 
 def _is_file(text: str) -> bool:
     return text.lower().endswith((".toml", ".json"))
 
 
-def _read_job(ctx: click.Context, path: str, url: str) -> Target:
+def _read_job(ctx: click.Context, path: str, url: str) -> SourceArgument:
     values = read_job_file(Path(path), {*_job_options(), SOURCE})
-    return Target(url=_take_over(ctx, path, values, url))
+    return SourceArgument(url=_take_over(ctx, path, values, url))
 
 
-def _read_plan(ctx: click.Context, path: str, url: str) -> Target:
+def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     document = _load_plan(path)
     job = document.get(JOB)
     if not isinstance(job, dict):
@@ -135,8 +134,11 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> Target:
         if name != SOURCE and name not in _job_options():
             raise _no_plan(path, "has an option that there is not")
     # The plan stands for these; a variable set for all jobs must not seem to change them.
-    ctx.meta[JobOption.WITHOUT_VARIABLE] = PLANNED
-    return Target(url=_take_over(ctx, path, values, url, plan=True), plan=document, plan_file=path)
+    planned = (option.key for option, _ in _job_options().values() if option.planned)
+    ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
+    return SourceArgument(
+        url=_take_over(ctx, path, values, url, plan=True), plan=document, plan_file=path
+    )
 
 
 def _take_over(
@@ -155,7 +157,8 @@ def _take_over(
 def _at_home(source: Any, path: str) -> Any:
     """Return a source's URL with `~/` for a file in the home directory replaced."""
     match = _HOME_FILE.match(source) if isinstance(source, str) else None
-    if match is None:
+    kind = kinds().get(match[1].lower()) if match is not None else None
+    if match is None or kind is None or url_form(kind).what != "file":
         return source
     try:
         return f"{match[1]}://{at_home('~/')}{source[match.end() :]}"
@@ -165,25 +168,16 @@ def _at_home(source: Any, path: str) -> Any:
         ) from error
 
 
-_HOME_FILE = re.compile(rf"({'|'.join(FILE_SCHEMES)}):(?:///?)?~/", re.IGNORECASE)
+_HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
 """What begins a URL of a file in the home directory, in whichever way it was meant."""
 
 
-def _job_options() -> dict[str, tuple[click.Option, bool]]:
+def _job_options() -> dict[str, tuple[Option, bool]]:
     """Return each key of a job file with its option and whether it says the opposite."""
-    found: dict[str, tuple[click.Option, bool]] = {}
-    command: click.Command = import_module("unloader.cli.commands.run").command
-    for option in command.params:
-        if isinstance(option, click.Option) and not option.hidden:
-            for name in option.opts:
-                found[_key(name)] = (option, False)
-            for name in option.secondary_opts:
-                found[_key(name)] = (option, True)
+    found: dict[str, tuple[Option, bool]] = {}
+    for option in of_command(every_option(), "run"):
+        found.update((key, (option, key != option.key)) for key in option.keys)
     return found
-
-
-def _key(option: str) -> str:
-    return option.lstrip("-").replace("-", "_")
 
 
 def _defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
@@ -197,7 +191,7 @@ def _defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
         if option.multiple:
             # The items of a list are names already; only text is cut at its commas.
             value = [tuple(map(str, value))] if isinstance(value, list) else [value]
-        defaults[str(option.name)] = not value if opposite else value
+        defaults[option.key] = not value if opposite else value
     return defaults
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ import duckdb
 import psutil
 import pytest
 
+import numa.topology
 from numa.errors import PlacementError
-from numa.model import Finished, Node, Ready, Topology
+from numa.model import Node, Topology
 from unloader import api
 from unloader.events import Event, RunStarted, UnitFinished
 from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
-from unloader.run.processes import EARLY_WORKERS, crew
+from unloader.run.executor import ExecutorEvent, PlaceReady
+from unloader.run.local import LocalExecutor
+from unloader.run.workers import EARLY_WORKERS, early_workers
 from writers.model import TextFormat
 
 
@@ -51,11 +56,18 @@ def _no_child_left() -> Iterator[None]:
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
+@contextmanager
+def opened(job: Request) -> Iterator[LocalExecutor]:
+    """Seat the job and start its first workers."""
+    with early_workers(job, seat_request(job)) as executor:
+        yield executor
+
+
 @pytest.mark.parametrize("parallelism", [1, 2, 7])
 def test_a_few_workers_start_before_the_plan(database: str, parallelism: int) -> None:
     """As many as most tables have units for, never more than asked for; gone after the context."""
-    with crew(job_of(database, parallelism)) as pool:
-        pids = pool.pids()
+    with opened(job_of(database, parallelism)) as executor:
+        pids = executor.pids()
         assert list(pids) == list(range(min(parallelism, EARLY_WORKERS)))
         assert all(psutil.pid_exists(pid) for pid in pids.values())
     assert not any(psutil.pid_exists(pid) for pid in pids.values())
@@ -71,21 +83,21 @@ def test_a_quota_lowers_the_automatic_number(
     """
     node = Node(id=0, cpus=(0, 1), memory_bytes=1 << 30)
     shape = Topology(nodes=(node,), cpu_quota=quota, note=None)
-    monkeypatch.setattr("unloader.run.processes.machine", lambda: shape)
-    with crew(job_of(database, 0)) as pool:
-        assert len(pool.pids()) == started
+    monkeypatch.setattr("unloader.placement.seating.machine", lambda: shape)
+    with opened(job_of(database, 0)) as executor:
+        assert len(executor.pids()) == started
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "nosuchdatabase"])
 def test_an_early_worker_gets_ready_whatever_it_can_load(database: str, kind: str) -> None:
-    """Each says that it is up and that it is idle; a source that is not there is not its affair."""
+    """Its place is ready once it has loaded what it can; a missing source is not its affair."""
     job = job_of(database.replace("duckdb", kind, 1), 1)
-    events: list[object] = []
-    with crew(job) as pool:
-        while not any(isinstance(event, Finished) for event in events):
-            events += pool.wait(60.0)
-    assert [type(event) for event in events] == [Ready, Finished]
-    assert events[-1] == Finished(worker=0, result=None)
+    events: list[ExecutorEvent] = []
+    with opened(job) as executor:
+        while not events:
+            events += executor.events(60.0)
+        assert list(executor.places()) == [0]
+    assert events == [PlaceReady(place=0)]
 
 
 def test_an_error_in_the_context_ends_the_processes(database: str) -> None:
@@ -93,8 +105,8 @@ def test_an_error_in_the_context_ends_the_processes(database: str) -> None:
     pids: dict[int, int] = {}
 
     def fail() -> None:
-        with crew(job_of(database, 2)) as pool:
-            pids.update(pool.pids())
+        with opened(job_of(database, 2)) as executor:
+            pids.update(executor.pids())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -107,7 +119,7 @@ def test_seats_that_cannot_be_had_start_nothing(database: str) -> None:
     """A node that is not there is refused before any process is started."""
     with (
         pytest.raises(PlacementError, match="node 99"),
-        crew(job_of(database, 2, numa="auto", nodes=(99,))),
+        opened(job_of(database, 2, numa="auto", nodes=(99,))),
     ):
         pass
 
@@ -123,4 +135,21 @@ def test_a_worker_too_many_is_ended(database: str, tmp_path: Path) -> None:
 
     manifest = api.unload(job_of(database, 5, str(tmp_path / "out")), observe=watch)
     assert processes == [EARLY_WORKERS, 1]
+    assert manifest["totals"]["rows"] == 3
+
+
+def test_the_machine_is_read_once(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topology, parallelism and seats are decided before the first worker starts, and carried."""
+    read: list[Topology] = []
+
+    def detect() -> Topology:
+        read.append(numa.topology.detect())
+        return read[-1]
+
+    monkeypatch.setattr("unloader.placement.seating.detect", detect)
+    job = job_of(database, 0, str(tmp_path / "out"))
+    manifest = api.unload(replace(job, output=replace(job.output, compression="fastest")))
+    assert len(read) == 1
     assert manifest["totals"]["rows"] == 3

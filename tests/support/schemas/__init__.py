@@ -1,0 +1,1 @@
+"""Documents held against their schemas."""

@@ -1,0 +1,105 @@
+"""A validator for the words of JSON Schema that ours uses; another word is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Schema = dict[str, Any]
+
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def problems(value: Any, schema: Schema, known: dict[str, Schema], where: str = "") -> list[str]:
+    """Return what of a value is not as the schema says, one line each.
+
+    Args:
+        value: What `json.loads` gave.
+        schema: What it should be.
+        known: The schemas that `$ref` can name.
+        where: Path of the value, for the lines.
+    """
+    if "type" in schema and not TYPES[schema["type"]](value):
+        return _type(value, schema, known, where or "$")
+    rest = schema.keys() - {"$schema", "$defs", "title"}
+    return [
+        found for word in sorted(rest) for found in RULES[word](value, schema, known, where or "$")
+    ]
+
+
+def _ref(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    return problems(value, known[schema["$ref"].rpartition("/")[2]], known, where)
+
+
+def _type(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    wrong = not TYPES[schema["type"]](value)
+    return [f"{where} is {value!r:.60}, not {schema['type']}"] if wrong else []
+
+
+def _enum(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    return [] if value in schema["enum"] else [f"{where} is {value!r:.60}"]
+
+
+def _any(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    tried = [problems(value, each, known, where) for each in schema["anyOf"]]
+    return [] if not all(tried) else [f"{where} is none of several: {tried}"]
+
+
+def _items(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> Iterator[str]:
+    for at, each in enumerate(value if isinstance(value, list) else ()):
+        yield from problems(each, schema["items"], known, f"{where}[{at}]")
+
+
+def _prefix(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> Iterator[str]:
+    for at, (each, kind) in enumerate(zip(value, schema["prefixItems"], strict=False)):
+        yield from problems(each, kind, known, f"{where}[{at}]")
+
+
+def _least(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    return [] if len(value) >= schema["minItems"] else [f"{where} is too short"]
+
+
+def _most(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    return [] if len(value) <= schema["maxItems"] else [f"{where} is too long"]
+
+
+def _properties(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> Iterator[str]:
+    for key, kind in schema["properties"].items():
+        if isinstance(value, dict) and key in value:
+            yield from problems(value[key], kind, known, f"{where}.{key}")
+
+
+def _required(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    return [f"{where} has no {key!r}" for key in schema["required"] if key not in value]
+
+
+def _additional(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> Iterator[str]:
+    kind = schema["additionalProperties"]
+    for key in value.keys() - schema.get("properties", {}).keys():
+        if kind is False:
+            yield f"{where} has the key {key!r}, which is not in the schema"
+        else:
+            yield from problems(value[key], kind, known, f"{where}.{key}")
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "$ref": _ref,
+    "additionalProperties": _additional,
+    "anyOf": _any,
+    "enum": _enum,
+    "items": _items,
+    "maxItems": _most,
+    "minItems": _least,
+    "prefixItems": _prefix,
+    "properties": _properties,
+    "required": _required,
+    "type": _type,
+}

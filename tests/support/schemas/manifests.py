@@ -1,0 +1,47 @@
+"""Every manifest that a run of the suite writes, held against the schema in the docs."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from schemas.json_schema import problems
+from unloader.manifest import model
+
+PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(PAGE.read_text("utf-8"))
+    return found
+
+
+def check(document: object) -> None:
+    """Fail if a document is no manifest."""
+    found = problems(document, _schema(), _schema()["$defs"])
+    assert not found, found[:5]
+
+
+def check_at(arguments: tuple[str, ...], base: Path = Path()) -> None:
+    """Check the manifest of a command that has ended well, if it was a run into directories."""
+    if not arguments or arguments[0] != "run" or "--to" not in arguments:
+        return
+    first = arguments[arguments.index("--to") + 1].partition(",")[0]
+    path = base / first / "_manifest.json"
+    if path.is_file():
+        check(json.loads(path.read_text("utf-8")))
+
+
+def check_all_written() -> None:
+    """From now on check each manifest that is written in this process."""
+    write = model.to_json
+
+    def checked(manifest: model.Manifest) -> dict[str, Any]:
+        document = write(manifest)
+        check(json.loads(json.dumps(document)))
+        return document
+
+    model.to_json = checked

@@ -1,0 +1,196 @@
+"""One list of options: each reaches its field from each place, and nothing else is needed for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from unloader import api
+from unloader.cli import reference
+from unloader.cli.commands import plan, run
+from unloader.cli.group import group
+from unloader.cli.invocation import Invocation
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import JobOption
+from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.model import Request
+from unloader.request.options import kinds, listing
+from unloader.request.options.fields import value_at
+from unloader.request.options.option import Effect, Option, of_command
+from unloader.sources.options import every_option, source_options
+
+RUN_OPTIONS = of_command(every_option(), "run")
+REQUESTED = [option for option in RUN_OPTIONS if option.effect != "unrecorded"]
+
+BY_KIND = {
+    kinds.SIZE: "3MiB",
+    kinds.SIZE_FROM_1: "3MiB",
+    kinds.COUNT: "70k",
+    kinds.SECONDS: "17",
+    kinds.TEXT: "#",
+    kinds.NAMES: "A,B",
+    kinds.GLOBS: "A*",
+    kinds.ORDER: "A desc",
+    kinds.STATEMENTS: "ALTER SESSION SET X = 1",
+    kinds.NUMBERS: "0",
+    kinds.WIDTHS: "A=5",
+}
+BY_NAME = {
+    "table": "OTHER",
+    "query": "SELECT 1",
+    "where": "A = 1",
+    "to": "elsewhere",
+    "compression": "gzip",
+    "file-name": "x{unit}.{ext}",
+    "eol": "crlf",
+    "encoding": "latin-1",
+    "date-format": "YYYYMMDD",
+    "timestamp-format": "YYYYMMDDHH24MISS",
+    "timestamp-tz-format": "YYYYMMDDHH24MISSTZH:TZM",
+    "decimal-separator": ";",
+    "parallelism": "3",
+    "near": "eth0",
+    "client-library": "/opt/client",
+    "number-without-precision": "double",
+}
+
+
+def sample(option: Option) -> str:
+    """Return a text for a value that is not the default; of a flag `true` or `false`."""
+    if option.is_flag:
+        # A header is what the usual dialect has.
+        return "false" if option.name == "header" else str(not option.initial).lower()
+    if isinstance(option.kind, kinds.Choice):
+        return next(each for each in reversed(option.kind.choices) if each != option.initial)
+    if isinstance(option.kind, kinds.Whole):
+        return str(option.kind.minimum + 7)
+    return BY_NAME.get(option.name) or BY_KIND[option.kind]
+
+
+def around(option: Option) -> list[str]:
+    """Return the arguments without which the option means nothing."""
+    source = "postgresql://u@h/d" if option.name == "enable-row-security" else "oracle://u@h/s"
+    found = [source]
+    found += ["--table", "T"] if option.name not in ("table", "query") else []
+    found += ["--to", "out"] if option.name != "to" else []
+    found += ["--format", "parquet"] if "parquet" in option.formats else []
+    return found + (["--fixed"] if option.name == "width" else [])
+
+
+def requested(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], variables: dict[str, str]
+) -> Request:
+    """Return the request that a call of `run` makes, without its settings."""
+    seen: list[Request] = []
+
+    def unload(request: Request, *_: Any, **__: Any) -> None:
+        seen.append(request)
+        raise click.exceptions.Exit(0)
+
+    monkeypatch.setattr(api, "unload", unload)
+    result = CliRunner().invoke(group, ["run", *arguments], env=variables, obj=Invocation())
+    assert seen, (result.output, result.exception)
+    return replace(seen[0], settings=())
+
+
+@pytest.mark.parametrize("option", REQUESTED, ids=lambda option: option.name)
+def test_an_option_reaches_its_field_from_each_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: Option
+) -> None:
+    """The command line, a variable and a job file say the same of a value, in its own field."""
+    monkeypatch.chdir(tmp_path)
+    text, others = sample(option), around(option)
+    base = others + {
+        "table": ["--table", "T"],
+        "to": ["--to", "out"],
+        "query": ["--table", "T"],
+    }.get(option.name, [])
+    flag = f"--{option.name}" if text != "false" else f"--no-{option.name}"
+    written = requested(
+        monkeypatch, [*others, flag] if option.is_flag else [*others, flag, text], {}
+    )
+    by_variable = requested(monkeypatch, others, {option.variables[0]: text})
+    value = text if option.is_flag else json.dumps(text)
+    Path("job.toml").write_text(f'source = "{others[0]}"\n{option.name} = {value}\n', "utf-8")
+    by_file = requested(monkeypatch, [*others, "job.toml"], {})
+    assert written == by_variable == by_file
+    usual = requested(monkeypatch, base, {})
+    if option.field:
+        assert value_at(written, option.field) != value_at(usual, option.field)
+    assert written != usual
+
+
+@pytest.mark.parametrize("command", [run.command, plan.command], ids=["run", "plan"])
+def test_every_parameter_is_one_of_the_list(command: click.Command) -> None:
+    """No command has an option of its own making."""
+    shown = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    declared = [each.declared for each in shown if isinstance(each, JobOption)]
+    assert len(declared) == len(shown)
+    assert declared == list(of_command(every_option(), str(command.name)))
+
+
+@pytest.mark.parametrize("option", every_option(), ids=lambda option: option.name)
+def test_a_declaration_is_whole(option: Option) -> None:
+    """It has an effect and a command, and its default reads back as it is shown."""
+    assert option.effect in get_args(Effect)
+    assert option.commands
+    if option.initial is not None and not option.multiple and not option.is_flag:
+        assert option.kind.read(option.kind.write(option.initial)) in (
+            option.initial,
+            str(option.initial),
+        )
+
+
+def test_sources_declare_their_options_themselves() -> None:
+    """Each option that a source knows is in the list, and no common one among them."""
+    from unloader.sources.registry import SOURCES, source_of
+
+    common = {option.name for option in (*listing.BEFORE_SOURCES, *listing.BEHIND_SOURCES)}
+    known = {option.name for kind in SOURCES for option in source_of(kind).options}
+    assert known == {option.name for option in source_options()}
+    assert not known & common
+
+
+def test_declaring_an_option_is_all_it_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Flag, variable, job file and reference page follow from the list."""
+    monkeypatch.chdir(tmp_path)
+    added = Option(
+        name="new-size",
+        kind=kinds.SIZE,
+        section="Output",
+        commands=("run",),
+        effect="changes",
+        field="fetch_bytes",
+        owner=Request,
+        help="Something new.",
+    )
+    monkeypatch.setattr(listing, "BEHIND_SOURCES", (*listing.BEHIND_SOURCES, added))
+    seen: list[int] = []
+
+    @click.command("run", cls=JobCommand, help="Run.", epilog="unloader run")
+    @source_argument(plans=True)
+    @declared_options("run")
+    def command(argument: SourceArgument, **values: Any) -> None:
+        seen.append(values["new_size"])
+
+    monkeypatch.setattr(run, "command", command)
+    Path("job.toml").write_text('source = "duckdb:///x.db"\nto = "o"\nnew-size = "2KiB"\n', "utf-8")
+    calls: list[tuple[list[str], dict[str, str]]] = [
+        (["duckdb:///x.db", "--to", "o"], {}),
+        (["duckdb:///x.db", "--to", "o", "--new-size", "3KiB"], {}),
+        (["duckdb:///x.db", "--to", "o"], {"UNLOADER_NEW_SIZE": "4KiB"}),
+        (["job.toml"], {}),
+    ]
+    for arguments, variables in calls:
+        result = CliRunner().invoke(group, ["run", *arguments], env=variables, obj=Invocation())
+        assert result.exit_code == 0, result.output
+    assert seen == [32 << 20, 3 << 10, 4 << 10, 2 << 10]
+    assert "| `--new-size SIZE` | Something new. | `32MiB` |" in reference.reference()

@@ -1,0 +1,51 @@
+"""The manifest's JSON Schema: the one in the docs, and one that refuses what is no manifest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from schemas.json_schema import problems
+
+from unloader.manifest import schema
+
+PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
+
+
+def test_the_schema_in_the_docs_is_the_one_of_the_types() -> None:
+    """Make it again after a change: python -m unloader.manifest.schema > docs/manifest.schema.json."""
+    assert PAGE.read_text("utf-8") == schema.text()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "wrong"),
+    [
+        (1, {"type": "integer"}, False),
+        (True, {"type": "integer"}, True),
+        (1, {"type": "number"}, False),
+        ("1", {"type": "number"}, True),
+        (None, {"anyOf": [{"type": "null"}, {"type": "string"}]}, False),
+        (1, {"anyOf": [{"type": "null"}, {"type": "string"}]}, True),
+        (["a", 1], {"type": "array", "items": {"type": "string"}}, True),
+        ([1, 2], {"type": "array", "prefixItems": [{"type": "integer"}] * 2}, False),
+        ({"a": 1}, {"type": "object", "additionalProperties": {"type": "string"}}, True),
+        ({}, {"type": "object", "properties": {}, "required": ["a"]}, True),
+        ({"b": 1}, {"type": "object", "properties": {}, "additionalProperties": False}, True),
+        ("x", {"enum": ["y"]}, True),
+    ],
+)
+def test_what_the_manifests_are_held_against_finds_what_is_wrong(
+    value: Any, kind: dict[str, Any], wrong: bool
+) -> None:
+    """The small validator of the suite knows every word that the schema uses."""
+    assert bool(problems(value, kind, {})) == wrong
+
+
+def test_the_validator_knows_every_word_of_the_schema() -> None:
+    """A word that it passed over in silence would check nothing."""
+    whole = json.loads(PAGE.read_text("utf-8"))
+    with pytest.raises(KeyError, match="minimum"):
+        problems(1, {"minimum": 3}, {})
+    assert problems({}, whole, whole["$defs"])

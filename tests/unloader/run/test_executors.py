@@ -1,0 +1,221 @@
+"""What the engine relies on, checked for every executor; what only processes can do, for those."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from processes.engine_runs import (
+    ENTRY,
+    RecordedWork,
+    engine_of,
+    run_over,
+    unbound,
+)
+from processes.engine_tasks import work as do
+
+from numa.model import ProcessLimits
+from partition_planner.model import WholeTable, WorkUnit
+from unloader.model import (
+    AttemptFailure,
+    UnitProgress,
+    UnitResult,
+)
+from unloader.run.executor import (
+    AttemptFailed,
+    Executor,
+    ExecutorEvent,
+    Message,
+    PlaceLost,
+    PlaceReady,
+    Result,
+)
+from unloader.run.in_process import InProcessExecutor
+from unloader.run.local import LocalExecutor
+from unloader.run.schedule import Assignment
+
+PATIENCE_SECONDS = 60.0
+WHY = AttemptFailure(error="WorkerLost", message="by intent", hint="none", retryable=True)
+
+EXECUTORS: dict[str, Callable[[], Executor]] = {
+    "local": lambda: LocalExecutor(unbound(1), ENTRY),
+    "in process": lambda: InProcessExecutor(do),
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test leaves a child process or a descriptor."""
+    monkeypatch.setenv("ENGINE_TASKS", str(tmp_path))
+    children = {child.pid for child in psutil.Process().children(recursive=True)}
+    descriptors = psutil.Process().num_fds()
+    yield
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= children
+    assert psutil.Process().num_fds() <= descriptors
+
+
+@pytest.fixture(params=EXECUTORS)
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """Each executor with its one place ready."""
+    made = EXECUTORS[request.param]()
+    made.resize(1)
+    assert until(made, PlaceReady)[-1] == PlaceReady(place=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def local() -> Iterator[LocalExecutor]:
+    """Processes on two places, both ready."""
+    with LocalExecutor(unbound(2), ENTRY) as made:
+        made.resize(2)
+        while len(made.places()) < 2:
+            made.events(1.0)
+        yield made
+
+
+def until(executor: Executor, *kinds: type) -> list[ExecutorEvent]:
+    """Return the events up to the first of these kinds."""
+    found: list[ExecutorEvent] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(isinstance(event, kinds) for event in found):
+        assert time.monotonic() < deadline, found
+        found += executor.events(1.0)
+    return found
+
+
+def attempt(unit: str, number: int = 1) -> Assignment:
+    """Return an attempt at a unit of `engine_tasks`."""
+    return Assignment(unit=WorkUnit(id=unit, selectors=(WholeTable(),)), attempt=number)
+
+
+def test_a_task_reports_and_has_a_result(executor: Executor) -> None:
+    """Messages come in order and before the result; the place is busy until then."""
+    executor.send(0, attempt("ok-1"))
+    assert list(executor.places()) == []
+    message, result = until(executor, Result)
+    assert message == Message(place=0, payload=UnitProgress(unit="ok-1", rows=1, bytes=2))
+    assert isinstance(result, Result)
+    assert isinstance(result.value, UnitResult)
+    assert (result.place, result.value.unit) == (0, "ok-1")
+    assert list(executor.places()) == [0]
+
+
+def test_messages_come_in_order(executor: Executor) -> None:
+    """Many messages of one task keep their order; its end is the last event."""
+    executor.send(0, attempt("many-1"))
+    events = until(executor, Result)
+    rows = [event.payload.rows for event in events if isinstance(event, Message)]  # type: ignore[attr-defined]
+    assert rows == [1, *range(100)]
+    assert isinstance(events[-1], Result)
+
+
+def test_a_failure_is_data_and_harms_no_place(executor: Executor) -> None:
+    """What the task returns as a failure, and what it raises, come as failures; it goes on."""
+    executor.send(0, attempt("final-1"))
+    *_, failed = until(executor, AttemptFailed)
+    assert isinstance(failed, AttemptFailed)
+    assert (failed.failure.error, failed.failure.retryable) == ("OutputFailed", False)
+    executor.send(0, attempt("raise-1"))
+    *_, raised = until(executor, AttemptFailed)
+    assert isinstance(raised, AttemptFailed)
+    assert (raised.failure.error, raised.failure.retryable) == ("UnloaderError", False)
+    assert "ZeroDivisionError: by intent" in raised.failure.message
+    assert "engine_tasks.py" in raised.failure.traceback
+    executor.send(0, attempt("ok-1"))
+    assert isinstance(until(executor, Result)[-1], Result)
+
+
+def test_a_stopped_task_ends_with_the_reason_given(executor: Executor) -> None:
+    """The end of a stopped task is told once, and the place is ready for another."""
+    executor.send(0, attempt("hang-1"))
+    executor.stop({0: WHY})
+    (end,) = [
+        each for each in until(executor, AttemptFailed, PlaceLost) if hasattr(each, "failure")
+    ]
+    assert isinstance(end, AttemptFailed | PlaceLost)
+    assert end.failure == WHY
+    while not executor.places():
+        executor.events(1.0)
+    executor.send(0, attempt("ok-1"))
+    assert isinstance(until(executor, Result)[-1], Result)
+
+
+def test_the_engine_runs_over_it(executor: Executor) -> None:
+    """Results once, retries and what is given up are the same whoever does the tasks."""
+    work = RecordedWork()
+    engine = engine_of(work, "ok-1", "flaky-1", "ok-2", retries=1)
+    run_over(engine, executor, 1)
+    assert {(result.unit, result.attempt) for result in work.results} == {
+        ("ok-1", 1),
+        ("flaky-1", 2),
+        ("ok-2", 1),
+    }
+    assert work.discarded == [("flaky-1", 1)]
+    assert [each.seat.worker for each in executor.evidence().workers] == [0]
+    assert executor.worker(0).seat.cpus == ()
+
+
+def test_close_ends_all(executor: Executor) -> None:
+    """A closed executor has no place; it may be closed again."""
+    executor.send(0, attempt("hang-1"))
+    executor.close()
+    executor.close()
+    assert list(executor.places()) == []
+
+
+def test_a_task_that_cannot_be_sent_is_its_own_failure(local: LocalExecutor) -> None:
+    """It never begins, and its place takes another."""
+    local.send(0, lambda: None)
+    (event,) = until(local, AttemptFailed)
+    assert isinstance(event, AttemptFailed)
+    assert "cannot be pickled" in event.failure.message
+    assert sorted(local.places()) == [0, 1]
+
+
+def test_a_lost_process_is_told_with_its_end(local: LocalExecutor) -> None:
+    """Its place is lost with the task and ready again with another process; the other goes on."""
+    before = local.pids()
+    local.send(1, attempt("die-1"))
+    *_, lost = until(local, PlaceLost)
+    assert isinstance(lost, PlaceLost)
+    assert (lost.place, lost.failure.error, lost.failure.retryable) == (1, "WorkerLost", True)
+    assert "worker 1 was lost: killed by SIGKILL" in lost.failure.message
+    assert until(local, PlaceReady)[-1] == PlaceReady(place=1)
+    assert local.pids()[0] == before[0]
+    assert local.pids()[1] != before[1]
+    assert local.evidence().workers[1].restarts == 1
+
+
+def test_an_idle_process_that_is_killed_is_replaced(local: LocalExecutor) -> None:
+    """Nobody had a task, so it is only told that the place is lost for a while."""
+    os.kill(local.pids()[0], signal.SIGKILL)
+    assert any(
+        event.place == 0 for event in until(local, PlaceLost) if isinstance(event, PlaceLost)
+    )
+    assert until(local, PlaceReady)[-1] == PlaceReady(place=0)
+
+
+def test_stop_leaves_no_process_behind(local: LocalExecutor, tmp_path: Path) -> None:
+    """When `stop` returns the process that did the task is gone."""
+    local.send(0, attempt("hang-1"))
+    until(local, Message)
+    while not list(tmp_path.iterdir()):
+        time.sleep(0.01)
+    local.stop({0: WHY})
+    assert not psutil.pid_exists(int(next(tmp_path.iterdir()).name))
+
+
+def test_a_start_that_takes_too_long_is_ended() -> None:
+    """A process that is never up is replaced, and in the end no place is left."""
+    engine = engine_of(RecordedWork(), "ok-1")
+    limits = ProcessLimits(start_seconds=0.3)
+    with LocalExecutor(unbound(1), "processes.engine_slow_start:work", limits) as executor:
+        run_over(engine, executor, 1)
+    assert engine.failure is not None
+    assert "was not up for 0.3 s" in engine.failure.message

@@ -1,0 +1,122 @@
+"""A command with the options that are declared for it, grouped under headings on its help page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from unloader.cli.options.parameter import JobOption
+from unloader.cli.options.variables import tell_unknown_variables
+from unloader.cli.streams import was_closed
+from unloader.errors import UsageError
+from unloader.request.options.option import Option, of_command
+from unloader.sources.options import every_option
+
+
+class JobCommand(click.Command):
+    """A command whose help page groups the options under headings."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; what is too much on it is counted, and not repeated."""
+        ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            many = "1 argument is" if len(rest) == 1 else f"{len(rest)} arguments are"
+            raise click.UsageError(
+                f"{many} too many for {self.name}; one that has blanks needs quotes", ctx
+            )
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; before it, report variables that set nothing."""
+        tell_unknown_variables(ctx.params)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by section, in the order in which the sections first appear."""
+        for heading, options in sections(self, ctx).items():
+            records = [record for record in (o.get_help_record(ctx) for o in options) if record]
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+def sections(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
+    """Return the visible options of a command under their headings."""
+    found: dict[str, list[click.Option]] = {}
+    for parameter in command.get_params(ctx):
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            found.setdefault(getattr(parameter, "section", "Options"), []).append(parameter)
+    return found
+
+
+def declared_options(command: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """Return the decorator that gives a command the options declared for it.
+
+    Args:
+        command: Its name; empty for the program itself.
+    """
+
+    def decorate(function: click.decorators.FC) -> click.decorators.FC:
+        parameters = [_parameter(option) for option in of_command(every_option(), command)]
+        if any(option.name == "password_file" for option in parameters):
+            parameters.append(_refused_password())
+        if isinstance(function, click.Command):
+            function.params.extend(parameters)
+        else:
+            # As click's own decorators do: the last one applied comes first.
+            known = getattr(function, "__click_params__", [])
+            function.__click_params__ = [*known, *reversed(parameters)]  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def _parameter(declared: Option) -> click.Option:
+    option = JobOption(declared)
+    if declared.name == "json":
+        option.callback = _answer_json
+    elif declared.name == "to" and declared.required:
+        option.callback = _answer_beside_data
+    return option
+
+
+def _refused_password() -> click.Option:
+    return click.Option(
+        ["--password"],
+        hidden=True,
+        expose_value=False,
+        callback=_refuse_password,
+        help="Refused: a command line is no place for a secret.",
+    )
+
+
+def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    if value is not None:
+        raise click.UsageError(
+            "a password on the command line can be read by every user of this machine; set "
+            "UNLOADER_PASSWORD, or use --password-file or --password-prompt",
+            ctx,
+        )
+
+
+def _answer_beside_data(
+    ctx: click.Context, option: click.Parameter, value: tuple[tuple[str, ...], ...]
+) -> tuple[tuple[str, ...], ...]:
+    """Keep the JSON of an error off a standard output that is for data."""
+    if any("-" in places for places in value) and ctx.obj is not None:
+        ctx.obj.data_on_stdout = True
+    return value
+
+
+def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
+    if value and was_closed(1):
+        raise UsageError(
+            "--json has no standard output to write to",
+            "send it to a file or a reader",
+        )
+    if value and ctx.obj is not None:
+        ctx.obj.json = True
+    return value

@@ -1,0 +1,144 @@
+"""From option values to a Request: the last place where anybody knows of options.
+
+Each option's value goes to the field that its declaration names. Only what several options decide
+together is written out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from unloader.errors import UsageError
+from unloader.model import OutputOptions, Request, SeatOptions, SessionOptions, Setting, SourceSpec
+from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
+from unloader.request.options.fields import build, field_values
+from unloader.request.options.output import FORMAT
+from unloader.sources.options import every_option
+from unloader.storage.kinds import destination_kind, is_one_stream
+from writers.model import Compression, ParquetFormat, TextFormat
+
+if TYPE_CHECKING:
+    from writers.codecs.choice import Preset
+
+_NO_DELIMITED_TEXT = {
+    f"{FORMAT}.delimiter": "",
+    f"{FORMAT}.enclosure": "",
+    f"{FORMAT}.enclose": "none",
+    f"{FORMAT}.escape": "none",
+    f"{FORMAT}.header": False,
+    f"{FORMAT}.trailing_delimiter": False,
+    f"{FORMAT}.record_length_digits": 0,
+}
+"""What is left of a dialect's marks in records of fixed width."""
+
+
+def request_of(
+    values: Mapping[str, Any], source: SourceSpec, settings: tuple[Setting, ...] = ()
+) -> Request:
+    """Return the request that the options make; the rules between them hold already.
+
+    Args:
+        values: Every option by its name with underscores.
+        source: Where the table is.
+        settings: Which of the options were set, and where.
+
+    Raises:
+        UsageError: The table's name cannot be read, or the format contradicts itself.
+    """
+    fields = {
+        **field_values(every_option(), values),
+        **_compression(values),
+        **_destination(values),
+        **_layout(values),
+        **_limits(values),
+        "settings": settings,
+    }
+    fields = {path: value for path, value in fields.items() if not path.startswith("source.")}
+    request: Request = build(Request, {**fields, "source": source}, every_option())
+    _check_format(request.output, fixed=request.fixed is not None)
+    return request
+
+
+def session_of(values: Mapping[str, Any]) -> SessionOptions:
+    """Return how sessions are opened; what a command has no option for keeps its default."""
+    return SessionOptions(**_below("source.session", values))
+
+
+def seats_of(values: Mapping[str, Any]) -> SeatOptions:
+    """Return how workers are to be placed."""
+    return SeatOptions(**_below("seats", values))
+
+
+def _below(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f"{path}."
+    fields = field_values(every_option(), values).items()
+    return {name.removeprefix(prefix): each for name, each in fields if name.startswith(prefix)}
+
+
+def _compression(values: Mapping[str, Any]) -> dict[str, Any]:
+    chosen: Compression | Preset | None = values["compression"]
+    codec: Any = "zstd" if values["format"] == "parquet" else "none"
+    return {"output.compression": Compression(codec=codec) if chosen is None else chosen}
+
+
+def _destination(values: Mapping[str, Any]) -> dict[str, Any]:
+    places = values.get("to") or ("",)
+    found: dict[str, Any] = {
+        "output.destination": places[0],
+        "output.others": tuple(places[1:]),
+    }
+    per_table = values["file_per"] == "table"
+    stream = destination_kind(tuple(places)) != "directories"
+    if stream:
+        found["output.file_per"] = "unit"
+    if stream or per_table:
+        found["output.file_size_bytes"] = 0
+    if per_table and not values["file_name"]:
+        found["output.file_name"] = DEFAULT_TABLE_TEMPLATE
+    if stream and values["verify"] == "full":
+        # From a variable set for all jobs; what was asked for by name is refused.
+        found["verify"] = "count"
+    return found
+
+
+def _layout(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what follows for a text format from masks and from records of fixed width."""
+    if values["format"] == "parquet":
+        return {}
+    found: dict[str, Any] = {}
+    if values["timestamp_format"] is not None or values["timestamp_tz_format"] is not None:
+        # A mask of the user's own decides what is left out.
+        found[f"{FORMAT}.fractions"] = "mask"
+    return found | (_NO_DELIMITED_TEXT if values["fixed"] else {"fixed": None})
+
+
+def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits of a plan for one stream: one worker, and of Parquet one unit."""
+    if not is_one_stream(destination_kind(values.get("to") or ())):
+        return {}
+    whole = values["format"] == "parquet" and values["split"] == "auto"
+    return {"limits.parallelism": 1, **({"limits.split": "none"} if whole else {})}
+
+
+def _check_format(options: OutputOptions, *, fixed: bool) -> None:
+    from writers import registry
+    from writers.errors import FormatError
+    from writers.files.checksums import open_digest
+    from writers.parquet.options import check_options
+    from writers.text import dialects
+    from writers.text.encoders import check_choice
+
+    try:
+        if isinstance(options.compression, Compression):
+            registry.check(options.format, options.compression)
+        open_digest(options.checksum)
+        if isinstance(options.format, ParquetFormat):
+            check_options(options.format)
+        if isinstance(options.format, TextFormat):
+            # The fields of records of fixed width are decided when the columns are known.
+            (dialects.check_fixed if fixed else dialects.check)(options.format)
+            check_choice(options.encoder)
+    except FormatError as error:
+        # All of it was known from the options alone.
+        raise UsageError(error.message, error.hint) from error

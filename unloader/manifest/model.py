@@ -1,0 +1,306 @@
+"""The manifest as types: every key that it has, in the order in which it is written.
+
+docs/manifest.md says what each means; docs/manifest.schema.json is made from this module. A field
+with a default may be missing in a manifest of an earlier version; one marked `OPTIONAL` is left out
+where it is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from unloader import json_fields
+from unloader.json_fields import KEY, OPTIONAL
+from unloader.model import Snapshot, VerifyLevel
+from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
+
+FORMAT_VERSION: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """The database."""
+
+    kind: str = ""
+    location: str = ""
+    server_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRecord:
+    """The table, as the database writes its name."""
+
+    schema: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRecord:
+    """One column, in the order of the output."""
+
+    name: str
+    source_type: str
+    output_type: str
+    nullable: bool | None
+    lossless: bool
+    note: str
+    position: tuple[int, int] | None = field(default=None, metadata={OPTIONAL: True})
+    """First and last byte in records of fixed width, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiguresRecord:
+    """What a codec did to the sample that a preset chose by."""
+
+    codec: str
+    level: int | None
+    library: str | None
+    sample_bytes: int
+    ratio: float
+    bytes_per_cpu_second: int | None
+    compress_cpu_seconds_per_gb: float
+    predicted_cpu_seconds: float
+    predicted_bytes: int
+    predicted_seconds: float
+    limit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRecord:
+    """How a preset came to its codec."""
+
+    preset: str
+    codec: str
+    level: int | None
+    reason: str
+    disk_bytes_per_second: int | None
+    candidates: tuple[FiguresRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionsRecord:
+    """The options that decided what was written, by the names of the command line."""
+
+    to: str | tuple[str, ...] = ""
+    columns: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    where: str | None = None
+    partition: tuple[str, ...] = ()
+    as_text: tuple[str, ...] = ()
+    format: Literal["csv", "parquet"]
+    compression: Compression
+    compression_library: str | None = None
+    compression_choice: ChoiceRecord | None = None
+    file_size: int = 0
+    file_per: str = "unit"
+    file_name: str = ""
+    overwrite: bool = False
+    overlap_buffer: int = 0
+    overlap_buffers: int = 0
+    checksum: str = "xxh3"
+    direct_io: bool = False
+    fetch_memory: int = 0
+    worker_memory: int = 0
+    parallelism: int = 0
+    """0 is auto."""
+    split: str = "auto"
+    unit_bytes: int | None = None
+    consistency: str = "snapshot"
+    verify: str = "count"
+    retries: int = 0
+    retry_delay: float = 0.0
+    stall_timeout: float = 0.0
+    fetch: str = "auto"
+    enable_row_security: bool = False
+    number_without_precision: str = "string"
+    nanoseconds: str = "string"
+    zone_columns: bool = False
+    numa: str = "auto"
+    nodes: tuple[int, ...] = ()
+    placement: str = "spread"
+    bind: str = "node"
+    memory_policy: str = "preferred"
+    near: str | None = None
+    dialect: TextFormat | ParquetFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRecord:
+    """One option that was set somewhere."""
+
+    name: str
+    value: str
+    origin: str = field(metadata={KEY: "from"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """The plan."""
+
+    digest: str = ""
+    units: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryRecord:
+    """One of several directories."""
+
+    path: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """One file."""
+
+    path: str
+    rows: int
+    bytes: int
+    checksum: str
+    directory: int | None = field(default=None, metadata={OPTIONAL: True})
+    """Number of its directory, where there are several."""
+
+    @property
+    def written(self) -> WrittenFile:
+        """What its writer reported."""
+        return WrittenFile(path=self.path, rows=self.rows, bytes=self.bytes, checksum=self.checksum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatRecord:
+    """A seat, with the memory policy that the kernel took."""
+
+    node: int = 0
+    cpus: tuple[int, ...] = ()
+    memory_node: int | None = None
+    memory_policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagesRecord:
+    """Seconds of a unit's stages, which overlap."""
+
+    fetch_s: float = 0.0
+    encode_s: float = 0.0
+    compress_s: float = 0.0
+    write_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitRecord:
+    """One finished work unit."""
+
+    id: str
+    partition: str | None = None
+    partitions: tuple[str, ...] = ()
+    rows: int = 0
+    attempts: int = 1
+    seat: SeatRecord = field(default_factory=SeatRecord)
+    stages: StagesRecord = field(default_factory=StagesRecord)
+    seconds: float = 0.0
+    files: tuple[FileRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord:
+    """One worker: where it was to be, where it was, and what it did."""
+
+    worker: int
+    seat: SeatRecord
+    ran_on: tuple[int, ...]
+    local_share: float | None
+    memory_bytes_by_node: dict[str, int] | None
+    file_bytes_by_node: dict[str, int] | None
+    remote_access_share: float | None
+    units: int
+    rows: int
+    bytes: int
+    seconds: float
+    restarts: int
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """One NUMA node, and what its workers did."""
+
+    node: int
+    workers: int
+    rows: int
+    bytes: int
+    rows_per_second: int | None
+    bytes_per_second: int | None
+    numastat: dict[str, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsRecord:
+    """The whole run."""
+
+    rows: int
+    bytes: int
+    files: int
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    compress_cpu_seconds: float = 0.0
+    uncompressed_bytes: int | None = None
+    rows_per_second: int | None = None
+    bytes_per_second: int | None = None
+    peak_worker_rss_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedRecord:
+    """What was checked when the run ended."""
+
+    level: VerifyLevel = "none"
+    source_rows: int | None = None
+    result: str = "not verified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a run read, from which state, into which files, and what was checked."""
+
+    format_version: Literal[1] = FORMAT_VERSION
+    run_id: str
+    unloader_version: str = ""
+    status: Literal["complete", "partial"] = "complete"
+    source: SourceRecord = field(default_factory=SourceRecord)
+    table: TableRecord | None
+    query: str | None
+    snapshot: Snapshot | None
+    columns: tuple[ColumnRecord, ...] = ()
+    options: OptionsRecord
+    settings: tuple[SettingRecord, ...] = ()
+    plan: PlanRecord = field(default_factory=PlanRecord)
+    directories: tuple[DirectoryRecord, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """Where there are several; the first is where the manifest lies."""
+    units: tuple[UnitRecord, ...]
+    workers: tuple[WorkerRecord, ...] = ()
+    nodes: tuple[NodeRecord, ...] = ()
+    warnings: tuple[str, ...] = ()
+    not_measured: tuple[str, ...] = ()
+    totals: TotalsRecord
+    verified: VerifiedRecord = field(default_factory=VerifiedRecord)
+
+    @property
+    def files(self) -> dict[str, FileRecord]:
+        """The files by name, in table order; one that several units share comes once."""
+        return {file.path: file for unit in self.units for file in unit.files}
+
+
+def to_json(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest as it is written."""
+    return json_fields.fields_to_json(manifest)
+
+
+def from_json(document: object) -> Manifest:
+    """Return the manifest that `to_json` wrote, in this version or another of the same format.
+
+    Raises:
+        NotAsExpected: It is not whole, or a value is of another type; the message names the key.
+    """
+    return json_fields.from_json(Manifest, document, "the manifest", newer=True)

@@ -1,0 +1,105 @@
+"""Options on what is shown of a command's work and of its result, and options of small commands."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, PathText
+from unloader.request.options.option import CONNECTING, Option
+from unloader.request.options.running import DEMO_PARALLELISM
+
+_option = partial(Option, effect="unrecorded")
+_shown = partial(_option, section="Progress and result")
+
+WATCHED = ("demo", *CONNECTING)
+"""Commands that show how far they are."""
+
+ANSWERING = (*WATCHED, "clean", "topology", "formats", "sources")
+"""Commands that have a result to show."""
+
+OWN = (
+    _option(
+        name="rows",
+        kind=COUNT,
+        section="The table",
+        commands=("demo",),
+        default=10_000_000,
+        help="Rows of the table (200k, 50M, 10_000_000).",
+    ),
+    _option(
+        name="dir",
+        kind=PathText("DIR", only="directory"),
+        section="The table",
+        commands=("demo",),
+        default="unloader-demo",
+        help="Directory for the database file and the output.",
+    ),
+    DEMO_PARALLELISM,
+    _option(
+        name="strict",
+        kind=FLAG,
+        section="What to check",
+        commands=("verify",),
+        help="Fail if files that are not of the run lie in its directories.",
+    ),
+    _option(
+        name="dry-run",
+        kind=FLAG,
+        section="Cleaning",
+        commands=("clean",),
+        help="Only show what would be removed.",
+    ),
+    _option(
+        name="debug",
+        kind=FLAG,
+        section="Options",
+        commands=("",),
+        help="Show tracebacks and debug messages.",
+    ),
+)
+"""Options of one command alone; the one without a name is the program itself."""
+
+SHOWN = (
+    _shown(
+        name="units",
+        kind=FLAG,
+        commands=("plan",),
+        kept=False,
+        help="Show every work unit and its statement, however many there are.",
+    ),
+    _shown(
+        name="progress",
+        kind=Choice("auto", "bar", "log", "none"),
+        commands=WATCHED,
+        default="auto",
+        help="Progress on stderr; auto is a bar on a terminal and a log elsewhere.",
+    ),
+    _shown(
+        name="log-format",
+        kind=Choice("text", "json"),
+        commands=WATCHED,
+        default="text",
+        help="Lines of the log as text or as one JSON object each.",
+    ),
+    _shown(
+        name="log-interval",
+        kind=SECONDS,
+        commands=WATCHED,
+        default=30.0,
+        help="Seconds between two lines of progress in the log.",
+    ),
+    _shown(
+        name="json",
+        kind=FLAG,
+        commands=ANSWERING,
+        kept=False,
+        help="Write the result to stdout as one JSON object.",
+    ),
+    _shown(
+        name="quiet",
+        kind=FLAG,
+        commands=ANSWERING,
+        kept=False,
+        help="Write nothing but errors, and the result with --json.",
+    ),
+)

@@ -1,0 +1,239 @@
+"""Kinds of values that options take: each reads text and the values of a job file.
+
+What cannot be understood is a `ValueError` whose message is fit for the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from unloader.request import settings
+
+
+class Kind:
+    """A kind of value; this one is plain text."""
+
+    takes: tuple[type, ...] = (str,)
+    """Kinds of TOML values that a job file may have for it; of a list, kinds of its items."""
+    expected = "text in quotes"
+    """The same for the user."""
+    lists = False
+    """A job file may have a list for it, although the option is not repeated."""
+    is_path = False
+    """`~/` in it is the home directory, where no shell has seen it."""
+
+    def __init__(self, shown: str) -> None:
+        """Take what the help page shows for the value."""
+        self.shown = shown
+
+    def read(self, value: Any) -> Any:
+        """Return what text, or a value of a job file, means.
+
+        Raises:
+            ValueError: It means nothing.
+        """
+        return value
+
+    def write(self, value: Any) -> str:
+        """Return a value as a user would write it."""
+        return str(value)
+
+
+class Flag(Kind):
+    """Set or not."""
+
+    expected = "true or false"
+
+    def write(self, value: Any) -> str:
+        """Return a value as a job file has it."""
+        return str(value).lower()
+
+
+class Choice(Kind):
+    """One of some words."""
+
+    def __init__(self, *choices: str) -> None:
+        """Take the words."""
+        super().__init__("|".join(choices))
+        self.choices = choices
+
+
+class Whole(Kind):
+    """A whole number in a range."""
+
+    # A plan file has numbers as they were written on the command line.
+    takes = (int, str)
+    expected = "a whole number"
+
+    def __init__(self, minimum: int, maximum: int | None = None) -> None:
+        """Take the range, both ends included."""
+        super().__init__("N")
+        self.minimum, self.maximum = minimum, maximum
+
+
+class PathText(Kind):
+    """A path; `only` says what it must be if it is there, and is for the shell's completion."""
+
+    is_path = True
+
+    def __init__(self, shown: str, only: str = "") -> None:
+        """Take what is shown, and `file` or `directory` if it can be one of them only."""
+        super().__init__(shown)
+        self.only = only
+
+
+class Parsed(Kind):
+    """A value that a function makes out of text; whole numbers of a job file are taken as text."""
+
+    def __init__(
+        self,
+        shown: str,
+        parse: Callable[[str], Any],
+        *,
+        write: Callable[[Any], str] = str,
+        minimum: int | None = None,
+        numbers: tuple[type, ...] = (),
+    ) -> None:
+        """Take both ways, the least value, and which TOML numbers may stand for it."""
+        super().__init__(shown)
+        self.takes = (str, *numbers)
+        if numbers:
+            number = "a number" if float in numbers else "a whole number"
+            self.expected = f"{number}, or text in quotes"
+        self._parse, self._write, self._minimum = parse, write, minimum
+
+    def read(self, value: Any) -> Any:
+        """Return the parsed value."""
+        if isinstance(value, (bool, list, dict)):
+            raise ValueError(f"{value!r} is not {self.shown.lower()}")
+        parsed = self._parse(str(value))
+        if self._minimum is not None and parsed < self._minimum:
+            raise ValueError(f"{value} is below {self._minimum:g}")
+        return parsed
+
+    def write(self, value: Any) -> str:
+        """Return the shortest text that is exact."""
+        return self._write(value)
+
+
+class Items(Kind):
+    """Comma-separated names; the option may be repeated. A list of a job file is taken as it is."""
+
+    expected = "text in quotes, or a list of texts"
+
+    def __init__(self, shown: str, *, keep_quotes: bool) -> None:
+        """Take what is shown, and whether a name in double quotes differs from one without."""
+        super().__init__(shown)
+        self._keep_quotes = keep_quotes
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the items of one occurrence."""
+        if isinstance(value, tuple):
+            return value
+        items = settings.split_list(str(value))
+        return items if self._keep_quotes else tuple(map(_unquoted, items))
+
+
+class Places(Items):
+    """Destinations; an empty text is left to the rules, which know what it means."""
+
+    is_path = True
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the items of one occurrence."""
+        if not isinstance(value, tuple) and not str(value).strip():
+            return ("",)
+        return super().read(value)
+
+
+class Widths(Kind):
+    """Columns and bytes; the option may be repeated. A table of a job file is taken as it is."""
+
+    takes = (str, dict)
+    expected = "text in quotes, a list of texts, or a table of whole numbers"
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the items of one occurrence, each `COLUMN=BYTES`, quotes kept."""
+        if isinstance(value, tuple):
+            items = value
+        elif isinstance(value, dict):
+            items = tuple(f"{_quoted(str(name))}={width}" for name, width in value.items())
+        else:
+            items = settings.split_list(str(value))
+        for item in items:
+            settings.parse_width(item)
+        return items
+
+
+class Order(Items):
+    """Columns with their direction; the option may be repeated."""
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the items of one occurrence, each `COLUMN [desc] [nulls first|last]`."""
+        items = super().read(value)
+        for item in items:
+            settings.parse_order(item)
+        return items
+
+
+class Statements(Kind):
+    """One SQL statement; the option may be repeated. A list of a job file is taken as it is."""
+
+    expected = "text in quotes, or a list of texts"
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the statement as the only item, without the semicolon that a shell script ends."""
+        given = value if isinstance(value, tuple) else (str(value),)
+        if not all(statement.strip() for statement in given):
+            raise ValueError("a statement is empty")
+        return tuple(statement.strip().rstrip(";") for statement in given)
+
+
+class NumberList(Kind):
+    """`0,2-3`, or a list of numbers in a job file; `all` is no restriction."""
+
+    takes = (str, int)
+    expected = "text in quotes, a whole number, or a list of whole numbers"
+    lists = True
+
+    def read(self, value: Any) -> tuple[int, ...]:
+        """Return the numbers in ascending order; none for `all`."""
+        if isinstance(value, tuple):
+            return value
+        if isinstance(value, str) and value.strip().lower() == "all":
+            return ()
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        return settings.parse_numbers(text)
+
+
+def _unquoted(item: str) -> str:
+    quoted = len(item) > 1 and item.startswith('"') and item.endswith('"')
+    return item[1:-1].replace('""', '"') if quoted else item
+
+
+def _quoted(name: str) -> str:
+    """Return a name so that it is one item of a list, and quoted only where it has to be."""
+    if re.fullmatch(r"[^\s,=\"]+", name):
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+FLAG = Flag("")
+SIZE = Parsed("SIZE", settings.parse_size, write=settings.size_text, numbers=(int,))
+SIZE_FROM_1 = Parsed(
+    "SIZE", settings.parse_size, write=settings.size_text, minimum=1, numbers=(int,)
+)
+COUNT = Parsed("COUNT", settings.parse_count, write=settings.count_text, minimum=1, numbers=(int,))
+SECONDS = Parsed(
+    "SECONDS", settings.parse_seconds, write=lambda value: f"{value:g}", numbers=(int, float)
+)
+TEXT = Parsed("TEXT", settings.unescape)
+NAMES = Items("NAMES", keep_quotes=True)
+GLOBS = Items("GLOBS", keep_quotes=False)
+ORDER = Order("ORDER", keep_quotes=True)
+PLACES = Places("DEST", keep_quotes=False)
+WIDTHS = Widths("COLUMN=BYTES")
+STATEMENTS = Statements("SQL")
+NUMBERS = NumberList("LIST")

@@ -1,0 +1,20 @@
+"""The options that every source has in common, in the order of the help pages."""
+
+from __future__ import annotations
+
+from unloader.request.options import display, machine, output, parquet, running, subject, text
+from unloader.request.options.option import Option
+
+BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS)
+"""Those in front of the options that sources declare."""
+
+BEHIND_SOURCES: tuple[Option, ...] = (
+    *output.OPTIONS,
+    *text.OPTIONS,
+    *parquet.OPTIONS,
+    *running.SPEED,
+    *machine.OPTIONS,
+    *running.SAFETY,
+    *display.SHOWN,
+)
+"""Those behind them."""

@@ -1,0 +1,179 @@
+"""Options on where the output goes, and on its files: format, compression, names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unloader.model import OutputOptions
+from unloader.request.options.kinds import (
+    FLAG,
+    PLACES,
+    SECONDS,
+    SIZE,
+    SIZE_FROM_1,
+    Choice,
+    Kind,
+    PathText,
+)
+from unloader.request.options.option import READING, Option, default_of
+from unloader.request.options.parsing import COMPRESSION
+from writers.model import ParquetFormat, TextFormat
+
+OUTPUT = "Output"
+
+FORMAT = "output.format"
+"""Path of the files' format in a request."""
+
+TO = Option(
+    name="to",
+    kind=PLACES,
+    multiple=True,
+    required=True,
+    section=OUTPUT,
+    commands=("run",),
+    effect="changes",
+    empty=False,
+    help="Directory of the output, made if it is missing; several share the files. - is "
+    "standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one for each work unit. "
+    "Separated by commas, or repeated.",
+)
+
+DESTINATION = (
+    Option(
+        name="output",
+        kind=PathText("FILE", only="file"),
+        section=OUTPUT,
+        commands=("plan",),
+        effect="unrecorded",
+        kept=False,
+        help="Write the plan to FILE, for `unloader run FILE`.",
+    ),
+    TO,
+    replace(
+        TO,
+        commands=("plan",),
+        required=False,
+        help="As run takes it: shows where each work unit would go.",
+    ),
+    replace(
+        TO,
+        commands=("codecs",),
+        required=False,
+        default_text="the current directory",
+        help="Where run would write: the speed of that disk is measured, and nothing stays there.",
+    ),
+    Option(
+        name="sample",
+        kind=SIZE_FROM_1,
+        section=OUTPUT,
+        commands=("codecs",),
+        effect="unrecorded",
+        default=32 * 1024 * 1024,
+        help="Size of the rows that are read, as they are in memory; from up to five work units.",
+    ),
+    Option(
+        name="overwrite",
+        kind=FLAG,
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.overwrite",
+        owner=OutputOptions,
+        kept=False,
+        record="overwrite",
+        not_for={"streams": "there is nothing to replace"},
+        help="Replace an earlier run in the destination, once the new one is whole: its manifest, "
+        "the files that the manifest names, and what a broken run left in _run. Other files are "
+        "never touched; one that has a name of the new run stops it.",
+    ),
+    Option(
+        name="pipe-timeout",
+        kind=SECONDS,
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="none",
+        field="output.pipe_seconds",
+        owner=OutputOptions,
+        help="Longest wait in seconds for the reader of a pipe of --to; 0 is for ever.",
+    ),
+)
+
+
+def _layout(name: str) -> TextFormat | ParquetFormat:
+    return ParquetFormat() if name == "parquet" else TextFormat()
+
+
+FILES = (
+    Option(
+        name="format",
+        kind=Choice("csv", "parquet"),
+        section=OUTPUT,
+        commands=READING,
+        effect="changes",
+        field=FORMAT,
+        shape=_layout,
+        default="csv",
+        help="Format of the output files.",
+    ),
+    Option(
+        name="compression",
+        kind=COMPRESSION,
+        section=OUTPUT,
+        commands=READING,
+        effect="changes",
+        default_text="none for csv, zstd for parquet",
+        help="Codec none, gzip, zstd, lz4 or snappy (Parquet only), with a level if it has one; or "
+        "fastest, balanced or smallest, which measure a sample of the rows and choose.",
+    ),
+    Option(
+        name="file-size",
+        kind=SIZE,
+        section=OUTPUT,
+        commands=READING,
+        effect="changes",
+        field="output.file_size_bytes",
+        owner=OutputOptions,
+        record="file_size",
+        not_for={"streams": "it is not cut into files"},
+        help="Start a new file after so many bytes (64MiB, 1GB). 0 is never.",
+    ),
+    Option(
+        name="file-per",
+        kind=Choice("unit", "table"),
+        section=OUTPUT,
+        commands=READING,
+        effect="changes",
+        field="output.file_per",
+        owner=OutputOptions,
+        record="file_per",
+        not_for={"streams": "it is a pipe for each work unit"},
+        help="One file for each work unit, or one for the table.",
+    ),
+    Option(
+        name="file-name",
+        kind=Kind("TEMPLATE"),
+        section=OUTPUT,
+        commands=READING,
+        effect="changes",
+        field="output.file_name",
+        owner=OutputOptions,
+        default_text=str(default_of(OutputOptions, "file_name")),
+        empty=False,
+        record="file_name",
+        not_for={"streams": "it has a name already"},
+        help="Names of the files, from {schema} {table} {partition} {unit} {part} {ext} {date}.",
+    ),
+    Option(
+        name="checksum",
+        kind=Choice("xxh3", "crc32c", "sha256"),
+        section=OUTPUT,
+        commands=READING,
+        effect="changes",
+        field="output.checksum",
+        owner=OutputOptions,
+        record="checksum",
+        help="Checksum of each file in the manifest. crc32c is that of object stores.",
+    ),
+)
+
+OPTIONS = (*DESTINATION, *FILES)

@@ -1,0 +1,69 @@
+"""How the values of single options are written: workers, codecs, ends of lines, encodings."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING
+
+from unloader.request import settings
+from unloader.request.options.kinds import Parsed
+
+if TYPE_CHECKING:
+    from writers.model import Compression
+
+MAX_WORKERS = 65536
+"""More than any machine has CPUs (NR_CPUS of Linux is 8,192 at most)."""
+
+CODECS = ("none", "gzip", "zstd", "lz4", "snappy")
+PRESETS = ("fastest", "balanced", "smallest")
+"""Those of `writers.codecs.choice`, repeated so that a help page need not import it."""
+
+END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
+
+
+def _parallelism(text: str) -> int:
+    if text.strip().lower() == "auto":
+        return 0
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip()) or not 1 <= int(text) <= MAX_WORKERS:
+        raise ValueError(
+            f"{text!r} is neither auto nor a number of workers from 1 to {MAX_WORKERS}"
+        )
+    return int(text)
+
+
+def _compression(text: str) -> Compression | str:
+    from writers.model import Compression
+
+    codec, colon, level = text.strip().lower().partition(":")
+    if codec in PRESETS and not colon:
+        return codec
+    if codec not in CODECS:
+        raise ValueError(f"{codec!r} is not one of {', '.join((*CODECS, *PRESETS))}")
+    if not colon:
+        return Compression(codec=codec)  # type: ignore[arg-type]
+    if codec in ("none", "snappy"):
+        raise ValueError(f"{codec} has no levels")
+    try:
+        return Compression(codec=codec, level=int(level))  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(f"{level!r} is not a level; write for instance {codec}:3") from None
+
+
+def _end_of_line(text: str) -> str:
+    return END_OF_LINES.get(text.lower()) or settings.unescape(text)
+
+
+def _encoding(text: str) -> str:
+    try:
+        return codecs.lookup(text).name
+    except LookupError:
+        raise ValueError(f"{text!r} is not a character encoding that Python knows") from None
+
+
+PARALLELISM = Parsed(
+    "N|auto", _parallelism, write=lambda value: str(value or "auto"), numbers=(int,)
+)
+COMPRESSION = Parsed("CODEC[:LEVEL]|PRESET", _compression)
+END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)
+ENCODING = Parsed("NAME", _encoding)

@@ -1,0 +1,128 @@
+"""Options on what is unloaded, and on the password of its source."""
+
+from __future__ import annotations
+
+from unloader.model import Selection
+from unloader.request.names import parse_table
+from unloader.request.options.kinds import FLAG, GLOBS, NAMES, Kind, PathText
+from unloader.request.options.option import CONNECTING, READING, Option
+
+SOURCE = "Source"
+WHAT = "What to unload"
+
+PASSWORD_FILE = Option(
+    name="password-file",
+    kind=PathText("FILE", only="file"),
+    section=SOURCE,
+    commands=CONNECTING,
+    effect="unrecorded",
+    kept=False,
+    help="Read the password from the first line of FILE. Comes before UNLOADER_PASSWORD.",
+)
+
+PASSWORD_PROMPT = Option(
+    name="password-prompt",
+    kind=FLAG,
+    section=SOURCE,
+    commands=CONNECTING,
+    effect="unrecorded",
+    kept=False,
+    help="Ask for the password; needs a terminal.",
+)
+
+SELECTION = (
+    Option(
+        name="table",
+        kind=Kind("T"),
+        section=WHAT,
+        commands=("describe", *READING),
+        effect="changes",
+        field="selection.table",
+        owner=Selection,
+        shape=parse_table,
+        empty=False,
+        planned=True,
+        help="Table or view: NAME or SCHEMA.NAME, quoted if it is not plain.",
+    ),
+    Option(
+        name="query",
+        kind=Kind("SQL"),
+        section=WHAT,
+        commands=READING,
+        effect="selects",
+        field="selection.query",
+        owner=Selection,
+        empty=False,
+        planned=True,
+        help="Unload the result of this query instead of a table.",
+    ),
+    Option(
+        name="columns",
+        kind=NAMES,
+        multiple=True,
+        section=WHAT,
+        commands=READING,
+        effect="selects",
+        field="selection.columns",
+        owner=Selection,
+        planned=True,
+        record="columns",
+        help="Only these columns, in this order. A pattern such as addr_* stands for all that "
+        "match; in double quotes it is a name. Separated by commas, or repeated.",
+    ),
+    Option(
+        name="exclude",
+        kind=NAMES,
+        multiple=True,
+        section=WHAT,
+        commands=READING,
+        effect="selects",
+        field="selection.exclude",
+        owner=Selection,
+        planned=True,
+        record="exclude",
+        help="All columns but these, by name or pattern. Separated by commas, or repeated.",
+    ),
+    Option(
+        name="where",
+        kind=Kind("SQL"),
+        section=WHAT,
+        commands=READING,
+        effect="selects",
+        field="selection.where",
+        owner=Selection,
+        empty=False,
+        planned=True,
+        record="where",
+        help="Only the rows for which this condition holds.",
+    ),
+    Option(
+        name="partition",
+        kind=GLOBS,
+        multiple=True,
+        section=WHAT,
+        commands=READING,
+        effect="selects",
+        field="selection.partitions",
+        owner=Selection,
+        planned=True,
+        record="partition",
+        help="Only partitions that match one of these patterns. Separated by commas, or repeated.",
+    ),
+    Option(
+        name="as-text",
+        kind=GLOBS,
+        multiple=True,
+        section=WHAT,
+        commands=("describe", *READING),
+        effect="changes",
+        field="selection.as_text",
+        owner=Selection,
+        planned=True,
+        record="as_text",
+        help="Write the columns that match one of these patterns as exact text. Separated by "
+        "commas, or repeated.",
+    ),
+)
+
+OPTIONS = (PASSWORD_FILE, PASSWORD_PROMPT, *SELECTION)

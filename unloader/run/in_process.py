@@ -1,0 +1,94 @@
+"""An executor without processes: each task runs in the caller's own, one after the other.
+
+For debuggers and for tests. The results are those of workers; what is lost is all that takes a
+second process: parallelism, seats, and an end for a task that hangs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from numa.model import Seat
+from unloader.failures import failure_of
+from unloader.model import AttemptFailure
+from unloader.placement.evidence import Evidence, WorkerEvidence
+from unloader.run.executor import AttemptFailed, ExecutorEvent, Message, PlaceReady, Result
+
+TaskFunction = Callable[[Any, Callable[[object], None]], object]
+
+
+class InProcessExecutor:
+    """One place, in this process. A task runs when its events are asked for."""
+
+    def __init__(self, function: TaskFunction) -> None:
+        """Take the function that does the tasks: `function(task, report)`, as a worker calls it."""
+        self._function = function
+        self._tasks: list[object] = []
+        self._events: list[ExecutorEvent] = [PlaceReady(place=0)]
+        self._is_closed = False
+
+    def resize(self, places: int) -> None:
+        """Change nothing: there is one place."""
+
+    def places(self) -> Collection[int]:
+        """Return the one place while it has no task."""
+        return () if self._tasks or self._is_closed else (0,)
+
+    def send(self, place: int, task: object) -> None:
+        """Keep the task until its events are asked for."""
+        self._tasks.append(task)
+
+    def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
+        """Do the task that was sent; without one, wait."""
+        if self._tasks:
+            self._do(self._tasks[0])
+        elif not self._events:
+            time.sleep(timeout_seconds)
+        return self._taken()
+
+    def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
+        """Drop the task that was not begun."""
+        if self._tasks and 0 in reasons:
+            self._tasks.clear()
+            self._events.append(AttemptFailed(place=0, failure=reasons[0]))
+
+    def finish(self) -> Sequence[ExecutorEvent]:
+        """Return nothing: there is nothing to look at."""
+        return ()
+
+    def worker(self, place: int) -> WorkerEvidence:
+        """Return a seat that binds nothing."""
+        seat = Seat(worker=place, node=0, cpus=(), memory_node=None)
+        return WorkerEvidence(seat=seat, bound=None, residence=None)
+
+    def evidence(self) -> Evidence:
+        """Return the one worker, of which nothing was measured."""
+        return Evidence(
+            workers=(self.worker(0),),
+            not_measured=("the work units were read by the parent process itself",),
+        )
+
+    def close(self) -> None:
+        """Take no further task."""
+        self._is_closed = True
+        self._tasks.clear()
+
+    def _do(self, task: object) -> None:
+        def report(payload: object) -> None:
+            self._events.append(Message(place=0, payload=payload))
+
+        try:
+            value = self._function(task, report)
+        except Exception as error:
+            value = failure_of(error)
+        self._tasks.clear()
+        if isinstance(value, AttemptFailure):
+            self._events.append(AttemptFailed(place=0, failure=value))
+        else:
+            self._events.append(Result(place=0, value=value))
+
+    def _taken(self) -> Sequence[ExecutorEvent]:
+        events, self._events = self._events, []
+        return events

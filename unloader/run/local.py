@@ -1,0 +1,229 @@
+"""The executor on this machine: one pinned process a place, replaced when it is lost.
+
+`numa.supervisor` keeps the processes. Here their events become those of the protocol, in the words
+of the command line, and `Watch` sees where they really are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+
+from numa.errors import PoolError
+from numa.model import Finished, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant
+from numa.model import Message as PoolMessage
+from numa.supervisor import Supervisor
+from unloader.errors import ConfigError, UnloaderError, WorkerLost
+from unloader.failures import failure_of, internal_failure
+from unloader.model import AttemptFailure
+from unloader.placement.evidence import Evidence, WorkerEvidence, without_numbers
+from unloader.placement.observation import Watch
+from unloader.placement.seating import Seating
+from unloader.run.executor import (
+    AttemptFailed,
+    ExecutorEvent,
+    Message,
+    NoPlaceLeft,
+    Note,
+    PlaceLost,
+    PlaceReady,
+    Result,
+)
+
+
+class LocalExecutor:
+    """A process on each seat. A place has the number of its seat."""
+
+    def __init__(
+        self,
+        seating: Seating,
+        entry: str,
+        limits: ProcessLimits | None = None,
+        *,
+        warm_up: object = None,
+        looks: bool = True,
+    ) -> None:
+        """Take the seats; start nothing yet.
+
+        Args:
+            seating: One seat a place, as many as there may ever be.
+            entry: The function that does the tasks: see `numa.pool.Pool`. An `AttemptFailure` that
+                it returns is no result.
+            limits: When a process is replaced; None is the defaults.
+            warm_up: What each process does before its first task.
+            looks: Look where the processes really are.
+        """
+        self._seating = seating
+        self._limits = limits or ProcessLimits()
+        self._looks = looks
+        self._supervisor = Supervisor(
+            seating.seats,
+            entry,
+            self._limits,
+            memory_policy=seating.memory_policy,
+            warm_up=warm_up,
+        )
+        self._events: list[ExecutorEvent] = []
+        self._reasons: dict[int, AttemptFailure] = {}
+        """Why places were stopped, until their end has been read."""
+        self._noted = {without_numbers(note) for note in seating.notices}
+        self._watch = self._new_watch()
+
+    def resize(self, places: int) -> None:
+        """Keep a process on the first seats, and end those on the others.
+
+        What is seen of the workers counts from here on.
+
+        Raises:
+            PoolError: The system refuses a process.
+        """
+        self._watch.close()
+        self._seating = replace(self._seating, seats=self._seating.seats[:places])
+        self._watch = self._new_watch()
+        self.start_early(places)
+
+    def start_early(self, places: int) -> None:
+        """Start the processes of so many of the first seats, before the number is known.
+
+        Raises:
+            PoolError: The system refuses a process.
+        """
+        self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
+
+    def places(self) -> Collection[int]:
+        """Return the workers that are up and idle."""
+        return self._supervisor.idle
+
+    def send(self, place: int, task: object) -> None:
+        """Give an idle worker a task."""
+        try:
+            self._supervisor.assign(place, task)
+        except PoolError as error:
+            self._events.append(AttemptFailed(place=place, failure=failure_of(error)))
+
+    def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
+        """Return what has come from the processes, and what became of them."""
+        timeout = 0.0 if self._events else timeout_seconds
+        for event in self._supervisor.wait(timeout):
+            self._take(event)
+        self._watch.tick(self._supervisor.pids())
+        return self._taken()
+
+    def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
+        """Kill the workers' processes; each seat gets another one."""
+        # A pool that is closed has ended them already.
+        with suppress(PoolError):
+            self._supervisor.stop(*reasons)
+            self._reasons.update(reasons)
+
+    def finish(self) -> Sequence[ExecutorEvent]:
+        """Look at every worker that was not looked at yet."""
+        self._watch.finish(self._supervisor.pids(), self._supervisor.bindings())
+        return self._taken()
+
+    def worker(self, place: int) -> WorkerEvidence:
+        """Return a worker's seat, and what its binding came to."""
+        seat = next(seat for seat in self._seating.seats if seat.worker == place)
+        return self._watch.worker(seat, self._supervisor.restarts())
+
+    def evidence(self) -> Evidence:
+        """Return where the workers were seen, and how often each had to be replaced."""
+        return self._watch.evidence(self._supervisor.restarts())
+
+    def pids(self) -> dict[int, int]:
+        """Return the process of each worker that has one."""
+        return self._supervisor.pids()
+
+    def close(self) -> None:
+        """End every process."""
+        self._watch.close()
+        self._supervisor.close()
+
+    def __enter__(self) -> LocalExecutor:
+        """Return the executor itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process."""
+        self.close()
+
+    def _new_watch(self) -> Watch:
+        return Watch(self._seating.seats, self._note, looks=self._looks)
+
+    def _take(self, event: SupervisorEvent) -> None:
+        place = event.worker
+        if isinstance(event, Finished):
+            if isinstance(event.result, AttemptFailure):
+                self._events.append(AttemptFailed(place=place, failure=event.result))
+            else:
+                self._events.append(Result(place=place, value=event.result))
+                self._watch.unit_done(place, self._supervisor.pids())
+        elif isinstance(event, PoolMessage):
+            self._events.append(Message(place=place, payload=event.payload))
+        elif isinstance(event, Raised):
+            failure = internal_failure(event.kind, event.message, event.traceback)
+            self._events.append(AttemptFailed(place=place, failure=failure))
+        elif isinstance(event, Ready):
+            self._watch.ready(event, self._supervisor.pids())
+            self._note_once(event.bound.note)
+            self._events.append(PlaceReady(place=place))
+        else:
+            self._vacant(event)
+
+    def _vacant(self, event: Vacant) -> None:
+        place = event.worker
+        if event.reason == "refused":
+            self._note_once(f"{event.detail} Next: {event.hint}")
+        elif event.reason == "too large":
+            self._note(
+                f"worker {place} holds {event.held_bytes / 2**20:.0f} MiB after a work unit, more "
+                f"than --worker-memory {self._limits.memory_bytes / 2**20:g}MiB: it is replaced"
+            )
+        elif event.hopeless:
+            self._note(f"worker {place} cannot be started: {event.detail}")
+        failure = self._reasons.pop(place, None) or _lost(event)
+        self._events.append(PlaceLost(place=place, failure=failure))
+        if self._supervisor.exhausted:
+            self._events.append(NoPlaceLeft(failure=_none_left(event)))
+
+    def _note(self, text: str) -> None:
+        self._events.append(Note(text=text))
+
+    def _note_once(self, text: str | None) -> None:
+        """Note a line, unless another worker's was the same but for its numbers."""
+        if text and without_numbers(text) not in self._noted:
+            self._noted.add(without_numbers(text))
+            self._note(text)
+
+    def _taken(self) -> Sequence[ExecutorEvent]:
+        events, self._events = self._events, []
+        return events
+
+
+def _lost(event: Vacant) -> AttemptFailure:
+    return AttemptFailure(
+        error=WorkerLost.__name__,
+        message=f"worker {event.worker} was lost: {event.detail}",
+        hint=WorkerLost.usual_hint,
+        retryable=True,
+    )
+
+
+def _none_left(event: Vacant) -> AttemptFailure:
+    if event.reason == "refused":
+        return AttemptFailure(
+            error=ConfigError.__name__, message=event.detail, hint=event.hint, retryable=False
+        )
+    return AttemptFailure(
+        error=UnloaderError.__name__,
+        message=f"worker {event.worker} cannot be started: {event.detail}",
+        hint="run again with --numa off, or --debug to see more",
+        retryable=False,
+    )

@@ -1,0 +1,196 @@
+"""The work units of a run, as the engine works on them: tasks out, results and progress back.
+
+What becomes of a failed attempt depends on more than the failure: the snapshot may be gone with the
+source, and an output may be unable to take a unit twice. Both are decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from partition_planner.model import WorkUnit
+from unloader.errors import OutputFailed, PartialUnload, SourceError, UnloaderError, WorkerLost
+from unloader.events import (
+    Event,
+    Notice,
+    Observer,
+    Tick,
+    UnitAdvanced,
+    UnitFailed,
+    UnitFinished,
+    UnitStarted,
+)
+from unloader.failures import error_of, is_a
+from unloader.manifest.build import FinishedUnit
+from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
+from unloader.run.engine import Work
+from unloader.run.executor import Executor
+from unloader.run.outputs.base import RunOutput
+from unloader.run.schedule import Assignment, Verdict
+from unloader.sources.base import Catalog
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitWork(Work[WorkUnit]):
+    """The units of one run, from the source into its output."""
+
+    extract: Extract
+    catalog: Catalog
+    output: RunOutput
+    executor: Executor
+    fetch_bytes: int
+    observe: Observer
+    stop: Callable[[], None]
+    """Raises Interrupted if the user asked for the end; called several times a second."""
+    finished_units: dict[str, FinishedUnit] = field(default_factory=dict)
+    """By id, in the order in which they were done."""
+
+    def task(self, attempt: Assignment) -> UnitTask:
+        """Return the task of an attempt."""
+        return UnitTask(
+            unit=attempt.unit,
+            attempt=attempt.attempt,
+            extract=self.extract,
+            outputs=(self.output.task(attempt),),
+            fetch_bytes=self.fetch_bytes,
+        )
+
+    def check(self) -> None:
+        """Let displays redraw; raise if the output is lost or the user stops the run."""
+        self._tell(Tick())
+        self.output.check()
+        self.stop()
+
+    def note(self, text: str) -> None:
+        """Tell the user a line."""
+        self._tell(Notice(text=text))
+
+    def started(self, place: int, attempt: Assignment) -> None:
+        """Tell of a unit that a worker has taken."""
+        unit = attempt.unit
+        self._tell(
+            UnitStarted(
+                worker=place,
+                unit=unit.id,
+                partition=unit.partition,
+                attempt=attempt.attempt,
+                rows=unit.rows,
+            )
+        )
+
+    def reported(self, place: int, attempt: Assignment, payload: object) -> None:
+        """Tell how far a worker is."""
+        assert isinstance(payload, UnitProgress)
+        self._tell(
+            UnitAdvanced(
+                worker=place,
+                unit=payload.unit,
+                rows=payload.rows,
+                bytes=payload.bytes,
+                waiting_for=payload.waiting_for,
+            )
+        )
+
+    def finished(self, place: int, attempt: Assignment, result: object) -> None:
+        """Tell of a unit that is staged."""
+        assert isinstance(result, UnitResult)
+        self._tell(
+            UnitFinished(
+                worker=place,
+                unit=result.unit,
+                rows=result.rows,
+                bytes=sum(file.bytes for file in result.files),
+                seconds=result.seconds,
+            )
+        )
+
+    def record(self, place: int, attempt: Assignment, result: object) -> None:
+        """Hand a finished unit to the output."""
+        assert isinstance(result, UnitResult)
+        worker = self.executor.worker(place)
+        unit = FinishedUnit(
+            result=result,
+            partitions=attempt.unit.partitions,
+            seat=worker.seat,
+            bound=worker.bound,
+            finals=(),
+        )
+        event = self.output.record(unit)
+        self.finished_units[result.unit] = unit
+        if event is not None:
+            self.observe(event)
+
+    def overdue(self, place: int, attempt: Assignment, seconds: float) -> AttemptFailure:
+        """Tell of a worker that makes no progress and is replaced."""
+        text = f"worker {place} made no progress with unit {attempt.unit.id} for {seconds:g} s"
+        self.note(f"{text}: it is replaced")
+        return AttemptFailure(
+            error=WorkerLost.__name__,
+            message=f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
+            hint="see what the source, or whoever reads the output, waits for",
+            retryable=True,
+        )
+
+    def verdict_on(self, attempt: Assignment, failure: AttemptFailure) -> AttemptFailure:
+        """Return the failure that ends the run where a further attempt would be in vain.
+
+        It would where the snapshot is gone with the source, or the output takes no second.
+        """
+        gone = self._snapshot_gone(failure)
+        why = self.output.not_repeatable(attempt.unit.id)
+        if gone is not None or not why:
+            return gone or failure
+        return replace(
+            failure,
+            error=OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error,
+            message=f"{failure.message}; {why}",
+            hint=self.output.next_step(),
+            retryable=False,
+        )
+
+    def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
+        """Tell of a failed attempt."""
+        self._tell(
+            UnitFailed(
+                worker=place,
+                unit=verdict.assignment.unit.id,
+                attempt=verdict.assignment.attempt,
+                message=failure.message,
+                retry_in_seconds=verdict.retry_in_seconds,
+            )
+        )
+
+    def discard(self, attempt: Assignment) -> None:
+        """Remove what an attempt that came to nothing may have left."""
+        self.output.discard(attempt)
+
+    def partial(self, given_up: dict[str, AttemptFailure], units: int) -> UnloaderError:
+        """Return the error of a run some of whose units were given up."""
+        unit, failure = next(iter(given_up.items()))
+        if not self.finished_units:
+            return error_of(failure)
+        return PartialUnload(
+            f"{len(given_up)} of {units} work units failed, first {unit}: {failure.message}",
+            f"mend the cause ({failure.hint}) and {self.output.next_step()}",
+        )
+
+    def _tell(self, event: Event) -> None:
+        for shown in self.output.filter_event(event):
+            self.observe(shown)
+
+    def _snapshot_gone(self, failure: AttemptFailure) -> AttemptFailure | None:
+        if not is_a(failure, SourceError):
+            return None
+        try:
+            self.catalog.check_snapshot()
+        except UnloaderError as error:
+            both = dict.fromkeys((failure.message, error.message))
+            return replace(
+                failure,
+                error=SourceError.__name__,
+                message="; ".join(both),
+                hint=error.hint,
+                retryable=False,
+            )
+        return None

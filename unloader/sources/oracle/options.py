@@ -1,0 +1,158 @@
+"""The options that only Oracle sources know."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from unloader.model import SessionOptions, ValueOptions
+from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
+from unloader.request.options.kinds import (
+    FLAG,
+    SECONDS,
+    STATEMENTS,
+    Choice,
+    Parsed,
+    PathText,
+    Whole,
+)
+from unloader.request.options.option import CONNECTING, READING, Option
+
+WALLET_PASSWORD_FILE = "UNLOADER_WALLET_PASSWORD_FILE"
+TOKEN_FILE = "UNLOADER_ORACLE_TOKEN_FILE"
+TOKEN_KEY_FILE = "UNLOADER_ORACLE_TOKEN_KEY_FILE"
+
+VARIABLES = (
+    WALLET_PASSWORD_VARIABLE,
+    WALLET_PASSWORD_FILE,
+    TOKEN_VARIABLE,
+    TOKEN_FILE,
+    TOKEN_KEY_FILE,
+)
+"""Variables without an option, which a connection reads."""
+
+MAX_DECIMAL = 38
+"""Digits of the widest decimal that every reader of Parquet knows."""
+
+_session = partial(Option, section="Database session", owner=SessionOptions)
+_values = partial(
+    Option,
+    section="What to unload",
+    commands=READING,
+    effect="changes",
+    owner=ValueOptions,
+    formats=("parquet",),
+)
+
+
+def _number_form(text: str) -> str:
+    form = text.strip().lower().replace(" ", "")
+    if form in ("string", "double"):
+        return form
+    match = re.fullmatch(r"decimal\((\d+),(\d+)\)", form)
+    if match is None:
+        raise ValueError(
+            f"{text!r} is not a form; write string, double or for instance decimal(38,10)"
+        )
+    precision, scale = int(match[1]), int(match[2])
+    if not 1 <= precision <= MAX_DECIMAL or scale > precision:
+        raise ValueError(f"{text!r} is no decimal: 1 to {MAX_DECIMAL} digits, the scale among them")
+    return form
+
+
+def _library(directory: str) -> str:
+    return "" if directory == "auto" else directory
+
+
+SESSION = (
+    _session(
+        name="session-sql",
+        kind=STATEMENTS,
+        multiple=True,
+        commands=CONNECTING,
+        effect="selects",
+        secret=True,
+        field="source.session.session_sql",
+        help="Run this statement in every session before it reads. Repeat it for more. Oracle.",
+    ),
+    _session(
+        name="call-timeout",
+        kind=SECONDS,
+        commands=CONNECTING,
+        effect="none",
+        field="source.session.call_timeout_seconds",
+        help="Longest wait in seconds for one answer of the database; 0 is no limit. Oracle.",
+    ),
+    _session(
+        name="client-library",
+        kind=PathText("DIR"),
+        commands=CONNECTING,
+        effect="none",
+        field="source.session.client_library",
+        shape=_library,
+        help="Connect through Oracle's client library in DIR (thick mode); auto is where it is "
+        "usually found. Oracle.",
+    ),
+    _session(
+        name="scn",
+        kind=Whole(1),
+        commands=READING,
+        effect="selects",
+        field="source.session.scn",
+        help="Read at this system change number instead of the present one. Oracle.",
+    ),
+    _session(
+        name="fetch",
+        kind=Choice("auto", "arrow", "tuples"),
+        commands=READING,
+        effect="none",
+        field="source.session.fetch",
+        record="fetch",
+        help="Let the driver build columns, or take rows of values and build them here. Oracle.",
+    ),
+    _session(
+        name="parallel-query",
+        kind=FLAG,
+        commands=READING,
+        effect="none",
+        field="source.session.parallel_query",
+        help="Let the database use parallel servers of its own for our statements. Oracle.",
+    ),
+    _session(
+        name="direct-read",
+        kind=FLAG,
+        opposite=True,
+        commands=READING,
+        effect="none",
+        field="source.session.direct_read",
+        help="Ask for reads past the database's buffer cache. Oracle.",
+    ),
+)
+
+VALUES = (
+    _values(
+        name="number-without-precision",
+        kind=Parsed("FORM", _number_form),
+        field="values.number_without_precision",
+        record="number_without_precision",
+        help="In Parquet, a NUMBER without precision becomes exact text, a decimal(p,s) that must "
+        "hold every value, or a double that may not. Oracle.",
+    ),
+    _values(
+        name="nanoseconds",
+        kind=Choice("string", "timestamp"),
+        field="values.nanoseconds",
+        record="nanoseconds",
+        help="In Parquet, timestamps with 7 to 9 digits become exact text, or nanoseconds, which "
+        "end in 2262. Oracle.",
+    ),
+    _values(
+        name="zone-columns",
+        kind=FLAG,
+        field="values.zone_columns",
+        record="zone_columns",
+        help="In Parquet, add a column with the zone of each timestamp with time zone. Oracle.",
+    ),
+)
+
+OPTIONS = (*VALUES, *SESSION)

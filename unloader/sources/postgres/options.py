@@ -1,0 +1,22 @@
+"""The options that only PostgreSQL sources know."""
+
+from __future__ import annotations
+
+from unloader.model import SessionOptions
+from unloader.request.options.kinds import FLAG
+from unloader.request.options.option import CONNECTING, Option
+
+OPTIONS = (
+    Option(
+        name="enable-row-security",
+        kind=FLAG,
+        section="Database session",
+        commands=CONNECTING,
+        effect="selects",
+        field="source.session.enable_row_security",
+        owner=SessionOptions,
+        record="enable_row_security",
+        help="Unload the rows that policies of row level security let the user see; without it a "
+        "policy that may hide rows is an error. PostgreSQL.",
+    ),
+)

@@ -1,0 +1,89 @@
+"""How far a unit is: counted as batches and pieces of text go by, reported now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from unloader.model import UnitProgress
+from unloader.sources.base import Text
+
+if TYPE_CHECKING:
+    from writers.large_rows import LargeValue
+
+Report = Callable[[UnitProgress], None]
+
+REPORT_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts what went through and reports it now and then."""
+
+    unit: str
+    report: Report
+    rows: int = 0
+    _reported: float = field(default_factory=time.monotonic)
+
+    def add(self, rows: int, written: int) -> None:
+        self.rows += rows
+        if self._is_due():
+            self.report(UnitProgress(unit=self.unit, rows=self.rows, bytes=written))
+
+    def wait(self, reader_of: str) -> None:
+        if self._is_due():
+            self.report(UnitProgress(unit=self.unit, rows=0, bytes=0, waiting_for=reader_of))
+
+    def begin(self) -> None:
+        self.report(UnitProgress(unit=self.unit, rows=0, bytes=0))
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        due = now - self._reported >= REPORT_SECONDS
+        if due:
+            self._reported = now
+        return due
+
+
+@dataclass(slots=True)
+class RowEstimate:
+    """About how many records a piece of text holds, for the display; results are counted.
+
+    Ends of line are counted in the first piece only: counting them all costs as much CPU as
+    handing the text on. A view is a wide row.
+    """
+
+    bytes_per_row: float = 0.0
+
+    def __call__(self, piece: tuple[Text, ...]) -> int:
+        usual = [chunk for chunk in piece if not isinstance(chunk, memoryview)]
+        size = text_bytes(tuple(usual))
+        if usual and not self.bytes_per_row:
+            lines = sum(chunk.count(b"\n") for chunk in usual)
+            self.bytes_per_row = size / max(1, lines)
+        wide = len(piece) - len(usual)
+        return wide + (round(size / self.bytes_per_row) if usual else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedValue:
+    """A value that takes long: each piece of it is progress."""
+
+    value: LargeValue
+    advance: Callable[[], None]
+
+    @property
+    def binary(self) -> bool:
+        return self.value.binary
+
+    def pieces(self) -> Iterator[Any]:
+        for piece in self.value.pieces():
+            self.advance()
+            yield piece
+
+
+def text_bytes(piece: tuple[Text, ...]) -> int:
+    """Return the bytes of a piece of text."""
+    return sum(len(chunk) for chunk in piece)

@@ -1,0 +1,188 @@
+"""One work unit from the source into staged files: fetched in one thread, encoded in another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from unloader.errors import OutputFailed, VerifyMismatch
+from unloader.model import (
+    OutputTask,
+    Stages,
+    UnitTask,
+)
+from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
+from unloader.sources.reading import unit_batches, unit_text
+from unloader.worker.progress import Progress, Report, RowEstimate, WatchedValue, text_bytes
+from unloader.worker.pump import Pump
+from writers.base import EncodedWriter, Writer
+from writers.model import TextFormat, WrittenFile
+
+if TYPE_CHECKING:
+    pass
+
+
+def copy_unit(
+    task: UnitTask, reader: Reader, report: Report
+) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    """Copy the rows of a unit from its source into staged files.
+
+    Args:
+        task: The unit, and where it is written.
+        reader: An open reader of the task's source.
+        report: Takes the progress now and then.
+
+    Returns:
+        The rows written, their files, and how long each stage took. Whatever goes wrong comes
+        through, and nothing is left in the staging directory.
+    """
+    with ExitStack() as held:
+        for output in task.outputs:
+            _await_reader(output, Progress(task.unit.id, report), held)
+        return _copy(task, reader, report)
+
+
+def _await_reader(output: OutputTask, progress: Progress, held: ExitStack) -> None:
+    """Wait until somebody reads the output's pipe, and hold it open for as long as `held` is.
+
+    The parent is informed before the first byte is written: from then on no attempt is repeated.
+    """
+    pipe, seconds = output.spec.stream, output.reader_seconds
+    if pipe is None or seconds is None:
+        return
+    from unloader.storage.streams.fifo import open_for_reader
+
+    held.callback(os.close, open_for_reader(pipe, seconds, lambda: progress.wait(pipe)))
+    progress.begin()
+
+
+def _copy(
+    task: UnitTask, reader: Reader, report: Report
+) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    progress = Progress(task.unit.id, report)
+    if task.extract.projection.route == "encoded":
+        return _copy_encoded(task, cast(TextReader, reader), progress)
+    try:
+        return _copy_batches(task, reader, progress)
+    except ReadAgain:
+        return _copy_batches(task, reader, Progress(task.unit.id, report))
+
+
+def _copy_batches(
+    task: UnitTask, reader: Reader, progress: Progress
+) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    from writers.large_rows import LargeRow
+    from writers.registry import open_writer
+    from writers.schema import read_schema
+
+    schema = read_schema(task.extract.projection.schema)
+    writers: list[Writer] = []
+
+    def fetch() -> Iterator[Any]:
+        share = max(1, task.fetch_bytes // SHARES)
+        return unit_batches(reader, task.extract, task.unit, batch_bytes=share)
+
+    def advance(rows: int = 0) -> None:
+        progress.add(rows, sum(writer.bytes_written for writer in writers))
+
+    def consume(batch: Any) -> None:
+        if isinstance(batch, LargeRow):
+            watched = tuple((index, WatchedValue(value, advance)) for index, value in batch.values)
+            for writer in writers:
+                writer.write_large(replace(batch, values=watched))
+            advance(1)
+            return
+        for writer in writers:
+            writer.write(batch)
+        advance(batch.num_rows)
+
+    pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes)
+    try:
+        for output in task.outputs:
+            writers.append(
+                open_writer(output.spec, schema, output.stem, writes_header=output.writes_header)
+            )
+        pump.run(consume)
+        files = tuple(file for writer in list(writers) for file in writer.close())
+    except BaseException as error:
+        sent = bool(progress.rows) or any(writer.bytes_written for writer in writers)
+        _abort(writers)
+        if sent and isinstance(error, ReadAgain):
+            _check_repeatable(task)
+        raise
+    return progress.rows, files, _stages(pump.fetch_seconds, writers)
+
+
+def _batch_bytes(batch: Any) -> int:
+    from writers.large_rows import LargeRow
+
+    if isinstance(batch, LargeRow):
+        return batch.held_bytes
+    return int(batch.nbytes)
+
+
+def _check_repeatable(task: UnitTask) -> None:
+    """Refuse to write once more what has left through a stream."""
+    if any(output.spec.stream for output in task.outputs):
+        raise OutputFailed(
+            f"unit {task.unit.id} must be read again in another way, and rows of it have left",
+            "give a directory with --to, where that is possible",
+        )
+
+
+def _copy_encoded(
+    task: UnitTask, reader: TextReader, progress: Progress
+) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+    from writers.registry import open_encoded_writer
+
+    (output,) = task.outputs
+    rows_in = RowEstimate()
+    counted: list[int] = []
+    text = cast(TextFormat, output.spec.format)
+    writer: EncodedWriter = open_encoded_writer(output.spec, output.stem, output.header)
+
+    def consume(piece: tuple[Text, ...]) -> None:
+        for chunk in piece:
+            writer.write(chunk)
+        progress.add(rows_in(piece), writer.bytes_written)
+
+    pump = Pump(
+        lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
+        size=text_bytes,
+        most_bytes=task.fetch_bytes,
+    )
+    try:
+        pump.run(consume)
+        rows = sum(counted)
+        if writer.records != rows:
+            raise VerifyMismatch(
+                f"unit {task.unit.id}: the database says that it sent {rows} rows, and "
+                f"{writer.records} came",
+                "run again; if it comes back, report it with the plan",
+            )
+        files = writer.close(rows)
+    except BaseException:
+        _abort([writer])
+        raise
+    return rows, files, _stages(pump.fetch_seconds, [writer])
+
+
+def _abort(writers: list[Any]) -> None:
+    for writer in writers:
+        writer.abort()
+
+
+def _stages(fetch_seconds: float, writers: list[Any]) -> Stages:
+    stages = [writer.stages for writer in writers]
+    sizes = [each.uncompressed_bytes for each in stages]
+    return Stages(
+        fetch_s=fetch_seconds,
+        encode_s=sum(each.encode_s for each in stages),
+        write_s=sum(each.write_s for each in stages),
+        compress_s=sum(each.compress_s for each in stages),
+        compress_cpu_s=sum(each.compress_cpu_s for each in stages),
+        uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
+    )
