@@ -100,11 +100,11 @@ class StreamOutput:
         if isinstance(failure, BrokenPipeError):
             raise OutputFailed(
                 f"the reader of {self.name} ended early, after {passed:,} bytes (EPIPE)",
-                f"see why it ended, then {FROM_THE_START}",
+                f"check why it ended, then {FROM_THE_START}",
             ) from failure
         raise OutputFailed(
             f"cannot write to {self.name}: {failure.strerror or failure}",
-            f"mend the cause, then {FROM_THE_START}",
+            f"fix the cause, then {FROM_THE_START}",
         ) from failure
 
     def filter_event(self, event: Event) -> tuple[Event, ...]:
@@ -117,7 +117,7 @@ class StreamOutput:
         """Return why the running attempt cannot be repeated: something of it has left."""
         if self._relay is None or self._relay.taken <= self._finished_bytes:
             return ""
-        return f"the attempt cannot be repeated, for bytes of it have gone to {self.name}"
+        return f"the attempt cannot be retried, because bytes of it have gone to {self.name}"
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Count what belongs to finished units."""
@@ -193,6 +193,6 @@ class StreamOutput:
                 passed, moved_at = relay.passed, time.monotonic()
             elif limit and time.monotonic() - moved_at > limit:
                 raise OutputFailed(
-                    f"the reader of {self.name} took nothing for {limit:g} s (--stall-timeout)",
-                    f"see what it waits for, then {FROM_THE_START}",
+                    f"the reader of {self.name} read nothing for {limit:g} s (--stall-timeout)",
+                    f"check what it is waiting for, then {FROM_THE_START}",
                 )
