@@ -165,7 +165,7 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
             run=run,
             statements={
                 unit.id: ";\n".join(
-                    ready.catalog.selector_sql(run.extract, each) for each in unit.selectors
+                    ready.catalog.statement(run.extract, each) for each in unit.selectors
                 )
                 for unit in run.plan.units
             },

@@ -118,8 +118,10 @@ class TableSummary:
 class Snapshot:
     """The one consistent point that every worker reads at."""
 
-    kind: Literal["scn", "exported-snapshot", "read-only-file", "write-reservation", "none"]
+    kind: str
+    """The source's own word for what it is, such as scn; `none` where there is none."""
     value: str
+    """What a worker needs to enter it."""
     taken_at: str
     """ISO 8601, UTC."""
 

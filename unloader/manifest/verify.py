@@ -182,7 +182,7 @@ def _count(manifest: Manifest, source: SourceSpec, observe: Observer) -> tuple[i
             raise
         except SourceError as error:
             observe(
-                Notice(text=f"the source cannot go back to the run's snapshot: {error.message}")
+                Notice(text=f"the source can no longer read the run's snapshot: {error.message}")
             )
     return _counted(manifest, source, observe)
 
@@ -207,12 +207,11 @@ def _counted(manifest: Manifest, source: SourceSpec, observe: Observer) -> tuple
 
 
 def _at_snapshot(source: SourceSpec, manifest: Manifest) -> SourceSpec | None:
-    """Return the source with the run's SCN, None where it has none."""
+    """Return the source as it was at the run's snapshot, None where it cannot go back."""
     snapshot = manifest.snapshot
-    known = any(option.name == "scn" for option in source_of(source.kind).options)
-    if not known or snapshot is None or snapshot.kind != "scn":
+    if snapshot is None:
         return None
-    return replace(source, session=replace(source.session, scn=int(snapshot.value)))
+    return source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
 
 
 def _count_rows(

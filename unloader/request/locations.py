@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from unloader.errors import ConfigError, UsageError
@@ -23,14 +25,21 @@ from unloader.redaction import (
     redact_forms,
 )
 
-FILE_SCHEMES = ("duckdb", "sqlite")
-"""Schemes whose URL is nothing but the absolute path of a file."""
 
-SERVER_SCHEMES = {
-    "oracle": "oracle://USER@HOST:1521/SERVICE",
-    "postgresql": "postgresql://USER@HOST:5432/DATABASE",
-}
-"""Schemes whose URL names a server, and how it is written."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrlForm:
+    """How the URLs of a kind of source are written, as the source declares it."""
+
+    written: str
+    """For errors, with what is to be filled in in capitals: postgresql://USER@HOST:5432/DATABASE"""
+    what: Literal["file", "server", "other"]
+    """file: nothing but the absolute path of a file or folder. server: a user's name perhaps, and a
+    target behind an @. other: what the source itself makes of it."""
+    target: re.Pattern[str] | None = None
+    """server: all that may be a target; anything else might be a part of a password."""
+    decoded: bool = False
+    """server: the target is matched, as the driver reads it, with its %XX decoded."""
+
 
 FOREIGN_SCHEMES = frozenset(
     (
@@ -53,9 +62,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _QUOTED = re.compile(r'"[^"]*"')
 _PORT = r"(?:[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
 _HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:,;/?#@\s]*)(?::{_PORT}?)?"
-_HOSTS = rf"{_HOST}(?:[,;]{_HOST})*"
-_POSTGRES_TARGET = re.compile(rf"{_HOSTS}(?:/[^@?#]*)?")
-_ORACLE_TARGET = re.compile(rf"\(.*|(?:tcps?://)?{_HOSTS}(?:/[^@?]*)?", re.IGNORECASE | re.DOTALL)
+HOSTS = rf"{_HOST}(?:[,;]{_HOST})*"
+"""Regular expression: hosts with ports, as a target of a server begins."""
 _SETTING = re.compile(r"[A-Za-z_][\w.-]*(?:=.*)?", re.DOTALL)
 _LOGIN = re.compile(r"(?:[\w+.-]+:)*[^/\s:][^/\s:]*[/:].*@|.*://", re.DOTALL)
 
@@ -63,7 +71,10 @@ PASSWORD_PLACES = f"set {PASSWORD_VARIABLE}, or give --password-file or --passwo
 
 
 def parse_source(
-    url: str, kinds: Mapping[str, str], password_file: Path | None = None
+    url: str,
+    kinds: Mapping[str, str],
+    form_of: Callable[[str], UrlForm],
+    password_file: Path | None = None,
 ) -> SourceSpec:
     """Return the source a URL names, with a reference to where its password is found.
 
@@ -74,6 +85,7 @@ def parse_source(
     Args:
         url: As the user wrote it.
         kinds: Each scheme there is, and the kind of source it stands for.
+        form_of: How the URLs of a kind are written.
         password_file: Where the password is, if in a file.
 
     Raises:
@@ -83,25 +95,26 @@ def parse_source(
     match = _SCHEME.match(url)
     kind = kinds.get(match[1].lower()) if match else None
     if match is None or kind is None:
-        raise _unknown(url, match[1].lower() if match else "", kinds)
+        raise _unknown(url, match[1].lower() if match else "", kinds, form_of)
+    form = form_of(kind)
     rest = url[match.end() :]
-    if kind in SERVER_SCHEMES:
+    if form.what == "server":
         rest = _without_empty_password(rest)
         url = match[0] + rest
-    readable = kind not in SERVER_SCHEMES or rest.startswith("//")
+    readable = form.what != "server" or rest.startswith("//")
     if readable and holds_password(url):
         raise UsageError(
             f"the {kind}: URL holds a password, which every user of this machine can read in the "
             "list of processes",
             f"take it out and {PASSWORD_PLACES}",
         )
-    if kind in SERVER_SCHEMES and not _names_server(kind, rest):
+    if form.what == "server" and not _names_server(form, rest):
         raise UsageError(
             f"the {kind}: URL cannot be read, and is not shown since it may hold a password",
-            f"write {SERVER_SCHEMES[kind]}, with %40 for an @ within a name; "
+            f"write {form.written}, with %40 for an @ within a name; "
             f"for the password {PASSWORD_PLACES}",
         )
-    if kind in FILE_SCHEMES:
+    if form.what == "file":
         _check_path(kind, rest)
     known_openly(_open_words(rest))
     return SourceSpec(kind=kind, location=url, secret=secret_reference(password_file))
@@ -143,7 +156,7 @@ def holds_password(url: str) -> bool:
     return redact_forms(url) != url or holds_field(unquote(url))
 
 
-def looks_like_source(place: str) -> bool:
+def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
     """Return whether a text where a path belongs is a database's URL or a login.
 
     A path that begins with a slash or a dot is a path, whatever it holds.
@@ -152,11 +165,13 @@ def looks_like_source(place: str) -> bool:
     if place.startswith(("/", ".")):
         return False
     scheme = _SCHEME.match(place)
-    known = scheme is not None and scheme[1].lower() in {*SERVER_SCHEMES, *FILE_SCHEMES, "postgres"}
+    known = scheme is not None and scheme[1].lower() in known_schemes
     return known or _LOGIN.match(place) is not None or holds_field(place)
 
 
-def _unknown(url: str, scheme: str, kinds: Mapping[str, str]) -> UsageError | ConfigError:
+def _unknown(
+    url: str, scheme: str, kinds: Mapping[str, str], form_of: Callable[[str], UrlForm]
+) -> UsageError | ConfigError:
     """Return the error for what is no URL of a known kind; all it shows is a word of ours."""
     if scheme in FOREIGN_SCHEMES or (scheme and "://" in url):
         whose = f"{scheme}:" if scheme in FOREIGN_SCHEMES else "the scheme of the source URL"
@@ -166,7 +181,9 @@ def _unknown(url: str, scheme: str, kinds: Mapping[str, str]) -> UsageError | Co
         return UsageError(
             "the source is a file, and not a source URL", f"write duckdb://{os.path.abspath(url)}"
         )
-    forms = ", ".join((*SERVER_SCHEMES.values(), *(f"{each}:///PATH" for each in FILE_SCHEMES)))
+    known_forms = map(form_of, dict.fromkeys(kinds.values()))
+    in_order = sorted(known_forms, key=lambda form: form.what == "file")
+    forms = ", ".join(form.written for form in in_order)
     return UsageError(
         "the source is not a source URL, and is not shown since it may hold a password",
         f"write one of {forms}; the password is no part of it: {PASSWORD_PLACES}",
@@ -185,7 +202,7 @@ def _unreadable(password_file: Path) -> ConfigError:
     )
 
 
-def _names_server(kind: str, rest: str) -> bool:
+def _names_server(form: UrlForm, rest: str) -> bool:
     """Return whether what follows the scheme is read by us and by the driver in the same way."""
     if not rest.startswith("//"):
         return False
@@ -196,8 +213,8 @@ def _names_server(kind: str, rest: str) -> bool:
     plain = _QUOTED.sub("", unquote(user)).strip("/")
     if re.search("[:/]", plain) or "@" in user:
         return False
-    form = _ORACLE_TARGET if kind == "oracle" else _POSTGRES_TARGET
-    if not form.fullmatch(unquote(target) if kind == "oracle" else target):
+    pattern = form.target
+    if pattern is not None and not pattern.fullmatch(unquote(target) if form.decoded else target):
         return False
     settings = [item for item in query.split("&") if item] if asked else []
     if not all(_SETTING.fullmatch(item) for item in settings):

@@ -24,6 +24,7 @@ from unloader.model import Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
+from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.origin import with_origin
@@ -129,7 +130,7 @@ def _prepare(
     if isinstance(output_format, ParquetFormat):
         extract = with_origin(extract)
     observe(PhaseStarted(phase="locking"))
-    catalog.check_where(extract)
+    check_where(catalog, extract)
     catalog.hold(extract, plan.selectors)
     in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
@@ -154,7 +155,7 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     if (selection.table is None) == (selection.query is None):
         raise UsageError("a run reads one table or one query", "give --table or --query")
     if selection.query is not None:
-        table = catalog.describe_query(selection.query)
+        table = describe_query(catalog, selection.query)
     else:
         assert selection.table is not None
         table = catalog.describe(selection.table, observe)
@@ -190,7 +191,11 @@ def _format(
     from writers.text.dialects import check
 
     fields = fixed_fields(
-        projection, shape, request.fixed, pads_char=known.pads_char, folding=known.folding
+        projection,
+        shape,
+        request.fixed,
+        declared=source_of(request.source.kind).declared,
+        folding=known.folding,
     )
     shape = replace(shape, fixed=fields)
     try:
@@ -257,17 +262,17 @@ def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None
         asked = f"--partition {', '.join(patterns)}" if patterns else "the whole table"
         problem = f"it is for other partitions than {asked}"
     elif read - after.keys():
-        problem = f"partitions have gone, such as {min(read - after.keys())}"
+        problem = f"partitions were dropped, such as {min(read - after.keys())}"
     elif moved := sorted(name for name in read if before[name] != after[name]):
-        problem = f"partitions are other ones by now, such as {moved[0]}"
+        problem = f"partitions were replaced, such as {moved[0]}"
     elif in_parts and wanted - before.keys():
-        problem = f"partitions have come, such as {min(wanted - before.keys())}"
+        problem = f"partitions were added, such as {min(wanted - before.keys())}"
     elif in_parts and wanted != read:
         problem = f"it is for other partitions, such as {min(wanted ^ read)}"
     elif not now.row_ranges and _has_ranges_of_the_table(plan):
-        problem = "ranges of its rows can no longer be read by themselves"
+        problem = "ranges of its rows can no longer be read separately"
     elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
-        problem = "rows were moved to other segments, so its ranges mean other rows by now"
+        problem = "rows were moved to other segments, so its ranges now mean other rows"
     if problem:
         raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
 

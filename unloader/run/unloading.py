@@ -32,6 +32,7 @@ from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.schedule import Schedule
 from unloader.run.units import UnitWork
+from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by
 from unloader.storage.model import RUN_RECORD
 
@@ -102,7 +103,7 @@ class _Run:
                 rows=_total(unit.rows for unit in plan.units),
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
-                end_sessions_sql=self.resolved.catalog.end_sessions_sql(),
+                end_sessions_sql=end_sessions_sql(self.resolved.catalog),
             )
         )
         for text in self.run.seating.notices:
@@ -165,8 +166,9 @@ class _Run:
             raise VerifyMismatch(
                 f"{written} rows were written, the source counts {self.source_rows} at the same "
                 "snapshot",
-                "run again; if it comes back, see whether the condition or query gives other rows "
-                "each time (random, samples, the present time), else report it with the plan",
+                "run again; if it happens again, check whether the condition or query returns "
+                "other rows each time (random values, samples, the current time), else report it "
+                "with the plan",
             )
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from unloader.events import Observer, silent
+from unloader.sources.declared import Declared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         TableSummary,
         ValueOptions,
     )
+    from unloader.request.locations import UrlForm
     from unloader.request.names import Folding
     from unloader.request.options.option import Option
     from unloader.sources.readings import ColumnReadings
@@ -59,17 +61,25 @@ class Capabilities:
     snapshot_outlives_run: bool
     """A later process can read at the snapshot of an earlier run."""
     encoded_text: bool
-    """The source can render delimited text itself in some dialects."""
+    """The source can render delimited text itself in some dialects; the catalog is an
+    `abilities.TextCatalog`, the reader a `TextReader`."""
     queries: bool
-    """An arbitrary query can be unloaded."""
+    """An arbitrary query can be unloaded; the catalog is an `abilities.QueryCatalog`."""
+    conditions: bool
+    """Rows can be chosen by a condition; the catalog is an `abilities.ConditionCatalog`."""
     folding: Folding
     """What the database makes of a plain name."""
-    pads_char: bool = False
-    """CHAR columns are filled up with blanks, which mean nothing."""
+    sessions: bool = False
+    """An administrator can see and end the run's sessions; the catalog is an
+    `abilities.SessionCatalog`."""
 
 
 class Catalog(Protocol):
-    """The parent's view of one database; opened once, closed at the end of the run."""
+    """The parent's view of one database; opened once, closed at the end of the run.
+
+    A class of yours may inherit from this one and leave out what is called optional here. What only
+    some sources can do is in `abilities`.
+    """
 
     capabilities: Capabilities
     server_version: str
@@ -94,15 +104,12 @@ class Catalog(Protocol):
             SourceError: No such table, an ambiguous name, or no right to read it.
         """
 
-    def describe_query(self, query: str) -> TableInfo:
-        """Return the columns of a query as a table named `query` without partitions.
-
-        Raises:
-            SourceError: The query is not valid, or columns share a name.
-        """
-
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
-        """Return one sentence for each right that is missing and what it would bring."""
+        """Return one sentence for each right that is missing and what it would bring.
+
+        Optional: nothing is missing.
+        """
+        return ()
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Fix the state that all workers read, and hold it until `close`.
@@ -114,11 +121,12 @@ class Catalog(Protocol):
         """
 
     def check_snapshot(self) -> None:
-        """Return if the snapshot is still held.
+        """Return if the snapshot is still held. Optional: it is.
 
         Raises:
             SourceError: It is gone, so that no further worker can enter it.
         """
+        return
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
@@ -136,25 +144,23 @@ class Catalog(Protocol):
             SourceError: A column cannot be read exactly; names it and `--exclude`.
         """
 
-    def check_where(self, extract: Extract) -> None:
-        """Check the user's condition, if there is one, before any worker sees it.
-
-        Raises:
-            SourceError: The database does not take it as one condition.
-        """
-
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Keep what the selectors read as it is at the snapshot until `close`; called before a run.
 
-        For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. Nothing to do
-        without a snapshot, or where nobody else can write.
+        For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. Optional: there
+        is nothing to do without a snapshot, or where nobody else can write.
 
         Raises:
             SourceError: Something has changed since the snapshot, or cannot be held.
         """
+        return
 
-    def selector_sql(self, extract: Extract, selector: Selector) -> str:
-        """Return the SELECT that reads what a selector stands for, word for word as a worker's."""
+    def statement(self, extract: Extract, selector: Selector) -> str:
+        """Return what a worker reads for a selector, each selector's its own; shown to the user.
+
+        That is the SELECT, word for word as a worker's, or in a source without SQL what it opens:
+        a file's name, for instance.
+        """
 
     def count(self, extract: Extract) -> int:
         """Return how many rows there must be: what was asked for, counted by the database.
@@ -166,27 +172,17 @@ class Catalog(Protocol):
             SourceError: The database refused or the snapshot is gone.
         """
 
-    def end_sessions_sql(self) -> str:
-        """Return the statement with which an administrator ends the run's sessions and no other.
-
-        Empty where there is none.
-        """
-
     def cancel(self) -> None:
         """Make the call that another thread waits for raise soon; harmless if there is none.
 
-        The one method that may be called from any thread, more than once, and never raises.
+        The one method that may be called from any thread, more than once, and never raises. The
+        call that waits raises any error at all: `cancelled_by` makes `Interrupted` of it. Optional
+        where no call takes longer than a second.
         """
+        return
 
     def close(self) -> None:
         """Release the snapshot and the connection; never raises."""
-
-
-class TextCatalog(Catalog, Protocol):
-    """A catalog whose database can render delimited text itself: `capabilities.encoded_text`."""
-
-    def encodes(self, text: TextFormat) -> bool:
-        """Return whether readings for the use `encoded` give this dialect to the byte."""
 
 
 class Reader(Protocol):
@@ -237,28 +233,62 @@ class TextReader(Reader, Protocol):
 
 
 class Source(Protocol):
-    """A kind of source: how a URL is opened, in the parent and in a worker."""
+    """A kind of source: how a URL is opened, in the parent and in a worker.
+
+    A class of yours may inherit from this one and leave out what has a value here, and what is
+    called optional.
+    """
 
     scheme: str
     summary: str
     """One line for `unloader sources`."""
-    extra: str
+    url: UrlForm
+    """How its URLs are written."""
+    extra: str = ""
     """The extra that brings the driver, empty for a core one."""
-    driver: str
-    """The distribution whose version `unloader sources` shows."""
-    options: tuple[Option, ...]
+    driver: str = ""
+    """The distribution whose version `unloader sources` shows, empty where there is none."""
+    options: tuple[Option, ...] = ()
     """The options that say something to it and not to every source; their fields in a request keep
     their defaults elsewhere."""
 
     def driver_warning(self, version: str) -> str | None:
-        """Return a sentence if the driver in this version is not one that was found exact."""
+        """Return a sentence if the driver in this version is not one that was found exact.
+
+        Optional: none is known.
+        """
+        return None
+
+    def declared(self, source_type: str) -> Declared:
+        """Return what a column's type says of the length of its values, for `--fixed`.
+
+        Optional: nothing, so that the user has to give widths of texts.
+
+        Args:
+            source_type: The column's own type, or the one behind its domain (`base_type` in the
+                metadata of its Arrow field); in capitals and with single blanks.
+        """
+        return Declared()
+
+    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
+        """Return the source as `open_catalog` takes it to read at the snapshot of an earlier run.
+
+        Optional: None, as the source cannot be told to go back to a snapshot.
+
+        Args:
+            spec: The source as it is given now.
+            kind: The kind that the run's `Snapshot` had.
+            value: Its value.
+        """
+        return None
 
     def load(self) -> None:
-        """Import the driver and whatever else a reader needs, ahead of its first use.
+        """Import the driver and whatever else a reader needs, ahead of its first use. Optional.
 
         Raises:
             ImportError: The driver is not installed.
         """
+        return
 
     def open_catalog(self, spec: SourceSpec) -> Catalog:
         """Connect in the parent.

@@ -18,7 +18,8 @@ from unloader.sources.readings import ColumnReadings, Reading, Use, schema_messa
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
-    from unloader.sources.base import Catalog, TextCatalog
+    from unloader.sources.abilities import TextCatalog
+    from unloader.sources.base import Catalog
     from writers.model import TextFormat
 
 Encodes = Callable[["TextFormat"], bool]

@@ -11,6 +11,8 @@ from unloader.sources.base import Source
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from unloader.request.locations import UrlForm
+
 SOURCES = {
     "oracle": "unloader.sources.oracle.source:OracleSource",
     "duckdb": "unloader.sources.duckdb.source:DuckDBSource",
@@ -55,13 +57,29 @@ def source_of(scheme: str) -> Source:
     return cast(Source, getattr(import_module(module), name)())
 
 
+def kinds() -> dict[str, str]:
+    """Return each scheme there is, and the kind of source it stands for."""
+    return {**{scheme: scheme for scheme in schemes()}, **ALIASES}
+
+
+def url_form(kind: str) -> UrlForm:
+    """Return how the URLs of a kind of source are written."""
+    from unloader.request.locations import UrlForm
+
+    try:
+        return source_of(kind).url
+    except (ImportError, AttributeError):
+        # A broken package of somebody else must not stand in the way of the others.
+        return UrlForm(written=f"{kind}:...", what="other")
+
+
 def missing_driver(error: ImportError, extra: str) -> ConfigError:
     """Return the error for a driver that cannot be had, with the command that brings it."""
     if not isinstance(error, ModuleNotFoundError):
         # It is there: a library of its own is missing, or there is too little memory for it.
         return ConfigError(
             f"the driver module {error.name!r} cannot be loaded: {error}",
-            f"raise the limit on memory, or remove the driver with pip and install it anew: "
+            f"raise the limit on memory, or remove the driver with pip and reinstall it: "
             f"pip install 'unloader[{extra}]'",
         )
     return ConfigError(

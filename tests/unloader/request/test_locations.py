@@ -9,11 +9,14 @@ import pytest
 from unloader.errors import ConfigError, UsageError
 from unloader.redaction import redact
 from unloader.request.locations import (
+    UrlForm,
     holds_password,
     looks_like_source,
     open_to_others,
     parse_source,
 )
+from unloader.sources import registry
+from unloader.sources.registry import url_form
 
 SECRET = "s3cr3t"
 KINDS = {
@@ -24,6 +27,11 @@ KINDS = {
 }
 
 
+def form_of(kind: str) -> UrlForm:
+    """Return how a kind's URLs are written; of one there is no source of, anyhow."""
+    return url_form(kind) if kind != "odbc" else UrlForm(written="odbc:DSN=NAME", what="other")
+
+
 @pytest.fixture(autouse=True)
 def _no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UNLOADER_PASSWORD", raising=False)
@@ -31,7 +39,7 @@ def _no_password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_url_names_kind_and_location() -> None:
     """The scheme decides the kind, aliases included, and the location stays as it was written."""
-    spec = parse_source("postgres://etl@db01:5432/sales", KINDS)
+    spec = parse_source("postgres://etl@db01:5432/sales", KINDS, form_of)
     assert (spec.kind, spec.location) == ("postgresql", "postgres://etl@db01:5432/sales")
     assert spec.secret.kind == "none"
 
@@ -52,7 +60,7 @@ def test_a_url_names_kind_and_location() -> None:
 def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
     """Whatever its place in the URL, a password is a usage error that does not show it."""
     with pytest.raises(UsageError, match="UNLOADER_PASSWORD") as caught:
-        parse_source(url, KINDS)
+        parse_source(url, KINDS, form_of)
     assert SECRET not in str(caught.value)
 
 
@@ -91,7 +99,7 @@ def test_a_server_url_that_can_be_read_in_two_ways_is_refused(url: str) -> None:
     """What a driver might take apart in another way than we do is refused before it sees it."""
     kinds = {**KINDS, "oracle": "oracle"}
     with pytest.raises(UsageError, match="cannot be read") as caught:
-        parse_source(url, kinds)
+        parse_source(url, kinds, form_of)
     assert "db01" not in str(caught.value)
 
 
@@ -112,13 +120,13 @@ def test_a_server_url_that_can_be_read_in_two_ways_is_refused(url: str) -> None:
 def test_every_form_that_the_drivers_know_is_accepted(url: str) -> None:
     """Hosts, aliases, descriptors, sockets and settings pass as they were written."""
     kinds = {**KINDS, "oracle": "oracle"}
-    assert parse_source(url, kinds).location == url
+    assert parse_source(url, kinds, form_of).location == url
     assert redact(url) == url
 
 
 def test_an_empty_password_is_none() -> None:
     """`user:@host` holds no password; the colon goes, so that the driver sees none either."""
-    spec = parse_source("postgresql://postgres:@/db?host=/tmp", KINDS)
+    spec = parse_source("postgresql://postgres:@/db?host=/tmp", KINDS, form_of)
     assert spec.location == "postgresql://postgres@/db?host=/tmp"
 
 
@@ -138,7 +146,7 @@ def test_an_empty_password_is_none() -> None:
 )
 def test_a_source_where_a_path_belongs_is_known(place: str, is_source: bool) -> None:
     """What begins with a slash or a dot is a path; a login or a URL is none."""
-    assert looks_like_source(place) is is_source
+    assert looks_like_source(place, registry.kinds()) is is_source
 
 
 def test_redact_hides_passwords_within_a_text() -> None:
@@ -150,7 +158,7 @@ def test_redact_hides_passwords_within_a_text() -> None:
 def test_an_unknown_scheme_lists_the_known_ones() -> None:
     """A database that nothing reads is a configuration error."""
     with pytest.raises(ConfigError, match=r"mongodb.*duckdb"):
-        parse_source("mongodb://db01/x", KINDS)
+        parse_source("mongodb://db01/x", KINDS, form_of)
 
 
 def test_a_plain_file_name_is_answered_with_its_url(
@@ -160,7 +168,7 @@ def test_a_plain_file_name_is_answered_with_its_url(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sales.db").touch()
     with pytest.raises(UsageError, match=f"duckdb://{tmp_path}/sales.db"):
-        parse_source("sales.db", KINDS)
+        parse_source("sales.db", KINDS, form_of)
 
 
 @pytest.mark.parametrize("url", ["duckdb:sales.db", "duckdb://sales.db", "duckdb:///sales.db"])
@@ -171,7 +179,7 @@ def test_a_relative_path_is_answered_with_the_absolute_one(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sales.db").touch()
     with pytest.raises(UsageError, match=f"write duckdb://{tmp_path}/sales.db"):
-        parse_source(url, KINDS)
+        parse_source(url, KINDS, form_of)
 
 
 def test_a_password_file_comes_before_the_variable(
@@ -181,8 +189,8 @@ def test_a_password_file_comes_before_the_variable(
     monkeypatch.setenv("UNLOADER_PASSWORD", SECRET)
     monkeypatch.chdir(tmp_path)
     Path("pw").write_text(SECRET)
-    by_file = parse_source("postgresql://db01/x", KINDS, Path("pw")).secret
-    by_variable = parse_source("postgresql://db01/x", KINDS).secret
+    by_file = parse_source("postgresql://db01/x", KINDS, form_of, Path("pw")).secret
+    by_variable = parse_source("postgresql://db01/x", KINDS, form_of).secret
     assert (by_file.kind, by_file.name) == ("file", str(tmp_path / "pw"))
     assert (by_variable.kind, by_variable.name) == ("environment", "UNLOADER_PASSWORD")
 
@@ -193,7 +201,7 @@ def test_a_password_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     It may be the password, and is not shown.
     """
     with pytest.raises(ConfigError, match="--password-file names no file") as caught:
-        parse_source("postgresql://db01/x", KINDS, tmp_path / SECRET)
+        parse_source("postgresql://db01/x", KINDS, form_of, tmp_path / SECRET)
     assert SECRET not in str(caught.value)
 
 

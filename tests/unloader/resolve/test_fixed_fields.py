@@ -10,6 +10,7 @@ import pytest
 from unloader.errors import UsageError
 from unloader.model import FixedWidths, Projection, ReadColumn
 from unloader.resolve.fixed_fields import fixed_fields
+from unloader.sources.registry import source_of
 from writers.model import FixedField, TextFormat
 
 TEXT = pa.string()
@@ -18,12 +19,14 @@ TEXT = pa.string()
 def laid_out(
     *columns: tuple[str, str, pa.DataType] | tuple[str, str, pa.DataType, str],
     given: tuple[tuple[str, int], ...] = (),
-    pads_char: bool = True,
+    source: str = "",
     base_types: dict[str, str] | None = None,
     **options: Any,
 ) -> dict[str, FixedField]:
     """Return the fields of columns given by name, source type, Arrow type and text class."""
     fields, read = [], []
+    # As Oracle writes its types, in capitals, or as PostgreSQL does.
+    source = source or ("oracle" if columns[0][1][:1].isupper() else "postgresql")
     for name, source_type, kind, *carried in columns:
         metadata = {"text_class": carried[0]} if carried else {}
         if name in (base_types or {}):
@@ -45,7 +48,7 @@ def laid_out(
         ),
         TextFormat(header=False, **options),
         FixedWidths(given=given),
-        pads_char=pads_char,
+        declared=source_of(source).declared,
         folding="any",
     )
     return dict(zip((column[0] for column in columns), found, strict=True))
@@ -74,7 +77,6 @@ def width_of(source_type: str, kind: pa.DataType = TEXT, *carried: str, **option
         ("character varying(15)", "utf-8", 60),
         ("character(8)", "iso8859-15", 8),
         ("varchar(20)", "ascii", 20),
-        ("VARCHAR (20)", "ascii", 20),
         ("name", "utf-8", 63),
     ],
 )
@@ -102,7 +104,6 @@ def test_a_declared_length_is_one_of_characters_or_bytes(
         ("INTERVAL DAY(2) TO SECOND(6)", TEXT, (), 19),
         ("ROWID", TEXT, (), 18),
         ("uuid", TEXT, (), 36),
-        ("UHUGEINT", TEXT, (), 39),
         ("time(3) without time zone", TEXT, (), 15),
     ],
 )
@@ -111,6 +112,23 @@ def test_other_types_are_as_wide_as_their_longest_text(
 ) -> None:
     """Typed or carried as text."""
     assert width_of(source_type, kind, *carried) == width
+
+
+@pytest.mark.parametrize(
+    ("source", "source_type", "width"),
+    [
+        ("sqlite", "VARCHAR (20)", 20),
+        ("sqlite", "nvarchar(20)", 20),
+        ("sqlite", "UUID", 36),
+        ("duckdb", "UHUGEINT", 39),
+        ("duckdb", "HUGEINT", 40),
+        ("duckdb", "UUID", 36),
+        ("duckdb", "TIME WITH TIME ZONE", 24),
+    ],
+)
+def test_each_source_knows_its_own_types(source: str, source_type: str, width: int) -> None:
+    """The lengths that a source's types declare are that source's."""
+    assert width_of(source_type, source=source, encoding="ascii") == width
 
 
 def test_fields_follow_one_another_without_gaps() -> None:
@@ -122,7 +140,7 @@ def test_fields_follow_one_another_without_gaps() -> None:
         "c": FixedField(start=11, width=3, padded=True),
         "v": FixedField(start=14, width=5),
     }
-    assert not laid_out(*columns, given=(("v", 5),), pads_char=False)["c"].padded
+    assert not laid_out(*columns, given=(("v", 5),), source="sqlite")["c"].padded
 
 
 def test_every_field_has_room_for_null() -> None:

@@ -18,7 +18,7 @@ from unloader.errors import UsageError
 from unloader.model import SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
 from unloader.request.locations import open_to_others, parse_source
-from unloader.sources.registry import ALIASES, schemes
+from unloader.sources.registry import kinds, url_form
 
 
 def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> SourceSpec:
@@ -34,12 +34,11 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
             not know or that repeats the password, or there is no terminal to ask at.
         ConfigError: No such source, or the password file cannot be read.
     """
-    kinds = {**{scheme: scheme for scheme in schemes()}, **ALIASES}
-    spec = parse_source(url, kinds, _password_file(values))
+    spec = parse_source(url, kinds(), url_form, _password_file(values))
     validate_source(spec.kind, given)
     if values["password_prompt"]:
         _ask(spec.location)
-        spec = parse_source(url, kinds)
+        spec = parse_source(url, kinds(), url_form)
     known_openly(re.split(r'[."]+', values.get("table") or ""))
     _refuse_repeated(spec.location, values)
     return replace(spec, session=session_of(values))
@@ -77,7 +76,7 @@ def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
         if any(isinstance(text, str) and holds_secret(text) for text in texts):
             what = name if name == "the source URL" else "--" + name.replace("_", "-")
             raise UsageError(
-                f"{what} holds the very password of the source, which every user of this machine "
+                f"{what} holds the password of the source, which every user of this machine "
                 "can read in the list of processes",
                 "take it out; if it is there by chance, give the database's user another password",
             )
@@ -86,7 +85,7 @@ def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
 def _ask(whom: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
-            "--password-prompt needs a terminal, and standard input is none",
+            "--password-prompt needs a terminal, and standard input is not one",
             f"set {PASSWORD_VARIABLE}, or use --password-file",
         )
     answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)

@@ -20,10 +20,11 @@ from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
 from unloader.request.job_file import place_in, read_job_file
-from unloader.request.locations import FILE_SCHEMES, looks_like_source
+from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
 from unloader.sources.options import every_option
+from unloader.sources.registry import kinds, url_form
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
@@ -86,7 +87,7 @@ def job_digest(job: dict[str, Any]) -> str:
 
 def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> Path:
     """Return DEST of a command that looks at an earlier run; a source in its place is refused."""
-    if looks_like_source(place):
+    if looks_like_source(place, kinds()):
         raise UsageError(
             "what stands where DEST belongs looks like a source, and is not shown",
             f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
@@ -131,7 +132,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     values = {name.replace("-", "_"): value for name, value in job.items()}
     for name in values:
         if name != SOURCE and name not in _job_options():
-            raise _no_plan(path, "has an option that there is not")
+            raise _no_plan(path, "has an unknown option")
     # The plan stands for these; a variable set for all jobs must not seem to change them.
     planned = (option.key for option, _ in _job_options().values() if option.planned)
     ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
@@ -156,7 +157,8 @@ def _take_over(
 def _at_home(source: Any, path: str) -> Any:
     """Return a source's URL with `~/` for a file in the home directory replaced."""
     match = _HOME_FILE.match(source) if isinstance(source, str) else None
-    if match is None:
+    kind = kinds().get(match[1].lower()) if match is not None else None
+    if match is None or kind is None or url_form(kind).what != "file":
         return source
     try:
         return f"{match[1]}://{at_home('~/')}{source[match.end() :]}"
@@ -166,7 +168,7 @@ def _at_home(source: Any, path: str) -> Any:
         ) from error
 
 
-_HOME_FILE = re.compile(rf"({'|'.join(FILE_SCHEMES)}):(?:///?)?~/", re.IGNORECASE)
+_HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
 """What begins a URL of a file in the home directory, in whichever way it was meant."""
 
 

@@ -97,7 +97,7 @@ class StreamOutput:
         """Return why the running attempt cannot be repeated: something of it has left."""
         if self._stream.taken <= self._finished_bytes:
             return ""
-        return f"the attempt cannot be repeated, for bytes of it have gone to {self.name}"
+        return f"the attempt cannot be retried, because bytes of it have gone to {self.name}"
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Count what belongs to finished units."""

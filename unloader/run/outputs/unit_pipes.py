@@ -83,7 +83,7 @@ class PipeOutput:
         """Return why an attempt cannot be repeated: its pipe has been opened."""
         if unit not in self._opened:
             return ""
-        return f"the attempt cannot be repeated, for {self._paths[unit]} was opened already"
+        return f"the attempt cannot be retried, because {self._paths[unit]} was opened already"
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Do nothing: there is no journal."""

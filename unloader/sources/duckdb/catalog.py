@@ -19,7 +19,7 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import matching_partitions, resolve
-from unloader.sources.base import Capabilities
+from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.duckdb import layout as duckdb_layout
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import identity, relation, translated
@@ -36,7 +36,7 @@ from unloader.sources.statement import (
 )
 
 
-class DuckDBCatalog:
+class DuckDBCatalog(Catalog):
     """The parent's connection; while it is open no other process can write the file."""
 
     capabilities = Capabilities(
@@ -44,6 +44,7 @@ class DuckDBCatalog:
         snapshot_outlives_run=True,
         encoded_text=False,
         queries=True,
+        conditions=True,
         folding="any",
     )
 
@@ -117,10 +118,6 @@ class DuckDBCatalog:
             schema=None, name="query", columns=columns, named_partitions=False, row_ranges=False
         )
 
-    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
-        """Return nothing: who may open the file may read all of it."""
-        return ()
-
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Return the identity of the file, which nobody can write while we have it open."""
         return Snapshot(
@@ -150,10 +147,7 @@ class DuckDBCatalog:
         if extract.where is not None:
             check_condition(self._explain, relation_of(extract), extract.where)
 
-    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Do nothing: while the snapshot lasts nobody else can write."""
-
-    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+    def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the statement that reads what a selector stands for."""
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
@@ -174,10 +168,6 @@ class DuckDBCatalog:
         for name, first, last in ranges:
             if name in asked:
                 yield f"rowid BETWEEN {first} AND {last}"
-
-    def end_sessions_sql(self) -> str:
-        """Return nothing: a file has no sessions."""
-        return ""
 
     def cancel(self) -> None:
         """Interrupt the query that is running."""

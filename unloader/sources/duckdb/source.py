@@ -8,28 +8,33 @@ from __future__ import annotations
 
 from unloader.errors import SourceError
 from unloader.model import Snapshot, SourceSpec
-from unloader.request.options.option import Option
+from unloader.request.locations import UrlForm
+from unloader.sources.base import Source
+from unloader.sources.declared import Declared, one_of
 from unloader.sources.duckdb.catalog import DuckDBCatalog
 from unloader.sources.duckdb.file import connect, identity, path_of
 from unloader.sources.duckdb.reader import DuckDBReader
 
+_LONGEST = {"HUGEINT": 40, "TIME WITH TIME ZONE": 24, "UHUGEINT": 39, "UUID": 36}
+"""Types that are read as text of at most so many ASCII characters."""
 
-class DuckDBSource:
+
+class DuckDBSource(Source):
     """DuckDB files, by `duckdb:///absolute/path.db`."""
 
     scheme = "duckdb"
     summary = "DuckDB database file: duckdb:///abs/path.db"
+    url = UrlForm(written="duckdb:///PATH", what="file")
     extra = "duckdb"
     driver = "duckdb"
-    options: tuple[Option, ...] = ()
+
+    def declared(self, source_type: str) -> Declared:
+        """Return how long the texts of types are that are read as text."""
+        return one_of(source_type, _LONGEST)
 
     def load(self) -> None:
         """Import DuckDB."""
         import duckdb  # noqa: F401
-
-    def driver_warning(self, version: str) -> str | None:
-        """Return None: no version is known to change values."""
-        return None
 
     def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
         """Open the file in the parent."""

@@ -14,6 +14,9 @@ from unloader.errors import SourceError
 from unloader.model import Consistency, Snapshot
 from unloader.sources.oracle.connection.session import Session
 
+SCN = "scn"
+"""The kind of a snapshot here."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -87,13 +90,13 @@ def take_snapshot(
                 f"--scn {wanted} lies in the future: the database is at {found[0]}",
                 "give --scn a number that the database has reached, or leave it out",
             )
-        return Snapshot(kind="scn", value=str(wanted), taken_at=taken_at)
+        return Snapshot(kind=SCN, value=str(wanted), taken_at=taken_at)
     if found is None:
         raise SourceError(
-            f"{user} may not learn the database's SCN, so the workers cannot read one state of it",
-            f"let a DBA run {LADDER[0].grant} TO {user}, or run with --consistency none",
+            f"{user} may not read the current SCN, so the workers cannot share one snapshot",
+            f"ask a DBA to run {LADDER[0].grant} TO {user}, or run with --consistency none",
         )
-    return Snapshot(kind="scn", value=str(found[0]), taken_at=taken_at)
+    return Snapshot(kind=SCN, value=str(found[0]), taken_at=taken_at)
 
 
 def check_readable(session: Session, user: str, relation: str, at: str, owner_hint: str) -> None:
@@ -116,7 +119,7 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
             raise
         session.run(f"SELECT 1 FROM {relation} WHERE 1 = 0")
         grant = (
-            f"let its owner run GRANT FLASHBACK ON {owner_hint} TO {user}"
+            f"ask its owner to run GRANT FLASHBACK ON {owner_hint} TO {user}"
             if owner_hint
             else f"GRANT FLASHBACK to {user} on each of its tables that belongs to somebody else"
         )

@@ -6,29 +6,51 @@ is held open for it and a later process can count at it, for as long as the undo
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unloader.model import Snapshot, SourceSpec
+from unloader.request.locations import HOSTS, UrlForm
+from unloader.sources.base import Source
+from unloader.sources.declared import Declared
 from unloader.sources.oracle.catalog import OracleCatalog
+from unloader.sources.oracle.columns.declared import declared
 from unloader.sources.oracle.connection.drivers import driver_warning
 from unloader.sources.oracle.options import OPTIONS
+from unloader.sources.oracle.snapshot import SCN
 
 if TYPE_CHECKING:
     from unloader.sources.oracle.reading.reader import OracleReader
 
 
-class OracleSource:
+class OracleSource(Source):
     """Oracle databases, by `oracle://user@host:port/service` or `oracle://user@alias`."""
 
     scheme = "oracle"
     summary = "Oracle Database: oracle://user@host:1521/service or oracle://user@TNS_ALIAS"
-    extra = ""
+    url = UrlForm(
+        written="oracle://USER@HOST:1521/SERVICE",
+        what="server",
+        target=re.compile(rf"\(.*|(?:tcps?://)?{HOSTS}(?:/[^@?]*)?", re.IGNORECASE | re.DOTALL),
+        decoded=True,
+    )
     driver = "oracledb"
     options = OPTIONS
 
     def driver_warning(self, version: str) -> str | None:
         """Return a sentence if the driver in this version is not one that was found exact."""
         return driver_warning(version)
+
+    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
+        """Return the source with the SCN that its statements are to name."""
+        if kind != SCN:
+            return None
+        return replace(spec, session=replace(spec.session, scn=int(value)))
+
+    def declared(self, source_type: str) -> Declared:
+        """Return what a type says of the length of its values."""
+        return declared(source_type)
 
     def load(self) -> None:
         """Import the driver, and what it imports itself when it first connects."""

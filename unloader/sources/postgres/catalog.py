@@ -63,8 +63,9 @@ class PostgresCatalog:
         snapshot_outlives_run=False,
         encoded_text=True,
         queries=True,
+        conditions=True,
+        sessions=True,
         folding="lower",
-        pads_char=True,
     )
 
     def __init__(self, session: Session, spec: SourceSpec) -> None:
@@ -190,7 +191,7 @@ class PostgresCatalog:
             changed = self._locked_and_changed(extract, selectors)
         if changed is not None:
             raise SourceError(
-                f"{changed} was truncated, written anew or replaced while the run began",
+                f"{changed} was truncated, rewritten or replaced while the run was starting",
                 "run again: the snapshot is from before that, and cannot see those rows any more",
             )
 
@@ -213,7 +214,7 @@ class PostgresCatalog:
         if found is None:
             return ""
         relation, names = found
-        why = f"by policy {names}" if names else "as no policy lets this user see any"
+        why = f"by policy {names}" if names else "because no policy lets this user see any"
         return f"row-level security may hide rows of {relation}, {why}"
 
     def _locked_and_changed(self, extract: Extract, selectors: tuple[Selector, ...]) -> str | None:
@@ -233,7 +234,7 @@ class PostgresCatalog:
         names = sorted({relation_name(extract, selector) for selector in selectors})
         return dictionary.changed(self._session, names)
 
-    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+    def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT that workers wrap into `COPY (...) TO STDOUT (FORMAT csv)`."""
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 

@@ -7,29 +7,40 @@ dialect is one that COPY writes (`encoded`), parsed into batches elsewhere.
 
 from __future__ import annotations
 
+import re
+
 from unloader.model import Snapshot, SourceSpec
+from unloader.request.locations import HOSTS, UrlForm
+from unloader.sources.base import Source
+from unloader.sources.declared import Declared
 from unloader.sources.postgres.catalog import PostgresCatalog
+from unloader.sources.postgres.declared import declared
 from unloader.sources.postgres.options import OPTIONS
 from unloader.sources.postgres.reader import PostgresReader, session_in
 from unloader.sources.postgres.session import PARENT_GATHER, Session
 
 
-class PostgresSource:
+class PostgresSource(Source):
     """PostgreSQL servers, by `postgresql://user@host:port/database`."""
 
     scheme = "postgresql"
     summary = "PostgreSQL: postgresql://user@host:5432/database"
+    url = UrlForm(
+        written="postgresql://USER@HOST:5432/DATABASE",
+        what="server",
+        target=re.compile(rf"{HOSTS}(?:/[^@?#]*)?"),
+    )
     extra = "postgres"
     driver = "asyncpg"
     options = OPTIONS
 
+    def declared(self, source_type: str) -> Declared:
+        """Return what a type says of the length of its values."""
+        return declared(source_type)
+
     def load(self) -> None:
         """Import asyncpg."""
         import asyncpg  # noqa: F401
-
-    def driver_warning(self, version: str) -> str | None:
-        """Return None: no version is known to change values."""
-        return None
 
     def open_catalog(self, spec: SourceSpec) -> PostgresCatalog:
         """Connect in the parent."""

@@ -18,7 +18,7 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import resolve
-from unloader.sources.base import Capabilities
+from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite import layout as sqlite_layout
 from unloader.sources.sqlite.session import Session
@@ -35,7 +35,7 @@ QUERY_VIEW = "unloader query"
 _SECOND_OF_A_NAME = re.compile(r"(.+):\d+")
 
 
-class SQLiteCatalog:
+class SQLiteCatalog(Catalog):
     """The parent's session; it holds the snapshot until it is closed."""
 
     capabilities = Capabilities(
@@ -43,6 +43,7 @@ class SQLiteCatalog:
         snapshot_outlives_run=False,
         encoded_text=False,
         queries=True,
+        conditions=True,
         folding="any",
     )
 
@@ -125,10 +126,6 @@ class SQLiteCatalog:
             schema=None, name="query", columns=columns, named_partitions=False, row_ranges=False
         )
 
-    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
-        """Return nothing: who may open the file may read all of it."""
-        return ()
-
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Reserve the right to write until `close`, so that nobody else can commit."""
         taken_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -140,7 +137,7 @@ class SQLiteCatalog:
         """Check that nobody has written since the file was reserved."""
         if not self._session.intact():
             raise SourceError(
-                f"the snapshot is gone: {self._session.path} was written although reserved",
+                f"the snapshot is gone: {self._session.path} was written although it was locked",
                 "run again; if it is on a network file system, copy it to a local disk first",
             )
 
@@ -158,10 +155,7 @@ class SQLiteCatalog:
                 lambda sql: self._rows(f"EXPLAIN {sql}"), relation_of(extract), extract.where
             )
 
-    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Do nothing: while the snapshot lasts nobody else can write."""
-
-    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+    def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the statement that reads what a selector stands for."""
         return selector_statement(extract, selector)
 
@@ -171,10 +165,6 @@ class SQLiteCatalog:
         rows = int(self._rows(sql)[0][0])
         self.check_snapshot()
         return rows
-
-    def end_sessions_sql(self) -> str:
-        """Return nothing: a file has no sessions."""
-        return ""
 
     def cancel(self) -> None:
         """Interrupt the statement that is running."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from partition_planner.model import Piece, Selector
 from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
-from unloader.request.options.option import Option
-from unloader.sources.base import SHARES, ReadAgain
+from unloader.request.locations import UrlForm
+from unloader.sources.base import SHARES, ReadAgain, Source
+from unloader.sources.declared import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
 from unloader.sources.sqlite.catalog import SQLiteCatalog
@@ -47,22 +48,35 @@ FIRST_STRETCH_ROWS = 256
 _BATCH_ROWS = "adbc.sqlite.query.batch_rows"
 
 
-class SQLiteSource:
+_TEXTS = (
+    "CHAR",
+    "CHARACTER",
+    "CHARACTER VARYING",
+    "NCHAR",
+    "NVARCHAR",
+    "NVARCHAR2",
+    "VARCHAR",
+    "VARCHAR2",
+)
+"""Types of text that are declared with a length."""
+
+
+class SQLiteSource(Source):
     """SQLite files, by `sqlite:///absolute/path.db`."""
 
     scheme = "sqlite"
     summary = "SQLite database file: sqlite:///abs/path.db"
+    url = UrlForm(written="sqlite:///PATH", what="file")
     extra = "sqlite"
     driver = "adbc-driver-sqlite"
-    options: tuple[Option, ...] = ()
+
+    def declared(self, source_type: str) -> Declared:
+        """Return the length that a type declares, though SQLite does not hold values to it."""
+        return text_length(source_type, _TEXTS) or one_of(source_type, {"UUID": 36})
 
     def load(self) -> None:
         """Import ADBC's driver."""
         import adbc_driver_sqlite.dbapi  # noqa: F401
-
-    def driver_warning(self, version: str) -> str | None:
-        """Return None: no version is known to change values."""
-        return None
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the file in the parent, which does without the workers' driver."""

@@ -252,7 +252,7 @@ class RunDirectories:
         except OSError:
             raise OutputFailed(
                 f"publishing in {self.first.path} broke off: {error}",
-                f"mend the cause, then finish it with: unloader verify {self.first.path}",
+                f"fix the cause, then finish it with: unloader verify {self.first.path}",
             ) from error
 
     def _real(self) -> tuple[str, ...]:
@@ -292,5 +292,5 @@ def _check_different(paths: Sequence[Path]) -> None:
         same = resolved[first] == resolved[second]
         raise OutputFailed(
             two_are_one(str(paths[first]), str(paths[second]), same=same),
-            "name directories that lie apart",
+            "name separate directories",
         )

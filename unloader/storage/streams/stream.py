@@ -92,11 +92,11 @@ class Stream:
         if isinstance(failure, BrokenPipeError):
             raise OutputFailed(
                 f"the reader of {self._name} ended early, after {self.passed:,} bytes (EPIPE)",
-                f"see why it ended, then {FROM_THE_START}",
+                f"check why it ended, then {FROM_THE_START}",
             ) from failure
         raise OutputFailed(
             f"cannot write to {self._name}: {failure.strerror or failure}",
-            f"mend the cause, then {FROM_THE_START}",
+            f"fix the cause, then {FROM_THE_START}",
         ) from failure
 
     def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
@@ -154,6 +154,6 @@ class Stream:
                 passed, moved_at = relay.passed, time.monotonic()
             elif limit and time.monotonic() - moved_at > limit:
                 raise OutputFailed(
-                    f"the reader of {self._name} took nothing for {limit:g} s (--stall-timeout)",
-                    f"see what it waits for, then {FROM_THE_START}",
+                    f"the reader of {self._name} read nothing for {limit:g} s (--stall-timeout)",
+                    f"check what it is waiting for, then {FROM_THE_START}",
                 )

@@ -283,7 +283,7 @@ def test_queries_are_described(server: OracleServer, catalog: OracleCatalog) -> 
         ("NAME", "VARCHAR2(80 BYTE)"),
     ]
     extract = extract_of(catalog, table, snapshot, query=query)
-    assert catalog.selector_sql(extract, WholeTable()).endswith(
+    assert catalog.statement(extract, WholeTable()).endswith(
         f"({query}\n) AS OF SCN {snapshot.value}"
     )
     server.database.delete("SCOTT", "PLAIN", lambda row: row[0] < 50)

@@ -116,7 +116,7 @@ def test_a_column_may_be_called_rowid(catalog: SQLiteCatalog) -> None:
     assert table.extents == (RowExtent(first=1, last=3),)
     selector = RowRange(first=2, last=None)
     extract = extract_of(catalog, table)
-    assert catalog.selector_sql(extract, selector).endswith('WHERE "shadowed"._rowid_ >= 2')
+    assert catalog.statement(extract, selector).endswith('WHERE "shadowed"._rowid_ >= 2')
     assert catalog.count(extract) == 2
 
 
@@ -181,7 +181,7 @@ def test_conditions_go_into_statement_and_count(
     table = described(catalog, "plain")
     extract = extract_of(catalog, table, where)
     assert catalog.count(extract) == rows
-    assert catalog.selector_sql(extract, RowRange(first=None, last=20)).endswith(
+    assert catalog.statement(extract, RowRange(first=None, last=20)).endswith(
         f'FROM "main"."plain" WHERE "plain".rowid < 20 AND ({where}\n)'
     )
 
@@ -200,6 +200,6 @@ def test_conditions_that_are_not_accepted(catalog: SQLiteCatalog, where: str) ->
 def test_statements_show_types_and_table(catalog: SQLiteCatalog) -> None:
     """The statement is what a worker sends: a row that fixes the types, then those of the unit."""
     extract = extract_of(catalog, described(catalog, "vacant"))
-    statement = catalog.selector_sql(extract, WHOLE)
+    statement = catalog.statement(extract, WHOLE)
     assert statement.startswith("SELECT 0 UNION ALL SELECT ")
     assert statement.endswith('FROM "main"."vacant" NOT INDEXED')

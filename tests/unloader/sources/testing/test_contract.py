@@ -74,14 +74,20 @@ class BrokenCatalog(SQLiteCatalog):
             first = replace(first, readings=(usual, *first.readings[1:]))
         return (first, *others)
 
+    def cancel(self) -> None:
+        """Raise, which it never may."""
+        super().cancel()
+        if self.breaks == "cancel":
+            raise ValueError
+
     def count(self, extract: Extract) -> int:
         """Count one row too many."""
         return super().count(extract) + (self.breaks == "count")
 
-    def selector_sql(self, extract: Extract, selector: Selector) -> str:
+    def statement(self, extract: Extract, selector: Selector) -> str:
         """Show the same statement for all selectors."""
-        shown = super().selector_sql(extract, selector)
-        return "SELECT" if self.breaks == "selector_sql" else shown
+        shown = super().statement(extract, selector)
+        return "SELECT" if self.breaks == "statement" else shown
 
 
 class BrokenSource(SQLiteSource):
@@ -95,6 +101,8 @@ class BrokenSource(SQLiteSource):
         """Open the broken catalog."""
         catalog = BrokenCatalog(Session(database_path(spec)))
         catalog.breaks = self.breaks
+        if self.breaks == "abilities":
+            catalog.capabilities = replace(catalog.capabilities, sessions=True)
         return catalog
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -108,8 +116,10 @@ class BrokenSource(SQLiteSource):
         ("describe", "described differently the second time"),
         ("names", "readings are given of"),
         ("uses", "column i has no reading for text, not asked for"),
+        ("abilities", "the ability 'sessions' is declared, and the catalog has no method"),
+        ("cancel", "cancel raised: ValueError"),
         ("count", "the database counts 4 rows, not 3"),
-        ("selector_sql", "two selectors are read by the same statement"),
+        ("statement", "two selectors are read by the same statement"),
     ],
 )
 def test_broken_promises_are_named(spec: SourceSpec, breaks: str, sentence: str) -> None:

@@ -19,6 +19,7 @@ from partition_planner.model import (
     WholeTable,
 )
 from unloader.model import Extract, Snapshot
+from unloader.sources.oracle.snapshot import SCN
 from unloader.sources.statement import condition, literal, qualified, quoted
 
 FILE_SHIFT = 32
@@ -61,7 +62,7 @@ def query_relation(query: str) -> str:
 
 def as_of(snapshot: Snapshot | None) -> str:
     """Return the clause that reads at a snapshot, with a blank before it; empty without one."""
-    return f" AS OF SCN {int(snapshot.value)}" if snapshot and snapshot.kind == "scn" else ""
+    return f" AS OF SCN {int(snapshot.value)}" if snapshot and snapshot.kind == SCN else ""
 
 
 def partition_name(*levels: str) -> str:

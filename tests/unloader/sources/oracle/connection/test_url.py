@@ -7,6 +7,7 @@ import pytest
 from unloader.errors import ConfigError, UsageError
 from unloader.request.locations import parse_source
 from unloader.sources.oracle.connection.url import parse_location
+from unloader.sources.registry import url_form
 
 DESCRIPTOR = (
     "(DESCRIPTION=(ADDRESS=(PROTOCOL=tcps)(HOST=h)(PORT=2484))(CONNECT_DATA=(SERVICE_NAME=s))"
@@ -36,7 +37,7 @@ DESCRIPTOR = (
 )
 def test_forms_of_the_url(url: str, user: str, connect_string: str) -> None:
     """User and connect string are found in every form, and decoded; none counts as a password."""
-    address = parse_location(parse_source(url, {"oracle": "oracle"}).location)
+    address = parse_location(parse_source(url, {"oracle": "oracle"}, url_form).location)
     assert (address.user, address.connect_string) == (user, connect_string)
 
 

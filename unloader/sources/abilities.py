@@ -1,0 +1,94 @@
+"""What only some sources can do; each is asked only where `Capabilities` say that it can.
+
+What the user wants and the source cannot do is refused here, before anything is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, cast
+
+from unloader.errors import UsageError
+
+if TYPE_CHECKING:
+    from partition_planner.model import TableInfo
+    from unloader.model import Extract
+    from unloader.sources.base import Catalog
+    from writers.model import TextFormat
+
+
+class QueryCatalog(Protocol):
+    """What a catalog has besides where `capabilities.queries` is true."""
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of a query as a table named `query` without partitions.
+
+        Raises:
+            SourceError: The query is not valid, or columns share a name.
+        """
+
+
+class ConditionCatalog(Protocol):
+    """What a catalog has besides where `capabilities.conditions` is true.
+
+    Its readers read, and its `count` counts, only the rows for which `extract.where` holds.
+    """
+
+    def check_where(self, extract: Extract) -> None:
+        """Check the user's condition, if there is one, before any worker sees it.
+
+        Raises:
+            SourceError: The database does not take it as one condition.
+        """
+
+
+class TextCatalog(Protocol):
+    """What a catalog has besides where `capabilities.encoded_text` is true."""
+
+    def encodes(self, text: TextFormat) -> bool:
+        """Return whether readings for the use `encoded` give this dialect to the byte."""
+
+
+class SessionCatalog(Protocol):
+    """What a catalog has besides where `capabilities.sessions` is true."""
+
+    def end_sessions_sql(self) -> str:
+        """Return the statement with which an administrator ends the run's sessions and no other.
+
+        Empty where the run has no name in the list of sessions.
+        """
+
+
+def describe_query(catalog: Catalog, query: str) -> TableInfo:
+    """Return the columns of a query.
+
+    Raises:
+        UsageError: The source knows no queries.
+        SourceError: The query is not valid, or columns share a name.
+    """
+    if not catalog.capabilities.queries:
+        raise UsageError(
+            "--query does not apply to this source, which has no queries", "give --table"
+        )
+    return cast(QueryCatalog, catalog).describe_query(query)
+
+
+def check_where(catalog: Catalog, extract: Extract) -> None:
+    """Check the user's condition, if there is one.
+
+    Raises:
+        UsageError: The source knows no conditions.
+        SourceError: The database does not take it as one condition.
+    """
+    if catalog.capabilities.conditions:
+        cast(ConditionCatalog, catalog).check_where(extract)
+    elif extract.where is not None:
+        raise UsageError(
+            "--where does not apply to this source, which has no conditions", "leave it out"
+        )
+
+
+def end_sessions_sql(catalog: Catalog) -> str:
+    """Return the statement that ends the run's sessions, empty where there is none."""
+    if not catalog.capabilities.sessions:
+        return ""
+    return cast(SessionCatalog, catalog).end_sessions_sql()
