@@ -174,7 +174,7 @@ def _bind_cpus(seat: Seat, restores: _Restores) -> tuple[tuple[int, ...] | None,
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     if set(cpus) == set(seat.cpus):
         return cpus, None
-    return cpus, f"of CPUs {_shown(seat.cpus)} only {_shown(cpus)} could be had"
+    return cpus, f"of CPUs {_shown(seat.cpus)} only {_shown(cpus)} could be bound"
 
 
 def _cpus_left(node_id: int) -> tuple[int, ...]:

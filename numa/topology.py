@@ -60,7 +60,7 @@ def detect(
     """
     power = read_power(sysfs_root / "cpu")
     notes = list(power.notes)
-    allowed = _affinity() if allowed_cpus is None else allowed_cpus
+    allowed = own_cpus() if allowed_cpus is None else allowed_cpus
     # The mask holds only CPUs that are on, while lxcfs shows a container fewer than it may use.
     off = power.offline - allowed if allowed_cpus is None else power.offline
     if allowed <= off:
@@ -213,7 +213,8 @@ def _allowed_memory(proc_root: Path) -> frozenset[int] | None:
         raise not_understood(path, "Mems_allowed_list", match[0]) from None
 
 
-def _affinity() -> frozenset[int]:
+def own_cpus() -> frozenset[int]:
+    """Return the CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))

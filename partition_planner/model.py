@@ -76,7 +76,7 @@ class PlanLimits:
         """Raise PlanError if a limit makes no sense."""
         if self.parallelism < 1:
             raise PlanError(
-                f"Parallelism {self.parallelism} leaves nobody to do the work.",
+                f"Parallelism {self.parallelism} is below 1.",
                 "give --parallelism 1 or more.",
             )
         if self.split not in SPLITS:

@@ -35,7 +35,7 @@ def simulate(plan: Plan, parallelism: int) -> Simulation:
     """
     if parallelism < 1:
         raise PlanError(
-            f"Parallelism {parallelism} leaves nobody to do the work.",
+            f"Parallelism {parallelism} is below 1.",
             "give --parallelism 1 or more.",
         )
     costs, each = unit_costs(plan.table, plan.units)

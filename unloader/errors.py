@@ -61,7 +61,7 @@ class SourceError(UnloaderError):
     """The source refused, failed or went away."""
 
     exit_code = 4
-    usual_hint = "see what the database's own log says"
+    usual_hint = "check the database's log"
 
 
 class TransientSourceError(SourceError):
@@ -88,7 +88,7 @@ class PartialUnload(UnloaderError):
     """Some work units failed after all their attempts."""
 
     exit_code = 7
-    usual_hint = "mend the cause and run again"
+    usual_hint = "fix the cause and run again"
 
 
 class WorkerLost(PartialUnload):

@@ -217,7 +217,7 @@ def test_partly_refused_cpus_are_a_note() -> None:
     seat = Seat(worker=0, node=0, cpus=(cpu, 1000), memory_node=None)
     with seated(seat, "local") as report:
         assert report.cpus == (cpu,)
-    assert f"only {cpu} could be had" in (report.note or "")
+    assert f"only {cpu} could be bound" in (report.note or "")
 
 
 @needs_affinity

@@ -8,13 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import oracledb
 import pytest
 from oracle_server import Fault, OracleServer
+from processes.command import wait_for
 
 
 def test_twenty_clients_at_once(server, connect) -> None:
@@ -143,10 +143,7 @@ def test_sessions_are_seen_while_they_last(serve, connect, database) -> None:
     connection = connect(serve())
     assert [state.user for state in database.sessions.values()] == ["SCOTT"]
     connection.close()
-    deadline = time.monotonic() + 10
-    while database.sessions and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert database.sessions == {}
+    wait_for(lambda: database.sessions == {}, "the end of the session")
 
 
 def test_command() -> None:

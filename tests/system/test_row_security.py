@@ -44,7 +44,7 @@ def url(postgres: Any) -> str:
     [
         ("plain", "of plain, by policy few"),
         ("parts", "of parts, by policy low"),
-        ("shut", "of shut, as no policy lets this user see any"),
+        ("shut", "of shut, because no policy lets this user see any"),
     ],
 )
 def test_policy_that_may_hide_rows_is_an_error(

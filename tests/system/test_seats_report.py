@@ -185,7 +185,7 @@ def test_a_worker_moved_in_mid_run_is_told(held_up: HeldUp) -> None:
     held_up.go_on.set()
     status, out, err = held_up.running.finish()
     assert status == 0, err
-    expected = f"worker 0 may use CPU {cpu} by now"
+    expected = f"worker 0 may use CPU {cpu} now"
     (warning,) = json.loads(out)["warnings"]
     assert expected in warning
     assert err.count(expected) == 1

@@ -112,6 +112,6 @@ def _check_decoded(arguments: list[str]) -> None:
         if any("\ud800" <= each <= "\udfff" for each in text):
             encoding = sys.getfilesystemencoding()
             raise UsageError(
-                f"{what} holds bytes that are no text in {encoding}",
+                f"{what} holds bytes that are not text in {encoding}",
                 f"write it in {encoding}, or set LC_ALL to the encoding that it is written in",
             )

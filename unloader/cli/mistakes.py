@@ -42,11 +42,9 @@ def no_command(given: str, known: Iterable[str]) -> UsageError:
     names = tuple(known)
     near = get_close_matches(given, names, n=1)
     if near:
-        return UsageError(
-            "there is no command like that", f"did you mean {near[0]}? See unloader --help"
-        )
+        return UsageError("unknown command", f"did you mean {near[0]}? See unloader --help")
     return UsageError(
-        "the first word is no command",
+        "the first word is not a command",
         f"write unloader COMMAND ..., with one of the commands {', '.join(names)}",
     )
 
@@ -61,11 +59,11 @@ def may_be_shown(text: str, belonging: Iterable[str] = ()) -> bool:
 def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
     name, near = error.option_name, list(error.possibilities or ())
     if _SECRETIVE.match(name):
-        return UsageError("there is no option like that for a password", _PLACES)
+        return UsageError("no option takes a password", _PLACES)
     short = re.fullmatch("-[A-Za-z]", name) is not None
     known = f"there is no option {name}" if short or _OPTION.fullmatch(name) else ""
     meant = f"did you mean {' or '.join(near[:3])}? S{hint[1:]}" if near else hint
-    return UsageError(known or "an option is given that there is not", meant)
+    return UsageError(known or "an unknown option is given", meant)
 
 
 def _without_subject(message: str) -> str:

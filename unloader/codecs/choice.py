@@ -253,7 +253,7 @@ class _SampleWork(Work[_Measuring]):
         self.sample = result
 
     def overdue(self, place: int, attempt: Attempt[_Measuring], seconds: float) -> AttemptFailure:
-        return _source_failure(f"the source gave no sample within {seconds:g} s")
+        return _source_failure(f"the source returned no sample within {seconds:g} s")
 
 
 def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample | AttemptFailure:

@@ -182,7 +182,7 @@ def _count(manifest: Manifest, source: SourceSpec, observe: Observer) -> tuple[i
             raise
         except SourceError as error:
             observe(
-                Notice(text=f"the source cannot go back to the run's snapshot: {error.message}")
+                Notice(text=f"the source can no longer read the run's snapshot: {error.message}")
             )
     return _counted(manifest, source, observe)
 

@@ -212,7 +212,7 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
         return
     if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
         allowed, planned = _cpus(seen.allowed_cpus), _cpus(seat.cpus)
-        yield "affinity", f"may use {allowed} by now, and its seat is {planned}"
+        yield "affinity", f"may use {allowed} now, but its seat is {planned}"
     strange = tuple(sorted(set(seen.cpus) - set(seat.cpus)))
     if strange:
         yield "ran on", f"ran on {_cpus(strange)}, outside its seat of {_cpus(seat.cpus)}"

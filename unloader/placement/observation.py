@@ -16,7 +16,7 @@ from numa.perf_events import RemoteAccess
 from numa.residence import Pace, Residences
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
-_OFF = "nobody looked where the workers were (--numa off)"
+_OFF = "where the workers ran was not observed (--numa off)"
 
 CPU_SECONDS = 1.0
 PAGE_SECONDS = 5.0

@@ -195,7 +195,7 @@ def _near(
         reason = device.note or "the kernel does not say where it is"
         return None, f"--near {options.near} prefers no node: {reason}"
     if device.node not in {node.id for node in topology.nodes}:
-        reason = f"it is at node {device.node}, of which this process may use nothing"
+        reason = f"it is at node {device.node}, which this process may not use"
         return None, f"--near {options.near} prefers no node: {reason}"
     return device.node, device.note
 
@@ -217,7 +217,11 @@ def _why_no_memory(node: Node) -> str:
     # First, as Linux allows nobody the memory of a node that has none.
     if node.memory_bytes == 0:
         return "it has no memory"
-    return "its memory is not known" if node.memory_allowed else "our cpuset forbids its memory"
+    return (
+        "its memory is not known"
+        if node.memory_allowed
+        else "the cpuset of this process excludes its memory"
+    )
 
 
 def _borrowed(topology: Topology, seats: tuple[Seat, ...], options: SeatOptions) -> tuple[str, ...]:
@@ -249,11 +253,11 @@ def _check_required(topology: Topology, options: SeatOptions) -> None:
 
 def _lacking(topology: Topology, options: SeatOptions) -> tuple[str | None, str]:
     """Return the first thing that is missing, and what to do about it."""
-    settle = "or use --numa auto, which does with what there is"
+    settle = "or use --numa auto, which uses what is available"
     if options.bind == "none":
         return "--bind none binds no worker", f"use --bind node or core, {settle}"
     if topology.note is not None:
-        return topology.note, f"run where the whole machine is to be seen, {settle}"
+        return topology.note, f"run where the whole machine is visible, {settle}"
     if sum(bool(node.cpus) for node in topology.nodes) < 2:
         return (
             "this process has CPUs of one NUMA node only",

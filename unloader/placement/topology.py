@@ -16,7 +16,7 @@ from numa.errors import TopologyError
 from numa.model import Node, Seat, Topology
 from numa.sysfs.reading import text_of
 from numa.sysfs.recording import lay_out, record
-from numa.topology import cpu_list_text, detect, recorded
+from numa.topology import cpu_list_text, detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SeatOptions
 from unloader.placement.seating import automatic_parallelism, deal, machine, seat_workers
@@ -147,10 +147,9 @@ def seat_json(seat: Seat) -> dict[str, Any]:
 
 
 def _here(allowed_cpus: frozenset[int] | None) -> Topology:
-    topology = machine()
     if allowed_cpus is None:
-        return topology
-    ours = frozenset(cpu for node in topology.nodes for cpu in node.cpus)
+        return machine()
+    ours = own_cpus()
     if not allowed_cpus <= ours:
         raise ConfigError(
             f"CPUs {cpu_list_text(allowed_cpus - ours)} are not ours to use",

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from unloader.errors import ConfigError, UsageError
 
 FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
-DEFAULT_TEMPLATE = "{table}.{unit}{part}.{ext}"
 DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
-"""Used instead of the default where one file holds the whole table."""
+"""Used instead of the default of --file-name where one file holds the whole table."""
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")

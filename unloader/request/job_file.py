@@ -14,7 +14,7 @@ from unloader.json_reading import read_text
 
 PASSWORD_KEYS = ("password", "passwd", "passwort", "pwd", "pass", "secret", "token")
 
-_UNSHOWN = "it has a key or table that there is not"
+_UNSHOWN = "it has an unknown key or table"
 
 RUN_TABLE = "run"
 """The one table of a job file; its keys may as well stand at the top."""

@@ -262,17 +262,17 @@ def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None
         asked = f"--partition {', '.join(patterns)}" if patterns else "the whole table"
         problem = f"it is for other partitions than {asked}"
     elif read - after.keys():
-        problem = f"partitions have gone, such as {min(read - after.keys())}"
+        problem = f"partitions were dropped, such as {min(read - after.keys())}"
     elif moved := sorted(name for name in read if before[name] != after[name]):
-        problem = f"partitions are other ones by now, such as {moved[0]}"
+        problem = f"partitions were replaced, such as {moved[0]}"
     elif in_parts and wanted - before.keys():
-        problem = f"partitions have come, such as {min(wanted - before.keys())}"
+        problem = f"partitions were added, such as {min(wanted - before.keys())}"
     elif in_parts and wanted != read:
         problem = f"it is for other partitions, such as {min(wanted ^ read)}"
     elif not now.row_ranges and _has_ranges_of_the_table(plan):
-        problem = "ranges of its rows can no longer be read by themselves"
+        problem = "ranges of its rows can no longer be read separately"
     elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
-        problem = "rows were moved to other segments, so its ranges mean other rows by now"
+        problem = "rows were moved to other segments, so its ranges now mean other rows"
     if problem:
         raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
 

@@ -84,6 +84,8 @@ class Engine(Generic[U]):
     _listened: float = 0.0
     """Seconds spent waiting for events. Limits are in these: a caller who takes long to put a
     result on record makes no attempt late."""
+    _next_look: float = 0.0
+    """When limits are looked at again, in seconds listened."""
     _sent: dict[int, float] = field(default_factory=dict)
     """By place: when its attempt was sent, in seconds listened."""
     _last_message: dict[int, float] = field(default_factory=dict)
@@ -113,7 +115,8 @@ class Engine(Generic[U]):
         self._handle_all(executor, events)
         self.work.check()
         # What still runs after a failure is ended: the run cannot become whole any more.
-        if self.failure is None and (self.stall_seconds or self.attempt_seconds):
+        if self.failure is None and self._listened >= self._next_look:
+            self._next_look = self._listened + TICK_SECONDS
             self._stop_overdue(executor)
 
     def _handle_all(self, executor: Executor, events: Iterable[ExecutorEvent]) -> None:

@@ -128,7 +128,7 @@ class UnitWork(Work[WorkUnit]):
         return AttemptFailure(
             error=WorkerLost.__name__,
             message=f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
-            hint="see what the source, or whoever reads the output, waits for",
+            hint="check what the source, or the reader of the output, is waiting for",
             retryable=True,
         )
 
@@ -172,7 +172,7 @@ class UnitWork(Work[WorkUnit]):
             return error_of(failure)
         return PartialUnload(
             f"{len(given_up)} of {units} work units failed, first {unit}: {failure.message}",
-            f"mend the cause ({failure.hint}) and {self.output.next_step()}",
+            f"fix the cause ({failure.hint}) and {self.output.next_step()}",
         )
 
     def _tell(self, event: Event) -> None:

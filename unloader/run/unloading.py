@@ -166,8 +166,9 @@ class _Run:
             raise VerifyMismatch(
                 f"{written} rows were written, the source counts {self.source_rows} at the same "
                 "snapshot",
-                "run again; if it comes back, see whether the condition or query gives other rows "
-                "each time (random, samples, the present time), else report it with the plan",
+                "run again; if it happens again, check whether the condition or query returns "
+                "other rows each time (random values, samples, the current time), else report it "
+                "with the plan",
             )
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":

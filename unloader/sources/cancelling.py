@@ -46,7 +46,7 @@ def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
         raise
     except (Exception, KeyboardInterrupt) as error:
         if stop():
-            raise Interrupted("stopped by a signal while the source was asked") from error
+            raise Interrupted("stopped by a signal while the source was queried") from error
         raise
     finally:
         over.set()

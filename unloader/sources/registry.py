@@ -79,7 +79,7 @@ def missing_driver(error: ImportError, extra: str) -> ConfigError:
         # It is there: a library of its own is missing, or there is too little memory for it.
         return ConfigError(
             f"the driver module {error.name!r} cannot be loaded: {error}",
-            f"raise the limit on memory, or remove the driver with pip and install it anew: "
+            f"raise the limit on memory, or remove the driver with pip and reinstall it: "
             f"pip install 'unloader[{extra}]'",
         )
     return ConfigError(

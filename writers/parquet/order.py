@@ -61,7 +61,7 @@ class OrderCheck:
         if wrong >= 0:
             declared = ", ".join(_words(column) for column in self._columns)
             raise ValueNotRepresentable(
-                f"row {self._rows + wrong + 2 + shift:,} is not behind the row before it in the "
+                f"row {self._rows + wrong + 2 + shift:,} is not after the row before it in the "
                 f"declared order {declared}.",
                 "sort the rows so in the query (text by its bytes), or leave --sorted-by out.",
             )

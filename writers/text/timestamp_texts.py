@@ -137,7 +137,7 @@ def _parse(texts: pa.Array, place: Place) -> _Parsed:
     year = pc.if_else(before, pc.subtract(1, counted), counted)
     longest, only_julian = _month_days(year, month, day)
     bad = pc.or_(pc.equal(counted, 0), pc.greater(day, longest))
-    _refuse(texts, bad, place, "is no day of the calendar")
+    _refuse(texts, bad, place, "is not a day of the calendar")
     digits = pc.ascii_rpad(fields.field("fraction"), 9, "0")
     march_days = pa.array(_MARCH_DAYS, pa.int64()).take(month)
     return _Parsed(

@@ -30,7 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "status", "what"),
     [
-        (("frobnicate",), 2, "no command"),
+        (("frobnicate",), 2, "not a command"),
         (("verfy", "out"), 2, "did you mean verify?"),
         (("run",), 2, "SOURCE"),
         (("run", "duckdb:///x.db", "--table", "t"), 2, "--to"),

@@ -36,6 +36,33 @@ def test_an_edited_job_of_a_plan_is_refused(
     assert "edited" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda plan: plan.update(format_version=1), "this is not a plan file of this version"),
+        (lambda plan: plan["request"].update(fetch_bytes=1), "edited"),
+        (lambda plan: plan["extract"].update(where="id < 3"), "edited"),
+        (lambda plan: plan["outputs"].clear(), "edited"),
+        (lambda plan: plan.pop("seating"), "no 'seating'"),
+    ],
+    ids=["older", "request", "extract", "outputs", "seating"],
+)
+def test_a_run_that_was_edited_or_is_of_an_older_version_is_refused(
+    unloader: Run,
+    plan: dict[str, Any],
+    tmp_path: Path,
+    edit: Callable[[dict[str, Any]], object],
+    message: str,
+) -> None:
+    """What is run is what was planned, in all of its parts."""
+    edit(plan)
+    (tmp_path / "p.json").write_text(json.dumps(plan))
+    result = unloader("run", str(tmp_path / "p.json"), "--to", "out")
+    assert result.returncode == 5
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_id_of_a_unit_is_no_path(unloader: Run, plan: dict[str, Any], tmp_path: Path) -> None:
     """Ids become names of files, so one that leads out of the destination is refused."""
     inner = plan["plan"]

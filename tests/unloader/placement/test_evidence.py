@@ -134,7 +134,7 @@ def test_a_run_as_planned_warns_of_nothing() -> None:
     ("case", "said"),
     [
         (seen(worker(3), cpus=(4, 9)), "worker 3 ran on CPU 9, outside its seat of CPUs 4-7"),
-        (seen(worker(3), allowed_cpus=(4, 5)), "worker 3 may use CPUs 4-5 by now"),
+        (seen(worker(3), allowed_cpus=(4, 5)), "worker 3 may use CPUs 4-5 now"),
         (
             seen(worker(3), memory=((0, 20 * MIB), (1, 80 * MIB))),
             "worker 3 has 80% of its memory on node 1",
@@ -146,8 +146,8 @@ def test_a_run_as_planned_warns_of_nothing() -> None:
             "worker 3 is not placed as planned: memory policy preferred cannot be set (EPERM)",
         ),
         (
-            bound(worker(3), cpus=(4,), note="of CPUs 4,5,6,7 only 4 could be had"),
-            "only 4 could be had",
+            bound(worker(3), cpus=(4,), note="of CPUs 4,5,6,7 only 4 could be bound"),
+            "only 4 could be bound",
         ),
     ],
 )

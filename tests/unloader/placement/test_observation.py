@@ -118,7 +118,7 @@ def test_a_worker_that_is_moved_is_told_once() -> None:
         watch.finish(pool.pids(), pool.bindings())
     watch.close()
     (note,) = told
-    assert f"worker 0 may use CPU {cpu} by now" in note
+    assert f"worker 0 may use CPU {cpu} now" in note
     assert list(watch.evidence().warnings.values()) == [note]
 
 

@@ -193,7 +193,7 @@ seat_workers(topology(2), 2, SeatOptions(numa="require"))
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"memory_allowed": False}, "our cpuset forbids its memory"),
+        ({"memory_allowed": False}, "the cpuset of this process excludes its memory"),
         ({"memory_bytes": 0}, "it has no memory"),
         ({"memory_bytes": None}, "its memory is not known"),
     ],
@@ -219,7 +219,10 @@ def test_memory_from_another_node_is_told(policy: Any) -> None:
     told = [line for line in seating.notices if "is taken from" in line]
     assert told == [
         f"memory for the workers on node {node} is taken from node 0: {why}"
-        for node, why in ((1, "it has no memory"), (3, "our cpuset forbids its memory"))
+        for node, why in (
+            (1, "it has no memory"),
+            (3, "the cpuset of this process excludes its memory"),
+        )
     ]
     assert {seat.node: seat.memory_node for seat in seating.seats}[1] == 0
     quiet = seat_workers(shape, 4, SeatOptions(memory_policy="local")).notices

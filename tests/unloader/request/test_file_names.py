@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unloader.errors import ConfigError, UsageError
+from unloader.model import OutputOptions
 from unloader.request.file_names import (
     DEFAULT_TABLE_TEMPLATE,
-    DEFAULT_TEMPLATE,
     NameValues,
     check_distinct,
     check_template,
     file_name,
 )
+from unloader.request.options.option import default_of
 
+DEFAULT_TEMPLATE = default_of(OutputOptions, "file_name")
 VALUES = NameValues(
     schema="sales",
     table="orders",

@@ -61,7 +61,7 @@ def test_other_order_is_refused(
         for batch in TABLE.to_batches(max_chunksize=batch_rows):
             writer.write(batch)
 
-    with pytest.raises(ValueNotRepresentable, match=rf"^row {row} is not behind .*Next: "):
+    with pytest.raises(ValueNotRepresentable, match=rf"^row {row} is not after .*Next: "):
         produce()
     writer.abort()
     assert not list(tmp_path.iterdir())

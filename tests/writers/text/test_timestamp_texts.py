@@ -136,7 +136,7 @@ def test_a_day_that_only_the_julian_calendar_has():
     assert written([text], timestamp_format="DD.MM.YYYY DDD") == ["29.02.1500 060"]
     for mask in ("DAY", "J", "IW", "IYYY", "D"):
         assert "Julian calendar" in refusal(text, timestamp_format=mask)
-    assert "no day of the calendar" in refusal("1900-02-29 00:00:00", timestamp_format="YYYY")
+    assert "not a day of the calendar" in refusal("1900-02-29 00:00:00", timestamp_format="YYYY")
 
 
 def test_a_year_before_1_needs_a_mask_that_can_tell():
@@ -173,7 +173,7 @@ def test_other_text_is_refused_by_name_and_value(text):
 )
 def test_a_day_that_does_not_exist_is_refused(text):
     """A mask is not fed a day that its month does not have, or the year 0."""
-    assert f"{text!r} is no day of the calendar" in refusal(text, timestamp_format="SYYYY")
+    assert f"{text!r} is not a day of the calendar" in refusal(text, timestamp_format="SYYYY")
 
 
 def test_a_zone_in_the_mask_of_unzoned_timestamps_is_refused():

@@ -163,8 +163,8 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("bytes", render.about(render.size(table.bytes), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),
             (
-                "last worker",
-                f"{_cost(simulation.makespan, plan.cost_unit)}; no plan of these units is below "
+                "finish",
+                f"predicted {_cost(simulation.makespan, plan.cost_unit)}, lower bound "
                 f"{_cost(simulation.lower_bound, plan.cost_unit)}; {idle}",
             ),
             ("compression", label(planned.run.output.compression)),

@@ -156,7 +156,7 @@ def _speed(totals: TotalsRecord) -> str:
 
 def _snapshot(snapshot: Snapshot | None) -> str:
     if snapshot is None or snapshot.kind == "none":
-        return "none: each work unit as it came"
+        return "none: each work unit was read at its own time"
     return f"{snapshot.kind} {snapshot.value}".strip()
 
 

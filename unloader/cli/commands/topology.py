@@ -96,7 +96,7 @@ def _shown(found: Survey, width: int) -> str:
 def _facts(found: Survey) -> list[tuple[str, str]]:
     topology = found.topology
     pairs = [
-        ("machine", found.recorded_at or "this one, as far as we may use it"),
+        ("machine", found.recorded_at or "this one, as far as this process may use it"),
         ("nodes", _nodes(topology)),
         ("CPUs", _cpus(topology)),
         ("memory", _memory(topology)),
@@ -156,7 +156,7 @@ def _near(found: Survey) -> str:
     device = found.near
     what = "network interface" if device.kind == "network" else "disk"
     if device.node is None:
-        return device.note or f"nobody knows the node of {device.name}"
+        return device.note or f"unknown node of {device.name}"
     note = f"; {device.note}" if device.note else ""
     return f"node {device.node}, of the {what} {device.name}{note}"
 

@@ -105,7 +105,7 @@ class _Columns:
     def _load(self, node: Node, several: bool) -> str:
         workers, cpus = self._workers[node.id], len(node.cpus)
         if not cpus:
-            return "none of its CPUs is ours" if node.cpus_denied else "has no CPUs"
+            return "no CPU this process may use" if node.cpus_denied else "has no CPUs"
         length = max(1, round(self._bar * cpus / self._most_cpus))
         full = min(length, -(-length * workers // cpus))
         drawn = "#" * full + "." * (length - full)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 _PLANNING = {
     "connecting": "connecting to the database",
-    "snapshot": "fixing the point in time",
+    "snapshot": "taking the snapshot",
     "table": "looking up the table",
     "columns": "reading the columns",
     "partitions": "listing the partitions",
-    "extents": "finding out where rows lie",
+    "extents": "reading where rows are stored",
     "planning": "cutting the table into work units",
     "locking": "locking and checking what is read",
     "measuring": "measuring codecs on a sample",

@@ -76,7 +76,7 @@ def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
         if any(isinstance(text, str) and holds_secret(text) for text in texts):
             what = name if name == "the source URL" else "--" + name.replace("_", "-")
             raise UsageError(
-                f"{what} holds the very password of the source, which every user of this machine "
+                f"{what} holds the password of the source, which every user of this machine "
                 "can read in the list of processes",
                 "take it out; if it is there by chance, give the database's user another password",
             )
@@ -85,7 +85,7 @@ def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
 def _ask(whom: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
-            "--password-prompt needs a terminal, and standard input is none",
+            "--password-prompt needs a terminal, and standard input is not one",
             f"set {PASSWORD_VARIABLE}, or use --password-file",
         )
     answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)

@@ -173,7 +173,7 @@ def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
         first, second = (paths[at] for at in overlapping(paths) or ())
         raise UsageError(
             two_are_one(str(first), str(second), same=first == second),
-            "name directories that lie apart",
+            "name separate directories",
         )
     elif len(places) > 1 and values["file_per"] == "table":
         raise UsageError(

@@ -132,7 +132,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     values = {name.replace("-", "_"): value for name, value in job.items()}
     for name in values:
         if name != SOURCE and name not in _job_options():
-            raise _no_plan(path, "has an option that there is not")
+            raise _no_plan(path, "has an unknown option")
     # The plan stands for these; a variable set for all jobs must not seem to change them.
     planned = (option.key for option, _ in _job_options().values() if option.planned)
     ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)

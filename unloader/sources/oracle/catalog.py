@@ -176,7 +176,7 @@ class OracleCatalog:
             if _KILLED in error.message:
                 raise SourceError(
                     f"the run's own session was killed: {error.message}",
-                    "run again when the database's administrator agrees",
+                    "ask the DBA why, then run again",
                 ) from error
 
     def readings(
@@ -292,13 +292,11 @@ class OracleCatalog:
         found = current_scn(self._session)
         grant = f"{LADDER[0].grant} TO {self._user}"
         if found is None:
-            return (f"the SCN is not to be had, so only --consistency none works: {grant}",)
+            return (f"cannot read the current SCN, so only --consistency none works: {grant}",)
         scn, rung = found
         missing = []
         if not rung.grant:
-            missing.append(
-                f"the SCN comes from {rung.name} and may lie three seconds back: {grant}"
-            )
+            missing.append(f"the SCN comes from {rung.name} and may be three seconds old: {grant}")
         name = qualified(table.owner, table.name)
         try:
             check_readable(self._session, self._user, name, f" AS OF SCN {scn}", name)

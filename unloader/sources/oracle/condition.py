@@ -27,8 +27,8 @@ def refuse_row_numbers(where: str) -> None:
         last, code = code, _INNERMOST.sub(_opened, code)
     if _ROW_NUMBER.search(code):
         raise SourceError(
-            "--where depends on ROWNUM, which counts anew in each work unit",
-            "write the whole as --query, which is one work unit",
+            "--where uses ROWNUM, which starts from 1 in each work unit",
+            "use --query instead, which is read as one work unit",
         )
 
 

@@ -93,8 +93,8 @@ def take_snapshot(
         return Snapshot(kind=SCN, value=str(wanted), taken_at=taken_at)
     if found is None:
         raise SourceError(
-            f"{user} may not learn the database's SCN, so the workers cannot read one state of it",
-            f"let a DBA run {LADDER[0].grant} TO {user}, or run with --consistency none",
+            f"{user} may not read the current SCN, so the workers cannot share one snapshot",
+            f"ask a DBA to run {LADDER[0].grant} TO {user}, or run with --consistency none",
         )
     return Snapshot(kind=SCN, value=str(found[0]), taken_at=taken_at)
 
@@ -119,7 +119,7 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
             raise
         session.run(f"SELECT 1 FROM {relation} WHERE 1 = 0")
         grant = (
-            f"let its owner run GRANT FLASHBACK ON {owner_hint} TO {user}"
+            f"ask its owner to run GRANT FLASHBACK ON {owner_hint} TO {user}"
             if owner_hint
             else f"GRANT FLASHBACK to {user} on each of its tables that belongs to somebody else"
         )

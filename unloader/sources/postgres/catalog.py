@@ -191,7 +191,7 @@ class PostgresCatalog:
             changed = self._locked_and_changed(extract, selectors)
         if changed is not None:
             raise SourceError(
-                f"{changed} was truncated, written anew or replaced while the run began",
+                f"{changed} was truncated, rewritten or replaced while the run was starting",
                 "run again: the snapshot is from before that, and cannot see those rows any more",
             )
 
@@ -214,7 +214,7 @@ class PostgresCatalog:
         if found is None:
             return ""
         relation, names = found
-        why = f"by policy {names}" if names else "as no policy lets this user see any"
+        why = f"by policy {names}" if names else "because no policy lets this user see any"
         return f"row-level security may hide rows of {relation}, {why}"
 
     def _locked_and_changed(self, extract: Extract, selectors: tuple[Selector, ...]) -> str | None:

@@ -21,7 +21,7 @@ TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", 
 LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
 """Those with which a session ends. The last three are limits of time that the server sets."""
 
-AGAIN = "run again when the server takes connections: a snapshot cannot be taken up again"
+AGAIN = "run again when the server takes connections: a lost snapshot cannot be opened again"
 """For a snapshot that ended with the connection that held it."""
 
 SERVER_GONE = "run again when the server takes connections; its log says why the session ended"

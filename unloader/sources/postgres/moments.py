@@ -52,7 +52,7 @@ def _ticks(text: str, kind: pa.DataType) -> int:
         raise ValueError(f"{text}, which neither Parquet nor a date mask can show")
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r}, which is no date")
+        raise ValueError(f"{text!r}, which is not a date")
     counted = int(match["year"])
     year = 1 - counted if match["before"] else counted
     days = _days(year, int(match["month"]), int(match["day"]))

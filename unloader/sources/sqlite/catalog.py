@@ -137,7 +137,7 @@ class SQLiteCatalog(Catalog):
         """Check that nobody has written since the file was reserved."""
         if not self._session.intact():
             raise SourceError(
-                f"the snapshot is gone: {self._session.path} was written although reserved",
+                f"the snapshot is gone: {self._session.path} was written although it was locked",
                 "run again; if it is on a network file system, copy it to a local disk first",
             )
 

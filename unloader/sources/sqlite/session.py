@@ -64,7 +64,7 @@ class Session:
         if not self._excludes():
             self._release()
             raise SourceError(
-                f"{self.path} cannot be reserved against writers, as this user may only read it",
+                f"{self.path} cannot be locked against writers, because this user may only read it",
                 "if nobody writes it meanwhile, read without a snapshot: --consistency none",
             )
         # It moves with every commit of another connection, and with nothing else.
@@ -147,7 +147,7 @@ def _not_reserved(path: str, cause: str) -> SourceError:
             "run again when the writer has finished, or read without a snapshot: "
             "--consistency none",
         )
-    return driver_error(f"{path} cannot be reserved against writers", cause)
+    return driver_error(f"{path} cannot be locked against writers", cause)
 
 
 def _size(path: str) -> int:

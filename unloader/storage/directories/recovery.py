@@ -209,6 +209,6 @@ def _failed(publication: Publication, why: str, how: str = "brought to its end")
     return OutputFailed(
         f"run {publication.run_id} is complete, was cut short while it was published into "
         f"{publication.home.path}, and cannot be {how}: {why}",
-        f"mend the cause, then run: unloader verify {publication.home.path}; or give the run up "
+        f"fix the cause, then run: unloader verify {publication.home.path}; or give the run up "
         f"with: unloader clean {publication.home.path}",
     )

@@ -89,6 +89,9 @@ class RunDirectories:
         staged = str(self.all[place].staged)
         return Staging(label=staged, directory=staged)
 
+    def check(self) -> None:
+        """Do nothing: workers find out themselves."""
+
     def open_staged(self, place: int, name: str) -> IO[bytes]:
         """Make a file in the staging directory."""
         return open(self.staged_file(place, name), "xb")
@@ -249,7 +252,7 @@ class RunDirectories:
         except OSError:
             raise OutputFailed(
                 f"publishing in {self.first.path} broke off: {error}",
-                f"mend the cause, then finish it with: unloader verify {self.first.path}",
+                f"fix the cause, then finish it with: unloader verify {self.first.path}",
             ) from error
 
     def _real(self) -> tuple[str, ...]:
@@ -289,5 +292,5 @@ def _check_different(paths: Sequence[Path]) -> None:
         same = resolved[first] == resolved[second]
         raise OutputFailed(
             two_are_one(str(paths[first]), str(paths[second]), same=same),
-            "name directories that lie apart",
+            "name separate directories",
         )

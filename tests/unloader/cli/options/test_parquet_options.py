@@ -61,7 +61,7 @@ def test_rows_in_another_order_stop_the_run(unloader: Run, database: str, tmp_pa
     """A file never promises an order that its rows do not have."""
     done = unloader("run", database, "--table", "orders", *PARQUET, "--sorted-by", "id desc")
     assert done.returncode == 6
-    assert "row 2 is not behind the row before it in the declared order id desc" in done.stderr
+    assert "row 2 is not after the row before it in the declared order id desc" in done.stderr
     assert not list((tmp_path / "out").glob("*.parquet"))
 
 

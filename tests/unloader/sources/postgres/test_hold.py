@@ -137,7 +137,7 @@ def test_what_happened_since_the_snapshot_is_told(
     changed: str,
 ) -> None:
     """Rows that went between the snapshot and the lock end the run: a count would miss them, too."""
-    with pytest.raises(SourceError, match=f"{changed} was truncated, written anew"):
+    with pytest.raises(SourceError, match=f"{changed} was truncated, rewritten"):
         begin(catalog, name, url, lambda: postgres.run(statement, url=url))
 
 
@@ -171,7 +171,7 @@ def test_all_that_a_query_reads_is_locked_and_checked(
     assert refused(postgres, joined, "TRUNCATE parts_1")
     catalog.close()
     other = PostgresSource().open_catalog(SourceSpec(kind="postgresql", location=joined))
-    with pytest.raises(SourceError, match="parts_1 was truncated, written anew"):
+    with pytest.raises(SourceError, match="parts_1 was truncated, rewritten"):
         begin(
             other, None, joined, lambda: postgres.run("TRUNCATE parts_1", url=joined), query=query
         )
@@ -194,7 +194,7 @@ def test_all_that_a_view_or_a_condition_reads_is_locked_and_checked(
     assert refused(postgres, joined, "TRUNCATE parts_1")
     catalog.close()
     other = PostgresSource().open_catalog(SourceSpec(kind="postgresql", location=joined))
-    with pytest.raises(SourceError, match="parts_1 was truncated, written anew"):
+    with pytest.raises(SourceError, match="parts_1 was truncated, rewritten"):
         begin(
             other, name, joined, lambda: postgres.run("TRUNCATE parts_1", url=joined), where=where
         )
@@ -230,7 +230,7 @@ def test_another_table_under_the_name_is_told(
 
     # The tables that a query names are locked from its description on.
     at_once, then = (later, nothing) if name is None else (nothing, later)
-    with pytest.raises(SourceError, match=r"replaced while the run began"):
+    with pytest.raises(SourceError, match=r"replaced while the run was starting"):
         begin(catalog, name, url, at_once, then, query=query)
 
 

@@ -271,6 +271,6 @@ def test_a_file_that_may_only_be_read() -> None:
             cwd=ROOT,
             check=True,
         )
-    assert "cannot be reserved against writers, as this user may only read it" in done.stdout
+    assert "cannot be locked against writers, because this user may only read it" in done.stdout
     assert "--consistency none" in done.stdout
     assert done.stdout.endswith(f"none {ROWS}\n")

@@ -33,8 +33,8 @@ _MISSING_RIGHT = (
     "check the name, and let its owner grant the right: GRANT SELECT ON schema.table TO user"
 )
 _UNDO = (
-    "raise UNDO_RETENTION and the undo tablespace, run when less is written, or take smaller "
-    "units, --unit-bytes, so that each reads for a shorter time"
+    "raise UNDO_RETENTION and the undo tablespace, run when less is written, or use smaller work "
+    "units with --unit-bytes, each of which reads for a shorter time"
 )
 _SERVICE = "check the service name in the URL: lsnrctl status lists those of the listener"
 _HOST = "check host and port in the URL, and that the listener is up"
@@ -44,11 +44,13 @@ _CALL_TIMEOUT = "raise --call-timeout"
 _TIMED_OUT = "socket timed out while recovering from previous socket timeout"
 """What the driver says where the database did not even answer that it stopped the call."""
 _CHANGED = (
-    "run again: the table was truncated, moved or altered, and its rows of before cannot be read; "
-    "one made or altered just now can be read as of an SCN after some seconds"
+    "run again: the table was truncated, moved or altered, so its earlier rows cannot be read; "
+    "a table that was just created or altered can be read at an SCN after a few seconds"
 )
 _SESSIONS = "lower --parallelism, or raise the database's limit of sessions"
-_LIMIT = "take smaller units, --unit-bytes, or raise the limits of calls in the user's profile"
+_LIMIT = (
+    "use smaller work units with --unit-bytes, or raise the limits of calls in the user's profile"
+)
 _THICK = "connect through Oracle's client library with --client-library"
 _DESCRIPTOR = "correct the part of the URL behind the user"
 _WALLET = "check wallet_location= in the URL, or WALLET_LOCATION in sqlnet.ora"
@@ -58,10 +60,11 @@ HINTS = {
     "ORA-01031": _MISSING_RIGHT,
     "ORA-41900": _MISSING_RIGHT,
     "ORA-01555": _UNDO,
-    "ORA-22924": "raise the LOB's PCTVERSION or RETENTION, or take smaller units, --unit-bytes",
+    "ORA-22924": "raise the LOB's PCTVERSION or RETENTION, or use smaller work units with "
+    "--unit-bytes",
     "ORA-08180": "give --scn a number that UNDO_RETENTION still covers",
     "ORA-08181": "give --scn a number of this database that UNDO_RETENTION still covers",
-    "ORA-08187": "take it as it is at the moment, with --consistency none",
+    "ORA-08187": "read it without a snapshot: --consistency none",
     "ORA-01466": _CHANGED,
     "ORA-08103": _CHANGED,
     "ORA-01410": _CHANGED,
@@ -82,12 +85,12 @@ HINTS = {
     "ORA-01017": _PASSWORD,
     "ORA-01005": _PASSWORD,
     "DPY-4001": "set UNLOADER_PASSWORD or give --password-file, --password-prompt or a wallet",
-    "ORA-28000": "let a DBA unlock it: ALTER USER user ACCOUNT UNLOCK",
+    "ORA-28000": "ask a DBA to unlock it: ALTER USER user ACCOUNT UNLOCK",
     "ORA-28001": "change the user's password, with SQL*Plus for instance",
     "ORA-28002": "change the user's password, with SQL*Plus for instance",
-    "ORA-28150": "let a DBA allow it: ALTER USER target GRANT CONNECT THROUGH proxy",
+    "ORA-28150": "ask a DBA to allow it: ALTER USER target GRANT CONNECT THROUGH proxy",
     "ORA-01045": "grant the user CREATE SESSION",
-    "ORA-01013": "raise --call-timeout, if it was that",
+    "ORA-01013": "if --call-timeout was reached, raise it",
     "DPY-4024": _CALL_TIMEOUT,
     "ORA-00018": _SESSIONS,
     "ORA-00020": _SESSIONS,
@@ -99,8 +102,9 @@ HINTS = {
     "ORA-02396": "raise IDLE_TIME of the user's profile",
     "ORA-02393": _LIMIT,
     "ORA-02395": _LIMIT,
-    "ORA-00040": "take smaller units, --unit-bytes, or let a DBA lift the Resource Manager's limit",
-    "ORA-01578": "let a DBA mend the block with RMAN, or leave its rows out with --where",
+    "ORA-00040": "use smaller work units with --unit-bytes, or ask a DBA to lift the limit of the "
+    "Resource Manager",
+    "ORA-01578": "ask a DBA to repair the block with RMAN, or leave its rows out with --where",
     "ORA-01652": "enlarge the temporary tablespace",
     "ORA-30926": "run again",
     "DPY-2018": _WALLET,

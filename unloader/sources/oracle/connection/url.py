@@ -148,7 +148,7 @@ def _settings(query: str) -> tuple[list[str], dict[str, str]]:
             raise ConfigError(f"the URL's setting {name} has no value", f"write {name}=VALUE")
         if name == "protocol":
             if value.lower() not in PROTOCOLS:
-                raise ConfigError(f"the URL's protocol {value} is none", "write tcp or tcps")
+                raise ConfigError(f"the URL's protocol {value} is not known", "write tcp or tcps")
             settings[name] = value.lower()
         elif name in _IN_STRING:
             passed.append(f"{name}={value}")

@@ -138,7 +138,7 @@ def bad_text(column: str, value: bytes) -> OutputFailed:
     """Return the error for bytes in a text column that are no text."""
     shown = value[:_SHOWN_BYTES].hex() + ("..." if len(value) > _SHOWN_BYTES else "")
     return OutputFailed(
-        f"column {column} holds bytes that are no text in the database's character set: {shown}",
+        f"column {column} holds bytes that are not text in the database's character set: {shown}",
         f"leave it out with --exclude {column}, or read its bytes with --query and RAWTOHEX",
     )
 

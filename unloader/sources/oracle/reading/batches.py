@@ -66,12 +66,12 @@ def _refusal(error: Exception, plan: FetchPlan, rows: int) -> UnloaderError | No
         ]
         return OutputFailed(
             f"{rows} rows have more than 2 GiB in one of the columns {', '.join(names)}",
-            "give less --fetch-memory, so that a batch has fewer rows",
+            "lower --fetch-memory, so that a batch has fewer rows",
         )
     if text.startswith(_NO_CONVERSION):
         types = ", ".join(f"{column.name} {column.source_type}" for column in plan.columns)
         return SourceError(
             f"the columns are not what they were when the run began ({types}): {text}",
-            "run again, or take the slower way with --fetch tuples",
+            "run again, or use --fetch tuples, which is slower",
         )
     return None

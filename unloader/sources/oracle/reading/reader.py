@@ -111,7 +111,7 @@ class OracleReader:
             # The driver's own dates end at the year 1, and know no day of the Julian calendar.
             self._stale = True
             if not plan.sees_moments:
-                raise SourceError(f"the driver cannot make a value: {error}") from error
+                raise SourceError(f"the driver cannot convert a value: {error}") from error
             logger.info("%s: %s; dates are read as text", piece.unit, error)
             self._moments_as_text = True
             raise ReadAgain from error

@@ -124,15 +124,15 @@ def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
 
     counted, month, day = number(1, 5), number(6, 8), number(9, 11)
     hour, minute, second = number(12, 14), number(15, 17), number(18, 20)
-    _refuse(texts, _outside(counted, 1, 9999), "is in no year of the calendar")
-    _refuse(texts, _outside(month, 1, 12), "is in no month of the calendar")
+    _refuse(texts, _outside(counted, 1, 9999), "has an impossible year")
+    _refuse(texts, _outside(month, 1, 12), "has an impossible month")
     before = pc.starts_with(texts, "-")
     year = pc.if_else(before, pc.subtract(1, counted), counted)
     last = pc.add(_MONTH_DAYS.take(month), _leap_day(year, month))
     bad = pc.or_(pc.less(day, 1), pc.greater(day, last))
-    _refuse(texts, bad, "is no day of the Gregorian calendar")
+    _refuse(texts, bad, "is not a day of the Gregorian calendar")
     for field, end in ((hour, 23), (minute, 59), (second, 59)):
-        _refuse(texts, _outside(field, 0, end), "is no time of the day")
+        _refuse(texts, _outside(field, 0, end), "has an impossible time of day")
     clock = pc.add(pc.multiply(pc.add(pc.multiply(hour, 60), minute), 60), second)
     seconds = pc.add(pc.multiply(_days(year, month, day), DAY_SECONDS), clock)
     digits = UNIT_DIGITS[kind.unit]

@@ -91,7 +91,7 @@ def lay_out(
     except SourceError as error:
         if not session.alive:
             raise
-        logger.info("DBA_EXTENTS is not to be had: %s", error.message)
+        logger.info("cannot read DBA_EXTENTS: %s", error.message)
         return _by_sample(session, table, layout, user, "DBA_EXTENTS")
     if ids:
         return by_extents
@@ -135,7 +135,7 @@ def _by_sample(session: Session, table: Relation, layout: Layout, user: str, bet
     except SourceError as error:
         if not session.alive:
             raise
-        logger.info("%s is not to be had: %s", view, error.message)
+        logger.info("cannot read %s: %s", view, error.message)
         missing.append(
             "SELECT on SYS.DBA_SEGMENTS is missing, so sizes are those of the statistics: "
             f"GRANT SELECT ON SYS.DBA_SEGMENTS TO {user}"
@@ -181,8 +181,8 @@ def _by_keys(
     name = dictionary.key_column(session, table)
     column = next((each for each in columns if each.name == name), None)
     if column is None or not can_be_key(column):
-        what = "is not to be seen" if column is None else f"begins with {column.native_type}"
-        missing = f"the table is read as a whole or by partition, for its primary key {what}"
+        what = "is not visible" if column is None else f"begins with {column.native_type}"
+        missing = f"the table is read as a whole or by partition, because its primary key {what}"
         return replace(layout, missing=(missing,))
     chosen = [part for part in layout.parts if part.rows]
     chosen = sorted(chosen, key=lambda part: -(part.rows or 0))[:MAX_SAMPLED]

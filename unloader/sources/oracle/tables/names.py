@@ -67,6 +67,6 @@ def _behind_synonyms(session: Session, table: TableSummary, wanted: TableName) -
             raise SourceError(
                 f"{wanted} is a synonym of {target}.{name}, which is not there or not for "
                 "this user to read",
-                f"let its owner run GRANT SELECT ON {target}.{name}",
+                f"ask its owner to run GRANT SELECT ON {target}.{name}",
             )
     raise SourceError(f"{wanted} is a synonym of itself", "name the table itself")

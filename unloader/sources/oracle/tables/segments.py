@@ -80,7 +80,7 @@ def object_ids(session: Session, table: Relation) -> dict[str | None, int]:
         except SourceError as error:
             if not session.alive:
                 raise
-            logger.info("DBA_OBJECTS is not to be had: %s", error.message)
+            logger.info("cannot read DBA_OBJECTS: %s", error.message)
     return {part: int(number) for part, number in found}
 
 

@@ -104,14 +104,14 @@ def test_years_before_christ_follow_the_gregorian_cycle(later: date) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (" 1500-02-29 00:00:00", "no day of the Gregorian calendar"),
-        (" 2023-02-29 00:00:00", "no day of the Gregorian calendar"),
-        (" 0000-00-00 00:00:00", "no year"),
-        ("-0000-01-01 00:00:00", "no year"),
-        (" 2024-00-10 00:00:00", "no month"),
-        (" 2024-01-00 00:00:00", "no day"),
-        (" 2024-01-01 24:00:00", "no time"),
-        (" 2024-01-01 00:00:60", "no time"),
+        (" 1500-02-29 00:00:00", "not a day of the Gregorian calendar"),
+        (" 2023-02-29 00:00:00", "not a day of the Gregorian calendar"),
+        (" 0000-00-00 00:00:00", "impossible year"),
+        ("-0000-01-01 00:00:00", "impossible year"),
+        (" 2024-00-10 00:00:00", "impossible month"),
+        (" 2024-01-00 00:00:00", "not a day"),
+        (" 2024-01-01 24:00:00", "impossible time"),
+        (" 2024-01-01 00:00:60", "impossible time"),
         ("rubbish", "no date"),
     ],
 )
