@@ -9,7 +9,6 @@ from importlib import import_module
 
 from unloader.request.options import listing
 from unloader.request.options.option import Option
-from unloader.sources.registry import source_of
 
 DECLARING = ("unloader.sources.oracle.options", "unloader.sources.postgres.options")
 """The modules of `OPTIONS`, in the order of the help pages; they import nothing of their source."""
@@ -37,5 +36,8 @@ def every_option() -> tuple[Option, ...]:
 
 def unknown_to(kind: str) -> frozenset[str]:
     """Return the keys of the options that say nothing to this kind of source."""
+    # Not needed by a help page, which shows the options of all sources.
+    from unloader.sources.registry import source_of
+
     known = {option.name for option in source_of(kind).options}
     return frozenset(option.key for option in source_options() if option.name not in known)

@@ -1,5 +1,5 @@
 """Places that a run's bytes go to: local directories, named pipes, standard output.
 
-A room that knows bytes and names. What the files hold, which units they come from and what a
-manifest says is not its business.
+`base` has the protocols and `model` their types. A room that knows bytes and names: what the files
+hold, which units they come from and what a manifest says is not its business.
 """

@@ -18,12 +18,53 @@ from unloader.storage.model import Claim, Cleaning, Disk, Move, Place, Staging, 
 from writers.files.readable import Readable
 
 
-class RunStorage(Protocol):
-    """The places of one run. They are taken when it is made and given back by `close`."""
+class RunPlaces(Protocol):
+    """The places of one run, whatever they are: directories, buckets, streams."""
 
     @property
     def places(self) -> tuple[Place, ...]:
         """All of them, in the order of their numbers."""
+
+    def staging(self, place: int) -> Staging:
+        """Return where workers write what goes to a place."""
+
+    def check(self) -> None:
+        """Raise OutputFailed if a place is lost; called several times a second."""
+
+    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
+        """Give all these files their final names and the manifest its own, last; or none.
+
+        Earlier finished runs at the places are replaced. A commit that is cut short is finished
+        by whoever comes next, or by `Storage.complete`. Staged files that are not among `moves`
+        are removed. A stream ends once its reader has got all; it passes no manifest on.
+
+        Returns:
+            What the user should be told.
+
+        Raises:
+            WriteError: A file that is no run's has the name, a staged file is missing, or there
+                is no space for the manifest; an earlier run is still, or again, as it was.
+            OutputFailed: As above; or what was begun could be neither finished nor taken back.
+        """
+
+    def abandon(self, manifest: bytes | None) -> None:
+        """End a broken run: keep what is staged with a partial manifest, or leave no trace.
+
+        A stream passes nothing on any more.
+
+        Args:
+            manifest: What is done so far; None if there is nothing.
+        """
+
+    def close(self) -> None:
+        """Release the places to others."""
+
+
+class RunStorage(RunPlaces, Protocol):
+    """Places that keep what is written to them: it is staged, read again and taken back.
+
+    They are taken when this is made and given back by `close`. A stream has none of it.
+    """
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -38,9 +79,6 @@ class RunStorage(Protocol):
         Raises:
             OutputFailed: One is.
         """
-
-    def staging(self, place: int) -> Staging:
-        """Return where workers write files that go to a place."""
 
     def open_staged(self, place: int, name: str) -> IO[bytes]:
         """Open a new staged file for writing in this process; it counts once it is closed.
@@ -78,32 +116,6 @@ class RunStorage(Protocol):
         Raises:
             OutputFailed: The storage is full or failed.
         """
-
-    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
-        """Give all these files their final names and the manifest its own, last; or none.
-
-        Earlier finished runs at the places are replaced. A commit that is cut short is finished
-        by whoever comes next, or by `Storage.complete`. Staged files that are not among `moves`
-        are removed.
-
-        Returns:
-            What the user should be told.
-
-        Raises:
-            WriteError: A file that is no run's has the name, a staged file is missing, or there
-                is no space for the manifest; an earlier run is still, or again, as it was.
-            OutputFailed: As above; or what was begun could be neither finished nor taken back.
-        """
-
-    def abandon(self, manifest: bytes | None) -> None:
-        """End a broken run: keep what is staged with a partial manifest, or leave no trace.
-
-        Args:
-            manifest: What is done so far; None if there is nothing.
-        """
-
-    def close(self) -> None:
-        """Release the places to others."""
 
 
 class Storage(Protocol):

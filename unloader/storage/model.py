@@ -75,6 +75,8 @@ class Staging:
     """As it is named to the user."""
     directory: str = ""
     """The local directory that writers make files in; empty if there is none."""
+    stream: str | None = None
+    """The pipe that takes all bytes instead of files."""
 
 
 class Move(NamedTuple):

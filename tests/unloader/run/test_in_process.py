@@ -49,8 +49,8 @@ def test_a_whole_run_in_this_process_writes_the_same_bytes(tmp_path: Path) -> No
     with resolved(job) as ready, closing(InProcessExecutor(run_unit)) as executor:
         manifest = run(ready, executor, observe=lambda event: None, stop=lambda: False)
     release()
-    assert [each["units"] for each in manifest["workers"]] == [len(ready.run.plan.units)]
-    assert manifest["totals"]["rows"] == 1000
+    assert [each.units for each in manifest.workers] == [len(ready.run.plan.units)]
+    assert manifest.totals.rows == 1000
     written = [
         {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.csv")}
         for name in ("workers", "here")

@@ -53,11 +53,11 @@ class FileOutput:
                 read_index=read_index,
             )
         )
-        self._tell: Observer = silent
+        self._observe: Observer = silent
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Check that all final names are free and differ; report what earlier runs left."""
-        self._tell = observe
+        self._observe = observe
         for text in self._storage.notices:
             observe(Notice(text=text))
         names = self._naming.first_names(tuple(self._units.values()))
@@ -137,7 +137,7 @@ class FileOutput:
         _check_stop(stop)
         document = manifest(published, self._listed())
         for text in self._storage.commit(moves, manifest_bytes(document)):
-            self._tell(Notice(text=text))
+            self._observe(Notice(text=text))
         return document
 
     def abandon(self, manifest: Manifest | None) -> None:

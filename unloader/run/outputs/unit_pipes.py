@@ -20,10 +20,10 @@ from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
-from unloader.run.outputs.one_stream import FROM_THE_START
 from unloader.run.schedule import Assignment
 from unloader.storage.kinds import pipe_template
-from unloader.storage.streams.fifo import Fifos
+from unloader.storage.streams.stream import FROM_THE_START
+from unloader.storage.streams.unit_pipes import UnitPipes
 
 
 class PipeOutput:
@@ -40,33 +40,34 @@ class PipeOutput:
         folder, template = pipe_template(run.output.options.destination)
         names = Naming.of(run, template, one=False).first_names(run.plan.units)
         check_distinct(names.values())
-        self._paths = {unit: folder / name for unit, name in names.items()}
+        self._paths = {unit: str(folder / name) for unit, name in names.items()}
+        self._numbers = {unit: number for number, unit in enumerate(names)}
         self._output = run.output
         self._headers = Headers(run.extract, run.output.format)
-        self._fifos = Fifos()
+        self._pipes = UnitPipes(tuple(self._paths.values()))
         self._waiting: set[str] = set()
         self._opened: set[str] = set()
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Make the pipes that are not there."""
-        for path in self._paths.values():
-            self._fifos.provide(path)
+        self._pipes.provide()
 
     def keep(self, name: str, data: bytes) -> None:
         """Do nothing: a stream has no place for a record."""
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the unit's pipe, whose reader the worker waits for."""
-        path = self._paths[assignment.unit.id]
+        staging = self._pipes.staging(self._numbers[assignment.unit.id])
         return OutputTask(
-            spec=replace(self._output.spec(str(path.parent)), stream=str(path)),
+            spec=replace(self._output.spec(staging.directory), stream=staging.stream),
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
             reader_seconds=self._output.options.pipe_seconds,
         )
 
     def check(self) -> None:
-        """Do nothing: workers find out themselves."""
+        """Check the pipes."""
+        self._pipes.check()
 
     def filter_event(self, event: Event) -> tuple[Event, ...]:
         """Learn whose pipe has a reader; report once each that waits for one."""
@@ -99,12 +100,12 @@ class PipeOutput:
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
     ) -> Manifest:
         """Return the manifest: all has been read, or is in the hands of the system."""
+        self._pipes.commit((), b"")
         sent = [
             replace(
                 unit,
                 finals=tuple(
-                    replace(file, path=str(self._paths[unit.result.unit]))
-                    for file in unit.result.files
+                    replace(file, path=self._paths[unit.result.unit]) for file in unit.result.files
                 ),
             )
             for unit in units
@@ -112,7 +113,8 @@ class PipeOutput:
         return manifest(sent, ())
 
     def abandon(self, manifest: Manifest | None) -> None:
-        """Do nothing: what has left cannot be taken back."""
+        """Leave the pipes as they are: what has left cannot be taken back."""
+        self._pipes.abandon(None)
 
     def already_delivered(self) -> str:
         """Return what went through pipes."""
@@ -128,4 +130,4 @@ class PipeOutput:
 
     def close(self) -> None:
         """Remove the pipes made here."""
-        self._fifos.close()
+        self._pipes.close()

@@ -81,6 +81,7 @@ class LocalDirectories:
 
 def _is_locked(room: Path) -> bool:
     try:
+        # Held for a moment only; a run that starts just then is refused and can start again.
         os.close(take_lock(room, create=False))
     except Locked:
         return True

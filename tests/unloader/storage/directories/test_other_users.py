@@ -17,6 +17,7 @@ from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
 from unloader.storage.directories import cleaning, publishing, run_directories
 from unloader.storage.directories.leftovers import RUN
+from unloader.storage.directories.local import LocalDirectories
 
 USER = 1002
 """Not root, and the owner of nothing."""
@@ -214,7 +215,7 @@ def test_a_file_system_that_maps_users(shared: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
-    """He could change what is staged there; neither a run nor clean touches it."""
+    """He could change what is staged there; neither a run nor clean touches or believes it."""
     out = shared / "out"
     out.mkdir()
     out.chmod(0o777)
@@ -231,6 +232,7 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
     ):
         with pytest.raises(OutputFailed, match=r"_run is a symbolic link or another user's"):
             act()
+    assert LocalDirectories().who_was_here(str(out)) is None
     assert content_of(shared) == {"out/_run/publication.json": "{}"}
 
 
