@@ -61,6 +61,8 @@ class SessionOptions:
     """Directory of the vendor's client library, "" for where it is usually found, None for none."""
     enable_row_security: bool = False
     """Policies of row level security may choose the rows; without it they are an error."""
+    lock_timeout_seconds: float = 30.0
+    """Longest wait for a lock that another session holds; 0 is as the server is set."""
     run_id: str = ""
     """Names the run in the database's list of sessions; empty outside a run."""
 

@@ -30,7 +30,8 @@ HINTS = {
     "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
     "28000": "check the user in the URL and the server's pg_hba.conf",
     "3D000": "check the name of the database at the end of the URL",
-    "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table",
+    "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table, "
+    "or wait longer with --lock-timeout; pg_blocking_pids tells who holds it",
     "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
     "42501": "grant SELECT on the table and its partitions; where policies of row level security "
     "apply, grant BYPASSRLS, or unload what they let through with --enable-row-security",

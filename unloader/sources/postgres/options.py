@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unloader.model import SessionOptions
-from unloader.request.options.kinds import FLAG
+from unloader.request.options.kinds import FLAG, SECONDS
 from unloader.request.options.option import CONNECTING, Option
 
 OPTIONS = (
@@ -18,5 +18,16 @@ OPTIONS = (
         record="enable_row_security",
         help="Unload the rows that policies of row level security let the user see; without it a "
         "policy that may hide rows is an error. PostgreSQL.",
+    ),
+    Option(
+        name="lock-timeout",
+        kind=SECONDS,
+        section="Database session",
+        commands=CONNECTING,
+        effect="none",
+        field="source.session.lock_timeout_seconds",
+        owner=SessionOptions,
+        help="Longest wait in seconds for a lock that another session holds; 0 is the server's own "
+        "lock_timeout. PostgreSQL.",
     ),
 )

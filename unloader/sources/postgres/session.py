@@ -25,7 +25,7 @@ T = TypeVar("T")
 SETTINGS = """
 SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';
 SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = {policies};
-SET statement_timeout = 0; SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = 0;
+SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
 SET max_parallel_workers_per_gather = {gather}; SET jit = off; SET synchronize_seqscans = off;
 SET application_name = '{name}'
 """
@@ -87,6 +87,9 @@ class Session:
             self._connection = self._connect(spec)
             policies = "on" if spec.session.enable_row_security else "off"
             self.execute(SETTINGS.format(gather=gather, name=session_name(spec), policies=policies))
+            if spec.session.lock_timeout_seconds:
+                milliseconds = max(1, round(spec.session.lock_timeout_seconds * 1000))
+                self.execute(f"SET lock_timeout = {milliseconds}")
             self._watch_connection()
         except BaseException:
             self.close()

@@ -73,9 +73,12 @@ def sample(option: Option) -> str:
     return BY_NAME.get(option.name) or BY_KIND[option.kind]
 
 
+OF_POSTGRES = ("enable-row-security", "lock-timeout")
+
+
 def around(option: Option) -> list[str]:
     """Return the arguments without which the option means nothing."""
-    source = "postgresql://u@h/d" if option.name == "enable-row-security" else "oracle://u@h/s"
+    source = "postgresql://u@h/d" if option.name in OF_POSTGRES else "oracle://u@h/s"
     found = [source]
     found += ["--table", "T"] if option.name not in ("table", "query") else []
     found += ["--to", "out"] if option.name != "to" else []

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import command
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
-from unloader.model import Extract, NamePart, Selection, SourceSpec, TableName
+from unloader.model import Extract, NamePart, Selection, SessionOptions, SourceSpec, TableName
 from unloader.resolve.preparation import chosen_table
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import CopyDialect, Session
@@ -284,3 +287,22 @@ def test_nobody_waits_for_ever(url: str) -> None:
         list(session.copy("SELECT v FROM plain", CopyDialect(), 1024))
     other.close()
     session.close()
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [("0.25", "250ms"), ("0", "3s")])
+def test_the_wait_for_a_lock_is_an_option(
+    postgres: Any, url: str, tmp_path: Path, seconds: str, wanted: str
+) -> None:
+    """An ALTER TABLE in progress ends the run after that long; 0 is what the server is set to."""
+    postgres.run("ALTER DATABASE hold SET lock_timeout = '3s'", url=url)
+    session = SessionOptions(lock_timeout_seconds=float(seconds))
+    with closing(Session(SourceSpec(kind="postgresql", location=url, session=session))) as ours:
+        assert ours.value("SHOW lock_timeout") == wanted
+    with closing(Session(SourceSpec(kind="postgresql", location=url))) as other:
+        other.execute("BEGIN; LOCK TABLE plain")
+        error = command.error_of(
+            "run", url, "--table", "plain", "--to", str(tmp_path / "out"), "--lock-timeout",
+            seconds, "--progress", "none", status=4,
+        )  # fmt: skip
+    assert "lock timeout" in error
+    assert "--lock-timeout" in error
