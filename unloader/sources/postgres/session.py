@@ -186,7 +186,7 @@ class Session:
                 self._connection.terminate()  # goodbye would wait for the end of an open COPY
             elif self._connection is not None:
                 self._loop.run_until_complete(self._connection.close(timeout=5))
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # A late cancel reaches the goodbye, too.
             self._connection.terminate()
         finally:
             self._drain()
