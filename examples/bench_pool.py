@@ -45,11 +45,11 @@ from numa.model import Finished, ProcessLimits, Ready
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
+from unloader.engine.engine import Engine, Work
+from unloader.engine.local import LocalExecutor
+from unloader.engine.schedule import Attempt, Schedule
 from unloader.model import RetryOptions
 from unloader.placement.seating import Seating
-from unloader.run.engine import Engine, Work
-from unloader.run.local import LocalExecutor
-from unloader.run.schedule import Attempt, Schedule
 
 ENTRY = "bench_pool:double"
 WARM_TASKS = 50

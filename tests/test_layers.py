@@ -49,13 +49,7 @@ FLOORS = {
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.codecs"},
-        {
-            "unloader.run.engine",
-            "unloader.run.executor",
-            "unloader.run.in_process",
-            "unloader.run.local",
-            "unloader.run.schedule",
-        },
+        {"unloader.engine"},
         {"unloader.worker"},
         {"unloader.placement"},
         {"unloader.storage"},
@@ -95,14 +89,6 @@ FLOORS = {
     ),
 }
 """Rooms of a package from the top floor down; each imports its own floor and those below."""
-
-KNOWN_EXCEPTIONS: set[tuple[str, str]] = set()
-"""Rooms that import one above them today. A pair that is no longer needed has to go from here."""
-
-KNOWN_CYCLES = {
-    frozenset({"unloader.cli.display.progress", "unloader.cli.display.ticking"}),
-}
-"""Modules that import each other in a circle today. One that is gone has to go from here."""
 
 
 @cache
@@ -183,17 +169,15 @@ def test_every_module_is_in_a_room(package: str) -> None:
 
 @pytest.mark.parametrize("package", FLOORS)
 def test_imports_point_down(package: str) -> None:
-    """A module imports its own floor and those below; what does not yet is listed, nothing else."""
-    floors, upward = FLOORS[package], {}
+    """A module imports its own floor and those below."""
+    floors, upward = FLOORS[package], []
     for module, imported in edges(modules(ROOT, package)).items():
         mine = room_of(module, floors)
         for name in imported:
             theirs = room_of(name, floors)
             if mine is not None and theirs is not None and theirs[0] < mine[0]:
-                upward.setdefault((mine[1], theirs[1]), []).append(f"{module} imports {name}")
-    known = {pair for pair in KNOWN_EXCEPTIONS if pair[0].startswith(package)}
-    assert {pair: upward[pair] for pair in upward.keys() - known} == {}
-    assert known - upward.keys() == set(), "no longer needed: take it from KNOWN_EXCEPTIONS"
+                upward.append(f"{module} imports {name}")
+    assert upward == []
 
 
 @pytest.mark.parametrize("package", THIRD_PARTY_OF_LEAVES)
@@ -207,9 +191,7 @@ def test_leaves_stand_alone(package: str) -> None:
 
 def test_no_import_cycle() -> None:
     """No modules import each other in a circle, imports in functions and for types included."""
-    ours = set(cycles(edges(modules(ROOT, *PACKAGES))))
-    assert ours - KNOWN_CYCLES == set()
-    assert KNOWN_CYCLES - ours == set(), "no longer there: take it from KNOWN_CYCLES"
+    assert set(cycles(edges(modules(ROOT, *PACKAGES)))) == set()
 
 
 def test_no_import_cycle_in_the_support_of_tests() -> None:

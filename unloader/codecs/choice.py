@@ -13,14 +13,14 @@ from numa.model import ProcessLimits
 from partition_planner.model import WorkUnit
 from unloader.codecs.model import Sample, SampleBudget, Sampled, SampleTask
 from unloader.codecs.places import disks_of, scratch
+from unloader.engine.engine import Engine, Work
+from unloader.engine.local import LocalExecutor
+from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError, WorkerLost
 from unloader.events import Notice, Observer
 from unloader.failures import error_of, is_a
 from unloader.model import AttemptFailure, RetryOptions
 from unloader.placement.seating import automatic_parallelism
-from unloader.run.engine import Engine, Work
-from unloader.run.local import LocalExecutor
-from unloader.run.schedule import Attempt, Schedule
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,

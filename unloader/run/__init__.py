@@ -1,1 +1,1 @@
-"""Running: units to workers, results back, failures retried, the output published."""
+"""One run: its units through the engine, its outputs, the count, publishing."""

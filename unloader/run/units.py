@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from partition_planner.model import WorkUnit
+from unloader.engine.engine import Work
+from unloader.engine.executor import Executor
+from unloader.engine.schedule import Assignment, Verdict
 from unloader.errors import OutputFailed, PartialUnload, SourceError, UnloaderError, WorkerLost
 from unloader.events import (
     Event,
@@ -24,10 +27,7 @@ from unloader.events import (
 from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
-from unloader.run.engine import Work
-from unloader.run.executor import Executor
 from unloader.run.outputs.base import RunOutput
-from unloader.run.schedule import Assignment, Verdict
 from unloader.sources.base import Catalog
 
 

@@ -12,6 +12,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from unloader.engine.engine import Engine
+from unloader.engine.executor import Executor
+from unloader.engine.schedule import Schedule
 from unloader.errors import (
     Interrupted,
     UnloaderError,
@@ -26,11 +29,8 @@ from unloader.model import Snapshot
 from unloader.placement.evidence import Evidence
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
-from unloader.run.engine import Engine
-from unloader.run.executor import Executor
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
-from unloader.run.schedule import Schedule
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by

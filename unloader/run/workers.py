@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numa.model import ProcessLimits
+from unloader.engine.local import LocalExecutor
 from unloader.model import Preload, Request
 from unloader.placement.seating import SeatPlan
-from unloader.run.local import LocalExecutor
 
 ENTRY = "unloader.worker.process:work"
 

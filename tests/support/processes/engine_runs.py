@@ -8,13 +8,13 @@ from typing import Any
 
 from numa.model import ProcessLimits, Seat
 from partition_planner.model import WholeTable, WorkUnit
+from unloader.engine.engine import Engine, Work
+from unloader.engine.executor import Executor
+from unloader.engine.local import LocalExecutor
+from unloader.engine.schedule import Assignment, Schedule, Verdict
 from unloader.errors import Interrupted, WorkerLost
 from unloader.model import AttemptFailure, RetryOptions, UnitResult
 from unloader.placement.seating import Seating
-from unloader.run.engine import Engine, Work
-from unloader.run.executor import Executor
-from unloader.run.local import LocalExecutor
-from unloader.run.schedule import Assignment, Schedule, Verdict
 
 ENTRY = "processes.engine_tasks:work"
 

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from unloader.engine.schedule import Attempt
 from unloader.model import AttemptFailure, Stages, UnitProgress, UnitResult
-from unloader.run.schedule import Attempt
 
 GROWTH_BYTES = 64 << 20
 KEPT: list[bytes] = []

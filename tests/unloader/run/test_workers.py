@@ -17,12 +17,12 @@ import numa.topology
 from numa.errors import PlacementError
 from numa.model import Node, Topology
 from unloader import api
+from unloader.engine.executor import ExecutorEvent, PlaceReady
+from unloader.engine.local import LocalExecutor
 from unloader.events import Event, RunStarted, UnitFinished
 from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
-from unloader.run.executor import ExecutorEvent, PlaceReady
-from unloader.run.local import LocalExecutor
 from unloader.run.workers import EARLY_WORKERS, early_workers
 from writers.model import TextFormat
 

@@ -6,23 +6,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unloader.cli.display.base import Display
     from unloader.events import Event
-
-
-class Display(Protocol):
-    """Shows the events of a run on stderr."""
-
-    def __call__(self, event: Event) -> None:
-        """Take one event."""
-
-    def stopping(self, text: str) -> None:
-        """Tell that a signal asked to stop; safe within a signal handler."""
-
-    def close(self, finished: bool) -> None:
-        """End the display; `finished` tells success from failure."""
 
 
 class Silence:

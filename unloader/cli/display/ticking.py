@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unloader.events import Tick
 
 if TYPE_CHECKING:
-    from unloader.cli.display.progress import Display
+    from unloader.cli.display.base import Display
     from unloader.events import Event
 
 TICK_SECONDS = 0.25

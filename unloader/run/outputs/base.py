@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from unloader.engine.schedule import Assignment
 from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
-from unloader.run.schedule import Assignment
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""

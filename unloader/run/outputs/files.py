@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from unloader.engine.schedule import Assignment
 from unloader.errors import Interrupted
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
@@ -20,7 +21,6 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.stripes import stripes
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
-from unloader.run.schedule import Assignment
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
 from writers.files.direct_io import refusal

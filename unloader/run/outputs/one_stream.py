@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from unloader.engine.schedule import Assignment
 from unloader.errors import UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
 from unloader.manifest.build import FinishedUnit
@@ -19,7 +20,6 @@ from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
-from unloader.run.schedule import Assignment
 from unloader.storage.kinds import pipe_template
 from unloader.storage.streams.stream import FROM_THE_START, Patience, Stream
 from writers.model import ParquetFormat

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
+from unloader.engine.schedule import Assignment, Schedule
 from unloader.model import AttemptFailure, RetryOptions
-from unloader.run.schedule import Assignment, Schedule
 
 RETRYABLE = AttemptFailure(
     error="TransientSourceError", message="lost", hint="wait", retryable=True

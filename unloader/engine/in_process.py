@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from numa.model import Seat
+from unloader.engine.executor import AttemptFailed, ExecutorEvent, Message, PlaceReady, Result
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
-from unloader.run.executor import AttemptFailed, ExecutorEvent, Message, PlaceReady, Result
 
 TaskFunction = Callable[[Any, Callable[[object], None]], object]
 

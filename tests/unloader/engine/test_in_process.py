@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from unloader import api
+from unloader.engine.in_process import InProcessExecutor
 from unloader.model import (
     OutputOptions,
     PlanOptions,
@@ -17,7 +18,6 @@ from unloader.model import (
 )
 from unloader.request.names import parse_table
 from unloader.resolve.resolution import resolved
-from unloader.run.in_process import InProcessExecutor
 from unloader.run.unloading import run
 from unloader.worker.process import release, run_unit
 from writers.model import TextFormat

@@ -19,6 +19,9 @@ from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, r
 
 from numa.model import ProcessLimits
 from unloader import api
+from unloader.engine.executor import ExecutorEvent, PlaceLost, Result
+from unloader.engine.local import LocalExecutor
+from unloader.engine.schedule import Assignment, Attempt
 from unloader.errors import ConfigError, Interrupted
 from unloader.events import Event, UnitFinished
 from unloader.model import (
@@ -35,9 +38,6 @@ from unloader.model import (
 )
 from unloader.placement.evidence import Evidence, WorkerEvidence
 from unloader.request.names import parse_table
-from unloader.run.executor import ExecutorEvent, PlaceLost, Result
-from unloader.run.local import LocalExecutor
-from unloader.run.schedule import Assignment, Attempt
 from writers.model import TextFormat
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic
 
-from unloader.model import AttemptFailure
-from unloader.run.executor import (
+from unloader.engine.executor import (
     AttemptFailed,
     Executor,
     ExecutorEvent,
@@ -23,7 +22,8 @@ from unloader.run.executor import (
     PlaceLost,
     Result,
 )
-from unloader.run.schedule import Attempt, Schedule, U, Verdict
+from unloader.engine.schedule import Attempt, Schedule, U, Verdict
+from unloader.model import AttemptFailure
 
 TICK_SECONDS = 0.2
 

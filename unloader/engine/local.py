@@ -15,13 +15,7 @@ from numa.errors import PoolError
 from numa.model import Finished, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant
 from numa.model import Message as PoolMessage
 from numa.supervisor import Supervisor
-from unloader.errors import ConfigError, UnloaderError, WorkerLost
-from unloader.failures import failure_of, internal_failure
-from unloader.model import AttemptFailure
-from unloader.placement.evidence import Evidence, WorkerEvidence, without_numbers
-from unloader.placement.observation import Watch
-from unloader.placement.seating import Seating
-from unloader.run.executor import (
+from unloader.engine.executor import (
     AttemptFailed,
     ExecutorEvent,
     Message,
@@ -31,6 +25,12 @@ from unloader.run.executor import (
     PlaceReady,
     Result,
 )
+from unloader.errors import ConfigError, UnloaderError, WorkerLost
+from unloader.failures import failure_of, internal_failure
+from unloader.model import AttemptFailure
+from unloader.placement.evidence import Evidence, WorkerEvidence, without_numbers
+from unloader.placement.observation import Watch
+from unloader.placement.seating import Seating
 
 
 class LocalExecutor:

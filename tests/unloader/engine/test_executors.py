@@ -21,12 +21,7 @@ from processes.engine_tasks import work as do
 
 from numa.model import ProcessLimits
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.model import (
-    AttemptFailure,
-    UnitProgress,
-    UnitResult,
-)
-from unloader.run.executor import (
+from unloader.engine.executor import (
     AttemptFailed,
     Executor,
     ExecutorEvent,
@@ -35,9 +30,14 @@ from unloader.run.executor import (
     PlaceReady,
     Result,
 )
-from unloader.run.in_process import InProcessExecutor
-from unloader.run.local import LocalExecutor
-from unloader.run.schedule import Assignment
+from unloader.engine.in_process import InProcessExecutor
+from unloader.engine.local import LocalExecutor
+from unloader.engine.schedule import Assignment
+from unloader.model import (
+    AttemptFailure,
+    UnitProgress,
+    UnitResult,
+)
 
 PATIENCE_SECONDS = 60.0
 WHY = AttemptFailure(error="WorkerLost", message="by intent", hint="none", retryable=True)
