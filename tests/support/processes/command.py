@@ -15,18 +15,32 @@ from typing import Any
 import psutil
 from schemas.manifests import check, check_at
 
+from processes import warm
+
 UNLOADER = (sys.executable, "-m", "unloader")
+
+
+def ended(
+    *arguments: str, env: dict[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, as a fork of a warm program where that makes no difference."""
+    if warm.suits(env):
+        return warm.run(arguments, env=env, cwd=cwd)
+    return subprocess.run(
+        [*UNLOADER, *arguments],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def run(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> str:
     """Run a command, check its exit status, return its standard output; stderr on a mismatch."""
-    done = subprocess.run(
-        [*UNLOADER, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **(env or {})},
-    )
+    done = ended(*arguments, env={**os.environ, **(env or {})})
     assert done.returncode == status, f"exit {done.returncode}: {done.stderr}"
     if status == 0:
         check_at(arguments)
@@ -35,13 +49,7 @@ def run(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> 
 
 def error_of(*arguments: str, status: int, env: dict[str, str] | None = None) -> str:
     """Run a command that must fail; return the one line it gives as the reason."""
-    done = subprocess.run(
-        [*UNLOADER, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **(env or {})},
-    )
+    done = ended(*arguments, env={**os.environ, **(env or {})})
     assert done.returncode == status, f"exit {done.returncode}: {done.stderr}"
     errors = [line for line in done.stderr.splitlines() if line.startswith("unloader: error:")]
     assert len(errors) == 1, done.stderr
