@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,36 @@ from schemas.manifests import check, check_at
 from processes import warm
 
 UNLOADER = (sys.executable, "-m", "unloader")
+_LONGEST_SECONDS = 600
 
 
 def ended(
-    *arguments: str, env: dict[str, str], cwd: Path | None = None
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, as a fork of a warm program where that makes no difference."""
+    """Run a command to its end, without standard input, and return its texts.
+
+    `env` are all its variables, by default ours.
+    """
+    done = ended_bytes(*arguments, env=env, cwd=cwd)
+    texts = (io.TextIOWrapper(io.BytesIO(each)).read() for each in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, *texts)
+
+
+def ended_bytes(
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Do the same, and return bytes. A fork of a warm program where that makes no difference."""
+    env = os.environ if env is None else env
     if warm.suits(env):
-        return warm.run(arguments, env=env, cwd=cwd)
+        return warm.run(arguments, env=env, cwd=cwd, timeout=_LONGEST_SECONDS)
     return subprocess.run(
         [*UNLOADER, *arguments],
         cwd=cwd,
         env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
         check=False,
-        timeout=120,
+        timeout=_LONGEST_SECONDS,
     )
 
 
