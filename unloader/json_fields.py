@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
+import sys
 import types
 from collections.abc import Mapping
 from functools import cache
@@ -80,8 +81,13 @@ def key_of(field: dataclasses.Field[Any]) -> str:
 
 @cache
 def hints_of(kind: type) -> dict[str, Any]:
-    """Return the type of each field of a dataclass."""
-    return get_type_hints(kind)
+    """Return the type of each field of a dataclass.
+
+    A module that imports types of its fields for type checks alone has a function `late_types`,
+    which returns them by their names.
+    """
+    late = getattr(sys.modules[kind.__module__], "late_types", dict)
+    return get_type_hints(kind, localns=late())
 
 
 class _Reading:

@@ -7,11 +7,9 @@ secret is stored in any of them; `SecretReference` says where one is found.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from unloader import json_fields
-from writers.codecs.choice import Preset
 from writers.model import (
     Checksum,
     Compression,
@@ -22,11 +20,24 @@ from writers.model import (
     WrittenFile,
 )
 
+if TYPE_CHECKING:
+    # Not for the program: a help page imports this module, and needs none of them.
+    from partition_planner.model import PlanLimits, TableInfo, WorkUnit
+    from writers.codecs.choice import Preset
+
 Consistency = Literal["snapshot", "none"]
 VerifyLevel = Literal["none", "count", "full"]
 FilePer = Literal["unit", "table"]
 Fetch = Literal["auto", "arrow", "tuples"]
 Nanoseconds = Literal["string", "timestamp"]
+
+
+def late_types() -> dict[str, Any]:
+    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
+    from partition_planner.model import TableInfo, WorkUnit
+    from writers.codecs.choice import Preset
+
+    return {"Preset": Preset, "TableInfo": TableInfo, "WorkUnit": WorkUnit}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,6 +363,8 @@ class PlanOptions:
 
     def limits(self, parallelism: int) -> PlanLimits:
         """Return the limits of a plan for so many workers."""
+        from partition_planner.model import PlanLimits
+
         return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 

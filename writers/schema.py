@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from writers.errors import WriteError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
 
@@ -15,6 +17,13 @@ def read_schema(message: bytes) -> pa.Schema:
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(message))
+
+
+def selected(schema: pa.Schema, columns: Sequence[int]) -> pa.Schema:
+    """Return some fields of a schema by index, in that order; as `RecordBatch.select` does."""
+    import pyarrow as pa
+
+    return pa.schema([schema.field(index) for index in columns], metadata=schema.metadata)
 
 
 def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:

@@ -372,7 +372,7 @@ def test_a_reader_of_some_columns_gets_them(
         url=url,
     )
     job = job_of(reader, "columns", tmp_path / "out", columns=("v", "k"))
-    limits = PlanLimits(parallelism=2, unit_bytes=32 * 1024)
+    limits = PlanOptions(parallelism=2, unit_bytes=32 * 1024)
     manifest = api.unload(replace(job, limits=limits))
     assert manifest["totals"]["rows"] == COUNT
     with pytest.raises(SourceError, match="permission denied"):

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from unloader.events import Observer, silent
 from unloader.sources.declared import Declared
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from partition_planner.model import Piece, Selector, TableInfo
+    from unloader.events import Observer
     from unloader.model import (
         Consistency,
         Extract,
@@ -91,7 +91,7 @@ class Catalog(Protocol):
             SourceError: The database refused.
         """
 
-    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
+    def describe(self, table: TableName, observe: Observer = ...) -> TableInfo:
         """Return columns, leaf partitions and estimates of one table or view.
 
         Names in the result are those of the database. Partitions are in table order.

@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from unloader.errors import ConfigError
-from unloader.sources.base import Source
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from unloader.request.locations import UrlForm
+    from unloader.sources.base import Source
 
 SOURCES = {
     "oracle": "unloader.sources.oracle.source:OracleSource",
@@ -50,11 +50,11 @@ def source_of(scheme: str) -> Source:
     if target is None:
         for point in _installed():
             if point.name == scheme:
-                return cast(Source, point.load()())
+                return cast("Source", point.load()())
         known = ", ".join(schemes())
         raise ConfigError(f"no source is known for {scheme}://", f"use one of: {known}")
     module, _, name = target.partition(":")
-    return cast(Source, getattr(import_module(module), name)())
+    return cast("Source", getattr(import_module(module), name)())
 
 
 def kinds() -> dict[str, str]:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import Any, cast
 
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.model import (
@@ -16,13 +17,11 @@ from unloader.model import (
 )
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import unit_batches, unit_text
+from unloader.worker.columns import columns_of, open_for_columns
 from unloader.worker.progress import Progress, Report, RowEstimate, WatchedValue, text_bytes
 from unloader.worker.pump import Pump
 from writers.base import EncodedWriter, Writer
 from writers.model import TextFormat, WrittenFile
-
-if TYPE_CHECKING:
-    pass
 
 
 def copy_unit(
@@ -75,10 +74,10 @@ def _copy_batches(
     task: UnitTask, reader: Reader, progress: Progress
 ) -> tuple[int, tuple[WrittenFile, ...], Stages]:
     from writers.large_rows import LargeRow
-    from writers.registry import open_writer
     from writers.schema import read_schema
 
-    schema = read_schema(task.extract.projection.schema)
+    projection = task.extract.projection
+    schema = read_schema(projection.schema)
     writers: list[Writer] = []
 
     def fetch() -> Iterator[Any]:
@@ -101,10 +100,9 @@ def _copy_batches(
 
     pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes)
     try:
-        for output in task.outputs:
-            writers.append(
-                open_writer(output.spec, schema, output.stem, writes_header=output.writes_header)
-            )
+        for index, output in enumerate(task.outputs):
+            open_file = partial(_open_file, output)
+            writers.append(open_for_columns(open_file, schema, columns_of(projection, index)))
         pump.run(consume)
         files = tuple(file for writer in list(writers) for file in writer.close())
     except BaseException as error:
@@ -114,6 +112,12 @@ def _copy_batches(
             _check_repeatable(task)
         raise
     return progress.rows, files, _stages(pump.fetch_seconds, writers)
+
+
+def _open_file(output: OutputTask, schema: Any) -> Writer:
+    from writers.registry import open_writer
+
+    return open_writer(output.spec, schema, output.stem, writes_header=output.writes_header)
 
 
 def _batch_bytes(batch: Any) -> int:

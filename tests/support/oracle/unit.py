@@ -8,9 +8,9 @@ from json import loads
 from typing import Any
 
 import pyarrow as pa
-from one_output import OneOutput, oracle_projection
 from oracle_server.model import Column, Type
 from oracle_server.server import OracleServer
+from routes.one_output import OneOutput, oracle_projection
 
 from oracle.expected import as_number, expected, json_of, native_of, number, plain
 from partition_planner.model import ColumnInfo, Piece, TableInfo, WholeTable

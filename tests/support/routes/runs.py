@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
-from one_output import OneOutput
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
+from routes.one_output import OneOutput
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.failures import failure_of
 from unloader.model import Extract, SourceSpec

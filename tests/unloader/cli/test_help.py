@@ -19,6 +19,8 @@ from unloader.request.options.text import DIALECTS
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("pyarrow", "duckdb", "asyncpg", "adbc_driver_manager", "oracledb", "rich", "zstandard")
+UNNEEDED = ("partition_planner", "writers.codecs", "unloader.events")
+"""What the first help page has no use for; each would lengthen it by a tenth."""
 PACKAGES = ("unloader", "partition_planner", "writers", "numa")
 
 
@@ -79,6 +81,21 @@ def test_help_imports_nothing_heavy() -> None:
     status, modules = json.loads(result.stderr)
     assert not any(status)
     assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
+
+
+def test_the_first_help_page_imports_no_planner_codecs_or_events() -> None:
+    """The modules of a run stay out of it, even those that are our own."""
+    script = (
+        "import json, sys\n"
+        "from unloader.cli import main\n"
+        "main(['--help'])\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    modules = json.loads(result.stderr)
+    assert not [name for name in modules if name.startswith(UNNEEDED)]
 
 
 def test_the_reference_page_is_the_one_of_these_commands() -> None:

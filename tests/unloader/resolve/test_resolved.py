@@ -14,6 +14,7 @@ from numa.model import Topology
 from partition_planner.model import ColumnInfo, Plan, PlanLimits, RowExtent, TableInfo
 from partition_planner.planner import plan
 from unloader.errors import PlanFailed
+from unloader.json_fields import hints_of
 from unloader.model import (
     Extract,
     OutputOptions,
@@ -48,6 +49,10 @@ def plans(draw: st.DrawFn) -> Plan:
 
 st.register_type_strategy(Plan, plans())
 st.register_type_strategy(float, FLOATS)
+# Their modules import some of the types late, where Hypothesis does not look.
+for kind in (Extract, OutputOptions):
+    fields_of = {name: st.from_type(hint) for name, hint in hints_of(kind).items()}
+    st.register_type_strategy(kind, st.builds(kind, **fields_of))
 
 
 def small() -> ResolvedRun:

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from one_output import OneOutput
+from routes.one_output import OneOutput
 
 from partition_planner.model import Piece, TableInfo, WholeTable
 from unloader.errors import SourceError

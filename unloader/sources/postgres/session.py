@@ -37,6 +37,9 @@ parent's lock would wait for ever: no server sees that the parent waits for the 
 PARENT_GATHER = 2
 """PostgreSQL's own default; workers get 0, as our processes are the parallelism."""
 
+LONGEST_LOCK_MILLISECONDS = 2**31 - 1
+"""The server refuses a longer lock_timeout; this one is 24 days."""
+
 CONNECT_SECONDS = 60
 CHECKING_VERSION = 14
 
@@ -88,7 +91,8 @@ class Session:
             policies = "on" if spec.session.enable_row_security else "off"
             self.execute(SETTINGS.format(gather=gather, name=session_name(spec), policies=policies))
             if spec.session.lock_timeout_seconds:
-                milliseconds = max(1, round(spec.session.lock_timeout_seconds * 1000))
+                milliseconds = round(spec.session.lock_timeout_seconds * 1000)
+                milliseconds = max(1, min(milliseconds, LONGEST_LOCK_MILLISECONDS))
                 self.execute(f"SET lock_timeout = {milliseconds}")
             self._watch_connection()
         except BaseException:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from one_output import OneOutput
 from oracle.accounts import ID_AND_NAME, NUMBER, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Type
+from routes.one_output import OneOutput
 
 from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan

@@ -289,6 +289,13 @@ def test_nobody_waits_for_ever(url: str) -> None:
     session.close()
 
 
+def test_a_wait_beyond_the_servers_longest_is_that_one(url: str) -> None:
+    """Who gives years to wait for ever is not refused."""
+    session = SessionOptions(lock_timeout_seconds=10.0**9)
+    with closing(Session(SourceSpec(kind="postgresql", location=url, session=session))) as ours:
+        assert ours.value("SHOW lock_timeout") == "2147483647ms"
+
+
 @pytest.mark.parametrize(("seconds", "wanted"), [("0.25", "250ms"), ("0", "3s")])
 def test_the_wait_for_a_lock_is_an_option(
     postgres: Any, url: str, tmp_path: Path, seconds: str, wanted: str
