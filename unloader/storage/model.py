@@ -139,6 +139,8 @@ class Cleaning:
     completed: tuple[str, ...]
     """On runs that were cut short while they were published, and were brought to their end."""
     removed: tuple[Leftover, ...]
+    kept: tuple[str, ...] = ()
+    """Paths in a `_run` that no run has written; they are never removed."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the answer of the command."""
@@ -146,6 +148,7 @@ class Cleaning:
             "dry_run": self.dry_run,
             "completed": list(self.completed),
             "removed": [asdict(each) for each in self.removed],
+            "kept": list(self.kept),
             "files": sum(each.files for each in self.removed),
             "bytes": sum(each.bytes for each in self.removed),
         }

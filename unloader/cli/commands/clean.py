@@ -61,4 +61,5 @@ def _shown(found: dict[str, Any]) -> str:
         )
         lines.append(render.table(heads, rows))
         lines.append("nothing was removed (--dry-run)" if found["dry_run"] else "all of it removed")
+    lines += [f"kept {path}, which no run has written" for path in found["kept"]]
     return "\n".join(lines) or "nothing to remove"

@@ -24,7 +24,7 @@ OWN = (
         section="The table",
         commands=("demo",),
         default=10_000_000,
-        help="Rows of the table (200k, 50M, 10_000_000).",
+        help="Number of rows of the table (200k, 50M, 10_000_000).",
     ),
     _option(
         name="dir",
@@ -40,7 +40,7 @@ OWN = (
         kind=FLAG,
         section="What to check",
         commands=("verify",),
-        help="Fail if files that are not of the run lie in its directories.",
+        help="Fail if the directories of the run hold files that are not part of it.",
     ),
     _option(
         name="dry-run",
@@ -65,7 +65,7 @@ SHOWN = (
         kind=FLAG,
         commands=("plan",),
         kept=False,
-        help="Show every work unit and its statement, however many there are.",
+        help="Show all work units with their statements, without a limit.",
     ),
     _shown(
         name="progress",

@@ -30,8 +30,8 @@ SEATS = (
         kind=Choice("auto", "off", "require"),
         field="seats.numa",
         record="numa",
-        help="Seat workers on NUMA nodes and bind them, or bind nothing (off), or fail where auto "
-        "would do with less (require), as on one node.",
+        help="Place workers on NUMA nodes and bind them (auto), bind nothing (off), or fail where"
+        " auto would bind less, for instance on a machine with one node (require).",
     ),
     _seats(
         name="numa-nodes",
@@ -39,32 +39,33 @@ SEATS = (
         field="seats.nodes",
         default_text="all",
         record="nodes",
-        help="Seat workers on these NUMA nodes only, for instance 0,2-3; all is every node whose "
-        "CPUs we may use.",
+        help="Place workers on these NUMA nodes only, for instance 0,2-3; all is every node with "
+        "usable CPUs.",
     ),
     _seats(
         name="placement",
         kind=Choice("spread", "close"),
         field="seats.placement",
         record="placement",
-        help="Spread workers evenly over the nodes, by their CPUs, or fill the cores of one node "
-        "after the other.",
+        help="Spread workers over the nodes in proportion to their CPUs (spread), or fill the "
+        "cores of one node after the other (close).",
     ),
     _seats(
         name="bind",
         kind=Choice("none", "node", "core"),
         field="seats.bind",
         record="bind",
-        help="Bind each worker to nothing, to all CPUs of its node, or to one core of it.",
+        help="Bind each worker to nothing (none), to all CPUs of its node (node), or to one core "
+        "of it (core).",
     ),
     _seats(
         name="memory-policy",
         kind=Choice("local", "preferred", "bind", "interleave"),
         field="seats.memory_policy",
         record="memory_policy",
-        help="Where a worker's memory comes from: its node, and others once that is full "
-        "(preferred); its node alone, and once that is full the kernel kills it (bind); all nodes "
-        "with CPUs by turns (interleave); wherever it runs (local).",
+        help="Memory policy of a worker: its own node, then other nodes once that is full "
+        "(preferred); its own node only, where the kernel kills the worker once that is full"
+        " (bind); all nodes with CPUs in turn (interleave); the node it runs on (local).",
     ),
     _seats(
         name="near",
@@ -81,21 +82,22 @@ MACHINE = (
     _machine(
         name="sysfs",
         kind=PathText("DIR|FILE"),
-        help="Show another machine by its files: a folder laid out as /sys/devices/system, with "
-        "node/ and cpu/ in it, or a file made by --record. Nothing of this machine counts then.",
+        help="Show another machine from its files: a directory laid out as /sys/devices/system, "
+        "with node/ and cpu/ in it, or a file made by --record. This machine is ignored "
+        "then.",
     ),
     _machine(
         name="allowed-cpus",
         kind=NUMBERS,
         default_text="all",
-        help="Only these CPUs, as if a cpuset or taskset allowed no others; for instance "
+        help="Use these CPUs only, as if a cpuset or taskset allowed no others; for instance "
         "0-7,16-23.",
     ),
     _machine(
         name="record",
         kind=PathText("FILE", only="file"),
-        help="Write the files that describe the machine to FILE, as one text to send to somebody; "
-        "it holds CPU and node numbers and sizes, and no names.",
+        help="Write a description of this machine to FILE, as one text file to send. It holds CPU"
+        " and node numbers and sizes, and no names.",
     ),
 )
 

@@ -33,9 +33,9 @@ TO = Option(
     commands=("run",),
     effect="changes",
     empty=False,
-    help="Directory of the output, made if it is missing; several share the files. - is "
-    "standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one for each work unit. "
-    "Separated by commas, or repeated.",
+    help="Output directory, created if it is missing; files are spread over several directories. "
+    "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
+    "each work unit. Separated by commas, or repeated.",
 )
 
 DESTINATION = (
@@ -53,14 +53,14 @@ DESTINATION = (
         TO,
         commands=("plan",),
         required=False,
-        help="As run takes it: shows where each work unit would go.",
+        help="Show where each work unit would go. Takes the same values as for run.",
     ),
     replace(
         TO,
         commands=("codecs",),
         required=False,
         default_text="the current directory",
-        help="Where run would write: the speed of that disk is measured, and nothing stays there.",
+        help="Destination of the run. The speed of its disk is measured; nothing stays there.",
     ),
     Option(
         name="sample",
@@ -69,7 +69,7 @@ DESTINATION = (
         commands=("codecs",),
         effect="unrecorded",
         default=32 * 1024 * 1024,
-        help="Size of the rows that are read, as they are in memory; from up to five work units.",
+        help="Size of the sample in memory, in bytes. It is read from up to five work units.",
     ),
     Option(
         name="overwrite",
@@ -82,9 +82,10 @@ DESTINATION = (
         kept=False,
         record="overwrite",
         not_for={"streams": "there is nothing to replace"},
-        help="Replace an earlier run in the destination, once the new one is whole: its manifest, "
-        "the files that the manifest names, and what a broken run left in _run. Other files are "
-        "never touched; one that has a name of the new run stops it.",
+        help="Replace an earlier run in the destination as soon as the new run is complete. This "
+        "removes its manifest, the files listed in the manifest, and what a broken run left "
+        "in _run. Other files are never touched; if one has a name of the new run, the run "
+        "fails.",
     ),
     Option(
         name="pipe-timeout",
@@ -94,7 +95,7 @@ DESTINATION = (
         effect="none",
         field="output.pipe_seconds",
         owner=OutputOptions,
-        help="Longest wait in seconds for the reader of a pipe of --to; 0 is for ever.",
+        help="Longest wait in seconds for the reader of a pipe of --to; 0 sets no limit.",
     ),
 )
 
@@ -135,7 +136,7 @@ FILES = (
         owner=OutputOptions,
         record="file_size",
         not_for={"streams": "it is not cut into files"},
-        help="Start a new file after so many bytes (64MiB, 1GB). 0 is never.",
+        help="Start a new file after this many bytes (64MiB, 1GB). 0 never does.",
     ),
     Option(
         name="file-per",

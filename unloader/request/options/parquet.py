@@ -33,25 +33,25 @@ OPTIONS = (
         name="row-group-rows",
         kind=COUNT,
         field=f"{FORMAT}.row_group_rows",
-        help="Rows of one row group at most.",
+        help="Maximum number of rows in a row group.",
     ),
     _parquet(
         name="row-group-bytes",
         kind=SIZE_FROM_1,
         field=f"{FORMAT}.row_group_bytes",
-        help="Size at which a row group ends, in bytes as they lie in memory.",
+        help="Size in memory at which a row group ends, in bytes.",
     ),
     _parquet(
         name="parquet-version",
         kind=Choice("1.0", "2.4", "2.6"),
         field=f"{FORMAT}.version",
-        help="Version of the format, which decides the types that may be used.",
+        help="Version of the format; it decides which types can be used.",
     ),
     _parquet(
         name="data-page-version",
         kind=Choice("1.0", "2.0"),
         field=f"{FORMAT}.data_page_version",
-        help="Version of the pages; all readers know 1.0.",
+        help="Version of the data pages; all readers support 1.0.",
     ),
     _parquet(
         name="dictionary",
@@ -65,7 +65,7 @@ OPTIONS = (
         kind=FLAG,
         opposite=True,
         field=f"{FORMAT}.statistics",
-        help="Write the least and the greatest value of each column, row group and page.",
+        help="Write the minimum and maximum of each column, for each row group and page.",
     ),
     _parquet(
         name="byte-stream-split",
@@ -89,7 +89,7 @@ OPTIONS = (
         multiple=True,
         field=f"{FORMAT}.sorted_by",
         shape=_sort_columns,
-        help="Order of the rows in each file, for instance DAY,ID desc, told in the file. Rows in "
-        "another order stop the run. Separated by commas, or repeated.",
+        help="Order of the rows in each file, for instance DAY,ID desc; the file records it. If "
+        "rows come in another order, the run fails. Separated by commas, or repeated.",
     ),
 )

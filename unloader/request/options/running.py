@@ -27,7 +27,7 @@ PARALLEL = _speed(
     default=0,
     planned=True,
     record="parallelism",
-    help="Number of workers; auto is the usable cores, never more than there are work units.",
+    help="Number of workers, at most one for each work unit; auto is the number of usable cores.",
 )
 
 SPEED = (
@@ -39,7 +39,7 @@ SPEED = (
         owner=PlanOptions,
         planned=True,
         record="split",
-        help="How the table is cut into work units.",
+        help="How the table is split into work units.",
     ),
     _speed(
         name="unit-bytes",
@@ -49,7 +49,7 @@ SPEED = (
         default_text="by the planner",
         planned=True,
         record="unit_bytes",
-        help="Size in bytes above which a partition or table is cut (256MiB).",
+        help="Size in bytes above which a partition or table is split (256MiB).",
     ),
     _speed(
         name="fetch-memory",
@@ -65,10 +65,10 @@ SPEED = (
         field="worker_memory_bytes",
         owner=Request,
         record="worker_memory",
-        help="Replace a worker whose process holds more than so many bytes after a work unit, "
-        "before it gets the next one, so that a driver's leak cannot fill the machine; 0 is "
-        "never. What counts is resident memory, mapped libraries included, of which a worker has "
-        "about 160MiB at its start. Linux.",
+        help="Replace a worker whose process holds more than this many bytes after a work unit. A"
+        " memory leak in a driver then cannot fill the machine. 0 never replaces one. "
+        "Resident memory counts, mapped libraries included; a worker starts with about "
+        "160MiB. Linux.",
     ),
     _speed(
         name="overlap-buffer",
@@ -93,7 +93,7 @@ SPEED = (
         owner=OutputOptions,
         record="direct_io",
         not_for={"streams": "it has no page cache"},
-        help="Write past the page cache, where the file system can.",
+        help="Bypass the page cache, if the file system supports it.",
     ),
 )
 
@@ -105,7 +105,8 @@ SAFETY = (
         field="consistency",
         owner=Request,
         record="consistency",
-        help="Read everything at one point in time, or each work unit as it comes.",
+        help="Read everything at one point in time (snapshot), or each work unit at its own "
+        "(none).",
     ),
     _safety(
         name="retries",
@@ -114,7 +115,7 @@ SAFETY = (
         field="retry.retries",
         owner=RetryOptions,
         record="retries",
-        help="Further attempts at a work unit that failed.",
+        help="Number of retries of a failed work unit.",
     ),
     _safety(
         name="retry-delay",
@@ -123,7 +124,7 @@ SAFETY = (
         field="retry.delay_seconds",
         owner=RetryOptions,
         record="retry_delay",
-        help="Seconds before the first further attempt; doubled before each next one.",
+        help="Seconds before the first retry; doubled before each further retry.",
     ),
     _safety(
         name="stall-timeout",
@@ -132,7 +133,7 @@ SAFETY = (
         field="retry.stall_seconds",
         owner=RetryOptions,
         record="stall_timeout",
-        help="Seconds without progress after which an attempt counts as failed. 0 is never.",
+        help="Seconds without progress after which an attempt counts as failed. 0 sets no limit.",
     ),
     _safety(
         name="verify",
@@ -141,7 +142,8 @@ SAFETY = (
         field="verify",
         owner=Request,
         record="verify",
-        help="After the run: nothing, count rows in the source, or also read the files back.",
+        help="Check after the run: nothing (none), row counts in the source (count), or also the "
+        "files, which are read back (full).",
     ),
 )
 
@@ -151,5 +153,5 @@ SEATS_PARALLELISM = replace(
     section="Seats on the machine",
     commands=("topology",),
     effect="unrecorded",
-    help="Number of workers to seat; auto is the CPUs that may be used at once.",
+    help="Number of workers to place; auto is the number of CPUs that can be used at once.",
 )

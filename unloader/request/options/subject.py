@@ -17,7 +17,8 @@ PASSWORD_FILE = Option(
     commands=CONNECTING,
     effect="unrecorded",
     kept=False,
-    help="Read the password from the first line of FILE. Comes before UNLOADER_PASSWORD.",
+    help="Read the password from the first line of FILE. It takes precedence over "
+    "UNLOADER_PASSWORD.",
 )
 
 PASSWORD_PROMPT = Option(
@@ -67,8 +68,8 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="columns",
-        help="Only these columns, in this order. A pattern such as addr_* stands for all that "
-        "match; in double quotes it is a name. Separated by commas, or repeated.",
+        help="Only these columns, in this order. A pattern such as addr_* selects all columns "
+        "that match; in double quotes it is a name. Separated by commas, or repeated.",
     ),
     Option(
         name="exclude",

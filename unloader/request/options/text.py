@@ -94,7 +94,7 @@ MARKS = (
         opposite=True,
         field=f"{FORMAT}.header",
         not_for={"fixed": "header"},
-        help="Write the names of the columns as first record of each file.",
+        help="Write the column names as the first record of each file.",
     ),
     _by_dialect(
         name="trailing-delimiter",
@@ -102,7 +102,7 @@ MARKS = (
         opposite=True,
         field=f"{FORMAT}.trailing_delimiter",
         not_for={"fixed": "delimiter"},
-        help="Write a delimiter behind the last value, too.",
+        help="Write a delimiter after the last value, too.",
     ),
     _by_dialect(
         name="record-length",
@@ -110,7 +110,8 @@ MARKS = (
         metavar="DIGITS",
         field=f"{FORMAT}.record_length_digits",
         not_for={"fixed": "length in front of them"},
-        help="Put the length of the record in bytes before it, in so many digits. 0 is not at all.",
+        help="Write the length of each record in bytes before it, with this many digits. 0 writes"
+        " none.",
     ),
 )
 
@@ -127,7 +128,8 @@ CHARACTERS = (
         field=f"{FORMAT}.substitute",
         owner=TextFormat,
         default_text="such a value is refused",
-        help="Text in place of each character that --encoding lacks. Escapes as for --delimiter.",
+        help="Text that replaces each character missing from --encoding. Escapes as for "
+        "--delimiter.",
     ),
 )
 
@@ -148,8 +150,8 @@ FIXED = (
         owner=FixedWidths,
         shape=_widths,
         default_text="by the column's type",
-        help="With --fixed, bytes of a column's field. Separated by commas, or repeated; in a job "
-        "file also a table.",
+        help="With --fixed, the width of a column's field in bytes. Separated by commas, or "
+        "repeated; in a job file also a table.",
     ),
 )
 
@@ -195,8 +197,8 @@ FORMS = (
         kind=Choice("auto", "native", "plain"),
         field="output.encoder",
         owner=OutputOptions,
-        help="Write with the compiled encoder, or with the plain one, which has the same bytes. "
-        "auto is the compiled one where it was built; see unloader formats.",
+        help="Use the compiled encoder, or the plain one, which writes the same bytes. auto is "
+        "the compiled one if it was built; see unloader formats.",
     ),
 )
 

@@ -81,7 +81,7 @@ SESSION = (
         commands=CONNECTING,
         effect="none",
         field="source.session.call_timeout_seconds",
-        help="Longest wait in seconds for one answer of the database; 0 is no limit. Oracle.",
+        help="Longest wait in seconds for an answer from the database; 0 sets no limit. Oracle.",
     ),
     _session(
         name="client-library",
@@ -90,8 +90,8 @@ SESSION = (
         effect="none",
         field="source.session.client_library",
         shape=_library,
-        help="Connect through Oracle's client library in DIR (thick mode); auto is where it is "
-        "usually found. Oracle.",
+        help="Connect through Oracle's client library in DIR (thick mode); auto searches the "
+        "usual places. Oracle.",
     ),
     _session(
         name="scn",
@@ -108,7 +108,8 @@ SESSION = (
         effect="none",
         field="source.session.fetch",
         record="fetch",
-        help="Let the driver build columns, or take rows of values and build them here. Oracle.",
+        help="Let the driver build columns (arrow), or build them here from rows of values "
+        "(tuples). Oracle.",
     ),
     _session(
         name="parallel-query",
@@ -116,7 +117,7 @@ SESSION = (
         commands=READING,
         effect="none",
         field="source.session.parallel_query",
-        help="Let the database use parallel servers of its own for our statements. Oracle.",
+        help="Let the database use parallel query for the statements of the run. Oracle.",
     ),
     _session(
         name="direct-read",
@@ -125,7 +126,7 @@ SESSION = (
         commands=READING,
         effect="none",
         field="source.session.direct_read",
-        help="Ask for reads past the database's buffer cache. Oracle.",
+        help="Ask for direct path reads, which bypass the buffer cache. Oracle.",
     ),
 )
 

@@ -27,7 +27,7 @@ OPTIONS = (
         effect="none",
         field="source.session.lock_timeout_seconds",
         owner=SessionOptions,
-        help="Longest wait in seconds for a lock that another session holds; 0 is the server's own "
-        "lock_timeout. PostgreSQL.",
+        help="Longest wait in seconds for a lock that another session holds; 0 keeps the "
+        "lock_timeout of the server. PostgreSQL.",
     ),
 )

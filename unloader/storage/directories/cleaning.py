@@ -15,6 +15,7 @@ from unloader.storage.directories.leftovers import (
     look,
     owners_for,
     remove_room,
+    strangers,
     take_lock,
 )
 from unloader.storage.directories.recovery import complete, give_up, is_under_way, pending, sweep
@@ -37,16 +38,22 @@ def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:
     """
     completed: list[str] = []
     removed: list[Leftover] = []
+    kept: list[str] = []
     for directory in _seen(directories):
         try:
             completed += _would_complete(directory) if dry_run else _complete(directory)
-            removed += _clear(directory, dry_run=dry_run)
+            foreign = strangers(directory / RUN)
+            kept += map(str, foreign)
+            left = _clear(directory, dry_run=dry_run)
+            removed += (each for each in left if each.run_id or not (each.is_empty and foreign))
         except OSError as error:
             raise OutputFailed(
                 f"cannot clean {directory}: {error.strerror or error}",
                 "check the path and its permissions",
             ) from error
-    return Cleaning(dry_run=dry_run, completed=tuple(completed), removed=tuple(removed))
+    return Cleaning(
+        dry_run=dry_run, completed=tuple(completed), removed=tuple(removed), kept=tuple(kept)
+    )
 
 
 def _seen(directories: Sequence[Path]) -> list[Path]:

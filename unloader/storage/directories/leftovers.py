@@ -14,9 +14,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +30,12 @@ RECORD = "publication.json"
 REPLACED = "replaced"
 
 BULK = (STAGED, REPLACED, *RECORDS, MANIFEST)
-"""What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed."""
+"""What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed. Of
+the two directories among them only the run's own files are: staged ones by the end of their names,
+replaced ones by the record of the publication."""
+
+_PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, MANIFEST, RECORD))
+"""Records that are being written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +153,10 @@ def look(directory: Path) -> Leftover:
     """Return what a run has left in a directory's `_run`."""
     room = directory / RUN
     sizes = []
-    for folder, _, names in os.walk(room / STAGED):
-        for name in names:
-            with suppress(OSError):
-                sizes.append(os.lstat(os.path.join(folder, name)).st_size)
+    for entry in _entries(room / STAGED):
+        with suppress(OSError):
+            if _is_staged(entry):
+                sizes.append(entry.stat(follow_symlinks=False).st_size)
     return Leftover(
         directory=str(directory),
         run_id=read_holder(room).run_id,
@@ -160,6 +164,18 @@ def look(directory: Path) -> Leftover:
         files=len(sizes),
         bytes=sum(sizes),
     )
+
+
+def strangers(room: Path) -> tuple[Path, ...]:
+    """Return what lies in a `_run` and no run has put there; it is never removed."""
+    known = {*BULK, *_PARTS, RECORD, LOCK}
+    replaced = _recorded(room)
+    found = [
+        *(entry for entry in _entries(room) if entry.name not in known),
+        *(entry for entry in _entries(room / STAGED) if not _is_staged(entry)),
+        *(entry for entry in _entries(room / REPLACED) if entry.name not in replaced),
+    ]
+    return tuple(sorted(Path(entry.path) for entry in found))
 
 
 def remove_room(room: Path) -> None:
@@ -177,16 +193,45 @@ def remove_room(room: Path) -> None:
 
 def remove_bulk(room: Path) -> None:
     """Remove all of a `_run` but its record and its lock; never raises."""
-    for name in (*BULK, *(each + PART_SUFFIX for each in (*RECORDS, MANIFEST, RECORD))):
-        _remove(room / name)
+    replaced = _recorded(room)
+    _remove(room / STAGED, _is_staged)
+    _remove(room / REPLACED, lambda entry: entry.name in replaced)
+    for name in (*BULK, *_PARTS):
+        with suppress(OSError):
+            (room / name).unlink()
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-        return
+def _remove(folder: Path, is_ours: Callable[[os.DirEntry[str]], bool]) -> None:
+    for entry in _entries(folder):
+        with suppress(OSError):
+            if is_ours(entry):
+                os.unlink(entry.path)
     with suppress(OSError):
-        path.unlink()
+        folder.rmdir()
+
+
+def _entries(folder: Path) -> tuple[os.DirEntry[str], ...]:
+    """Return what lies in a directory; nothing where it is none, or a symbolic link to one."""
+    try:
+        if folder.is_symlink():
+            return ()
+        with os.scandir(folder) as found:
+            return tuple(found)
+    except OSError:
+        return ()
+
+
+def _is_staged(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(PART_SUFFIX) and entry.is_file(follow_symlinks=False)
+
+
+def _recorded(room: Path) -> frozenset[str]:
+    """Return the names of the files that a publication replaces, by its record in a `_run`."""
+    try:
+        shares = json.loads((room / RECORD).read_text(encoding="utf-8"))["shares"]
+        return frozenset(str(name) for share in shares for name in share["replaced"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset()
 
 
 def _lines(path: Path) -> int:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.leftovers import REPLACED, RUN, STAGED, remove_room
+from unloader.storage.directories.leftovers import REPLACED, RUN, STAGED, remove_room, strangers
 from unloader.storage.directories.publication import Placed, Publication, Share
 from unloader.storage.model import MANIFEST
 from writers.files.exchange import exchange, make_twin, rename_if_free
@@ -82,7 +82,7 @@ def take_back(publication: Publication) -> None:
 def _restore(share: Share) -> None:
     """Undo `_one_by_one`, as far as it came."""
     here, aside = share.directory, share.room / REPLACED
-    kept = os.listdir(aside) if aside.exists() else []
+    kept = set(os.listdir(aside) if aside.exists() else ()) & set(share.replaced)
     # The new manifest goes first, the old one comes last: neither stands without its files.
     for file in () if share.twin else reversed(share.files):
         # Under a name that both runs use lies the new file once the old one has been put aside.
@@ -191,6 +191,9 @@ def _against_exchange(share: Share) -> str:
     others = set(os.listdir(here)) - {RUN} - set(share.replaced)
     if others:
         return f"it holds {min(others)}, which is no run's"
+    foreign = strangers(share.room)
+    if foreign:
+        return f"it holds {foreign[0]}, which is no run's"
     # Reading is needed to sync its names, and to find the twin after a kill.
     effective = os.access in os.supports_effective_ids
     if not os.access(here.parent, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
@@ -263,6 +266,7 @@ def _remove_old(share: Share) -> list[str]:
             rename_if_free(old / name, share.directory / name)
         except OSError as error:
             messages.append(f"{old / name} stays there: {error.strerror or error}")
+    messages += [f"{path} stays there: no run has written it" for path in strangers(old / RUN)]
     remove_room(old / RUN)
     with suppress(OSError):
         old.rmdir()

@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.earlier_runs import EarlierRuns
-from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder
+from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder, strangers
 from unloader.storage.directories.publication import (
     Placed,
     Publication,
@@ -59,6 +59,11 @@ class RunDirectories:
             holder = Holder(run_id=self._run_id, pid=os.getpid(), directories=self._real())
             left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
             self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
+            self.notices += tuple(
+                f"kept {path}, which no run has written"
+                for directory in self.all
+                for path in strangers(directory.room)
+            )
             undo.pop_all()
 
     @property

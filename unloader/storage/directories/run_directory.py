@@ -83,7 +83,10 @@ class RunDirectory:
         # Of a run that was published and not cleared away.
         (self.room / RECORD).unlink(missing_ok=True)
         write_holder(self._lock, holder)
-        self.staged.mkdir()
+        # A file that no run has written keeps the former one there.
+        self.staged.mkdir(exist_ok=True)
+        if not is_directory_of(self.staged, self.owners):
+            raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
         return left
 
     def finished(self, read_index: ReadIndex) -> Index | None:

@@ -73,6 +73,7 @@ def test_what_a_dead_run_left_goes_and_is_told(tmp_path: Path) -> None:
                 "bytes": 6,
             }
         ],
+        "kept": [],
         "files": 2,
         "bytes": 6,
     }
@@ -115,6 +116,59 @@ def test_what_no_run_has_put_there_stays(tmp_path: Path) -> None:
     (tmp_path / "out" / RUN / "mine.sh").write_text("mine")
     left_behind(tmp_path / "out")
     assert (tmp_path / "out" / RUN / "mine.sh").exists()
+
+
+def put_strangers(out: Path) -> list[Path]:
+    """Put files and a folder of somebody's own into the two folders of a `_run`."""
+    for folder in ("staged", "replaced"):
+        (out / RUN / folder).mkdir(parents=True, exist_ok=True)
+    foreign = [
+        out / RUN / "replaced" / "theirs.csv",
+        out / RUN / "staged" / "notes.txt",
+        out / RUN / "staged" / "old.part",
+    ]
+    for path in foreign[:2]:
+        path.write_text("mine")
+    foreign[2].mkdir()
+    return foreign
+
+
+def test_files_of_others_among_staged_ones_stay_and_are_named(tmp_path: Path) -> None:
+    """Only names that a run gives are removed; what else lies there is in the answer."""
+    out = tmp_path / "out"
+    left_behind(out)
+    foreign = put_strangers(out)
+    told = api.clean([out], dry_run=True)
+    assert told["kept"] == [str(path) for path in foreign]
+    assert told["files"] == 2
+    assert api.clean([out]) == {**told, "dry_run": False}
+    assert all(path.exists() for path in foreign)
+    assert not list(out.rglob("*.csv.part"))
+    again = api.clean([out])
+    assert again["removed"] == []
+    assert again["kept"] == told["kept"]
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_the_next_run_keeps_files_of_others_and_names_them(tmp_path: Path, earlier: bool) -> None:
+    """It stages beside them, publishes, and leaves them where they are, over an old run too."""
+    out = tmp_path / "out"
+    if earlier:
+        finish(out)
+    left_behind(out)
+    foreign = put_strangers(out)
+    manifest: dict[str, Any] = {"format_version": 1, "run_id": "new", "query": "q", "units": []}
+    with taken([out], overwrite=True, run_id="new") as directories:
+        assert [f"kept {path}, which no run has written" for path in foreign] == [
+            notice for notice in directories.notices if notice.startswith("kept ")
+        ]
+        (directories.first.staged / "b.part").write_text("new\n")
+        directories.commit([Move(0, "b.part", "b.csv")], as_bytes(manifest))
+    assert (out / "b.csv").read_text() == "new\n"
+    assert not (out / "a.csv").exists()
+    assert not (out / RUN / "replaced" / "a.csv").exists()
+    assert all(path.exists() for path in foreign)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
