@@ -12,10 +12,10 @@ import json
 import os
 import sqlite3
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -133,17 +133,13 @@ def test_a_selection_survives(
     selection = {**SELECTIONS, **BY_PARTITION}[way["selection"]]
     arguments, variables = _call(url, selection, way, tmp_path, login)
     env = {**os.environ, **login, **variables}
-    process = subprocess.Popen(
-        [*command.UNLOADER, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=env,
-    )
-    received = _receive(process, way, tmp_path)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err.decode()
+    with ThreadPoolExecutor(1) as one:
+        run = one.submit(command.ended_bytes, *arguments, env=env)
+        received = _receive(run, way, tmp_path)
+        done = run.result()
+    assert done.returncode == 0, done.stderr.decode()
     if way["to"] == "stdout":
-        (tmp_path / "stdout").write_bytes(out)
+        (tmp_path / "stdout").write_bytes(done.stdout)
         received = [tmp_path / "stdout"]
     elif way["to"] in ("directory", "directories"):
         received = sorted((tmp_path / "out").rglob(f"[!_]*.{way['format']}"))
@@ -194,7 +190,7 @@ def _to(way: Way, folder: Path) -> str:
     return places[way["to"]]()
 
 
-def _receive(process: subprocess.Popen[bytes], way: Way, folder: Path) -> list[Path]:
+def _receive(run: Future[Any], way: Way, folder: Path) -> list[Path]:
     """Read every named pipe that the run makes, until it ends; return the files of what came."""
     if way["to"] not in ("pipe", "pipes"):
         return []
@@ -203,7 +199,7 @@ def _receive(process: subprocess.Popen[bytes], way: Way, folder: Path) -> list[P
     def copy(pipe: Path) -> None:
         (folder / f"{pipe.name}.received").write_bytes(pipe.read_bytes())
 
-    while process.poll() is None:
+    while not run.done():
         for path in folder.iterdir():
             if path not in readers and stat.S_ISFIFO(path.lstat().st_mode):
                 readers[path] = threading.Thread(target=copy, args=(path,), daemon=True)

@@ -10,8 +10,6 @@ import csv
 import hashlib
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from amounts import amount
+from processes import command
 
 if TYPE_CHECKING:
     from conftest import PostgresServer
@@ -63,10 +62,8 @@ def wide(postgres: PostgresServer, tmp_path: Path) -> Wide:
 
 def unload(url: str, to: Path, *options: str) -> tuple[int, str, int]:
     """Run the command; return status, log and the peak of its worker in bytes."""
-    command = [sys.executable, "-m", "unloader", "run", url, "--table", "w", "--to", str(to)]
-    done = subprocess.run(
-        [*command, "--parallelism", "1", *options], capture_output=True, text=True, check=False
-    )
+    chosen = ("run", url, "--table", "w", "--to", str(to), "--parallelism", "1")
+    done = command.ended(*chosen, *options)
     manifest = to / "_manifest.json"
     if done.returncode:
         return done.returncode, done.stderr, 0
@@ -133,13 +130,11 @@ def test_wide_rows_behind_narrow_ones_are_read_with_fewer_at_a_time(tmp_path: Pa
             connection.execute("CREATE VIEW IF NOT EXISTS v AS SELECT id, t FROM w")
             connection.commit()
         more = () if name == "table" else ("--query", "SELECT * FROM v")
-        command = [sys.executable, "-m", "unloader", "run", f"sqlite://{path}"]
         chosen = more or ("--table", "w")
         out = to / name
-        done = subprocess.run(
-            [*command, *chosen, "--to", str(out), "--parallelism", "1"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = command.ended(
+            "run", f"sqlite://{path}", *chosen, "--to", str(out), "--parallelism", "1"
+        )
         assert done.returncode == 0, done.stderr
         (found,) = (each for each in out.iterdir() if each.suffix in (".csv", ".tsv"))
         csv.field_size_limit(2**31 - 1)

@@ -88,6 +88,8 @@ def _codec(
     """Return the codec, and how a preset came to it: now, or when the run was planned."""
     asked = ready.request.output.compression
     before = None if planned is None else planned.output.choice
+    if planned is not None and type(planned.output.format) is not type(ready.format):
+        before = None  # It was measured for other files.
     if before is not None and asked in (before.compression, before.preset):
         return before.compression, before
     if isinstance(asked, Compression):

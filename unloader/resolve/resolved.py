@@ -18,7 +18,7 @@ from unloader import json_fields
 from unloader.errors import PlanFailed
 from unloader.model import Extract, OutputOptions, Request
 from unloader.placement.seating import Seating
-from unloader.redaction import holds_sql_password
+from unloader.redaction import holds_field, holds_sql_password
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
@@ -77,7 +77,7 @@ class ResolvedRun:
     def without_secrets(self) -> ResolvedRun:
         """Return the run as it may be written down."""
         source = self.request.source
-        kept = tuple(each for each in source.session.session_sql if not holds_sql_password(each))
+        kept = tuple(each for each in source.session.session_sql if not _holds_password(each))
         if kept == source.session.session_sql:
             return self
         asked = replace(source, session=replace(source.session, session_sql=kept))
@@ -122,9 +122,15 @@ class ResolvedRun:
             raise PlanFailed(message, hint or _AGAIN) from error
         except json_fields.NotAsExpected as error:
             raise PlanFailed(f"the plan cannot be used: {error}", _AGAIN) from error
-        if run.digest != value.get("run_digest"):
+        # Of what was read, not of what it became: a whole number may stand for a float.
+        if _digest(parts, run.plan.digest) != value.get("run_digest"):
             raise PlanFailed("the plan was edited after it was made: its digest is another", _AGAIN)
         return run
+
+
+def _holds_password(sql: str) -> bool:
+    # `password => '...'` is how a procedure that logs in may be called.
+    return holds_sql_password(sql) or holds_field(sql)
 
 
 def _digest(parts: dict[str, Any], plan_digest: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import time
@@ -97,10 +98,11 @@ def unload(
     env: dict[str, str] | None = None,
 ) -> Outcome:
     """Run to the end, whatever it is."""
-    running = command.Running(
-        *arguments(server, table, to, *options, url=url), env={**ENVIRONMENT, **(env or {})}
+    done = command.ended(
+        *arguments(server, table, to, *options, url=url),
+        env={**os.environ, **ENVIRONMENT, **(env or {})},
     )
-    return ended(running, to)
+    return Outcome(status=done.returncode, stdout=done.stdout, log=done.stderr, destination=to)
 
 
 def ended(running: command.Running, to: Path) -> Outcome:

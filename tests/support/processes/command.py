@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 from schemas.manifests import check, check_at
 
+from processes import warm
+
 UNLOADER = (sys.executable, "-m", "unloader")
+_LONGEST_SECONDS = 600
+
+
+def ended(
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, without standard input, and return its texts.
+
+    `env` are all its variables, by default ours.
+    """
+    done = ended_bytes(*arguments, env=env, cwd=cwd)
+    texts = (io.TextIOWrapper(io.BytesIO(each)).read() for each in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, *texts)
+
+
+def ended_bytes(
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Do the same, and return bytes. A fork of a warm program where that makes no difference."""
+    env = os.environ if env is None else env
+    if warm.suits(env):
+        return warm.run(arguments, env=env, cwd=cwd, timeout=_LONGEST_SECONDS)
+    return subprocess.run(
+        [*UNLOADER, *arguments],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=_LONGEST_SECONDS,
+    )
 
 
 def run(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> str:
     """Run a command, check its exit status, return its standard output; stderr on a mismatch."""
-    done = subprocess.run(
-        [*UNLOADER, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **(env or {})},
-    )
+    done = ended(*arguments, env={**os.environ, **(env or {})})
     assert done.returncode == status, f"exit {done.returncode}: {done.stderr}"
     if status == 0:
         check_at(arguments)
@@ -35,13 +63,7 @@ def run(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> 
 
 def error_of(*arguments: str, status: int, env: dict[str, str] | None = None) -> str:
     """Run a command that must fail; return the one line it gives as the reason."""
-    done = subprocess.run(
-        [*UNLOADER, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **(env or {})},
-    )
+    done = ended(*arguments, env={**os.environ, **(env or {})})
     assert done.returncode == status, f"exit {done.returncode}: {done.stderr}"
     errors = [line for line in done.stderr.splitlines() if line.startswith("unloader: error:")]
     assert len(errors) == 1, done.stderr

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import command
 from schemas.manifests import check_at
 
 ROOT = Path(__file__).parents[3]
@@ -37,15 +38,7 @@ def unloader(tmp_path: Path, environment: dict[str, str]) -> Run:
     def run(
         *arguments: str, variables: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            cwd=tmp_path,
-            env={**environment, **(variables or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = command.ended(*arguments, env={**environment, **(variables or {})}, cwd=tmp_path)
         if done.returncode == 0:
             check_at(arguments, tmp_path)
         return done

@@ -15,7 +15,15 @@ from partition_planner.model import ColumnInfo, Plan, PlanLimits, RowExtent, Tab
 from partition_planner.planner import plan
 from unloader.errors import PlanFailed
 from unloader.json_fields import hints_of
-from unloader.model import Extract, OutputOptions, Projection, Request, Selection, SourceSpec
+from unloader.model import (
+    Extract,
+    OutputOptions,
+    Projection,
+    Request,
+    RetryOptions,
+    Selection,
+    SourceSpec,
+)
 from unloader.placement.seating import Seating
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from writers.model import Compression, FixedField, TextFormat
@@ -110,6 +118,14 @@ def test_text_that_is_no_utf8_comes_back() -> None:
     assert ResolvedRun.from_json(through_text(run.to_json())) == run
 
 
+def test_whole_numbers_for_seconds_come_back() -> None:
+    """A caller may give 300 where 300.0 is meant: the plan that is written is not an edited one."""
+    run = small()
+    retry = RetryOptions(delay_seconds=1, stall_seconds=300)
+    run = replace(run, request=replace(run.request, retry=retry))
+    assert ResolvedRun.from_json(through_text(run.to_json())) == run
+
+
 @pytest.mark.parametrize("name", [field.name for field in fields(ResolvedRun)])
 def test_a_run_must_be_whole(name: str) -> None:
     """A run that lacks one of its parts is refused, and the part is named."""
@@ -144,10 +160,14 @@ def test_what_was_edited_is_refused(path: tuple[str, ...], value: Any, message: 
         ResolvedRun.from_json(document)
 
 
-def test_what_is_written_down_holds_no_password() -> None:
+@pytest.mark.parametrize(
+    "secret",
+    ["ALTER USER me IDENTIFIED BY tiger", "begin app.login('me', password => 'tiger'); end;"],
+)
+def test_what_is_written_down_holds_no_password(secret: str) -> None:
     """A statement with a password is left out, and its option is named for whoever resumes."""
     run = small()
-    secret, plain = "ALTER USER me IDENTIFIED BY tiger", "SET x = 1"
+    plain = "SET x = 1"
     session = replace(run.request.source.session, session_sql=(secret, plain))
     source = replace(run.request.source, session=session)
     run = replace(

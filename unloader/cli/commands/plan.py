@@ -96,8 +96,12 @@ def _check_shown_whole(document: dict[str, Any]) -> None:
 
     Saved from standard output, it would read other rows when it is run.
     """
-    kept = ("plan", "request", "extract", "outputs", JOB)
-    run = render.json_text({name: document[name] for name in kept})
+    from unloader.api import FOR_THE_READER
+
+    kept = {
+        name: part for name, part in document.items() if name == JOB or name not in FOR_THE_READER
+    }
+    run = render.json_text(kept)
     if redact(run) != run:
         raise UsageError(
             "the plan holds what looks like a password, which is not written to standard output",

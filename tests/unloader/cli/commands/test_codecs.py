@@ -185,6 +185,16 @@ def test_a_plan_keeps_what_was_measured(unloader: Run, ranges: str, tmp_path: Pa
     assert "for smallest" not in done.stderr
 
 
+def test_what_was_measured_for_another_format_is_not_claimed(
+    unloader: Run, ranges: str, tmp_path: Path
+) -> None:
+    """A plan for CSV that is run as Parquet keeps its codec, but nothing was measured for that."""
+    unloader("plan", ranges, "--table", "t", "--compression", "smallest", "--output", "plan.json")
+    done = answered(unloader("run", "plan.json", "--to", "o", "--format", "parquet", "--json"))
+    assert done["options"]["compression"]["codec"] == "zstd"
+    assert done["options"]["compression_choice"] is None
+
+
 def test_a_codec_asked_for_by_name_is_not_measured(
     unloader: Run, database: str, tmp_path: Path
 ) -> None:

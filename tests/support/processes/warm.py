@@ -1,0 +1,156 @@
+"""The command as a fork of a program that has imported it already: the same, half a second sooner.
+
+One such program (`warm_program`) serves a test process until that ends. A call is a process of its
+own: it has its arguments, variables, directory, standard streams, umask, limits and processors, and
+starts its workers as ever. What is decided while Python starts cannot be asked for here: `suits`
+says whether a call may be made this way.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import re
+import resource
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+LIMITS = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
+_PROGRAM = Path(__file__).with_name("warm_program.py")
+_AT_IMPORT = ("UNLOADER_NATIVE", "UNLOADER_TEST")
+"""Beginnings of variables that are read when a module is imported, or by tests alone."""
+
+_SURROUNDINGS = dict(os.environ)
+"""What the program is started with, from before any test changes something."""
+
+_UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
+_lock = threading.Lock()
+_sockets: list[socket.socket] = []
+"""Our end of the one program's socket, once it is started."""
+
+
+def suits(env: Mapping[str, str]) -> bool:
+    """Return whether these variables differ from ours only in what the command reads when it runs."""
+    if env.get("PYTHONPATH") not in (None, _SURROUNDINGS.get("PYTHONPATH"), str(ROOT)):
+        return False
+    names = (env.keys() | _SURROUNDINGS.keys()) - {"PYTHONPATH"}
+    changed = [name for name in names if env.get(name) != _SURROUNDINGS.get(name)]
+    return all(_is_read_late(name) for name in changed)
+
+
+def _is_read_late(name: str) -> bool:
+    if name.startswith("PYTEST_"):
+        return True
+    return name.startswith("UNLOADER_") and not name.startswith(_AT_IMPORT)
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    timeout: float,
+) -> subprocess.CompletedProcess[bytes]:
+    """Make one call without standard input and wait for its end. For any thread.
+
+    Raises:
+        subprocess.TimeoutExpired: It does not end; it was killed.
+    """
+    asked = json.dumps(
+        {
+            "arguments": list(arguments),
+            "env": dict(env),
+            "cwd": str(cwd or Path.cwd()),
+            "umask": _umask(),
+            "limits": [resource.getrlimit(getattr(resource, name)) for name in LIMITS],
+            "cpus": sorted(os.sched_getaffinity(0)),
+        }
+    )
+    with _asked(asked.encode()) as (answers, pipes):
+        deadline = time.monotonic() + timeout
+        pid = int(_answer(answers))
+        texts = _read(pipes, deadline)
+        if texts is None:
+            os.kill(pid, signal.SIGKILL)
+            _answer(answers)
+            raise subprocess.TimeoutExpired(list(arguments), timeout)
+        status = int(_answer(answers))
+    return subprocess.CompletedProcess(list(arguments), status, *texts)
+
+
+@contextlib.contextmanager
+def _asked(asked: bytes) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
+    """Send a call; yield the socket of its answers and the pipes of stdout and stderr."""
+    answers, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+    try:
+        try:
+            socket.send_fds(_program(), [asked], [to_out, to_err, its.fileno()])
+        finally:
+            its.close()
+            os.close(to_out)
+            os.close(to_err)
+        yield answers, (out, err)
+    finally:
+        answers.close()
+        os.close(out)
+        os.close(err)
+
+
+def _program() -> socket.socket:
+    """Start the program if it is not there; its socket closes with this process, and ends it."""
+    with _lock:
+        if not _sockets:
+            ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            paths = os.pathsep.join(filter(None, (str(ROOT), _SURROUNDINGS.get("PYTHONPATH"))))
+            with its:
+                process = subprocess.Popen(
+                    [sys.executable, str(_PROGRAM), str(its.fileno())],
+                    env={**_SURROUNDINGS, "PYTHONPATH": paths},
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(its.fileno(),),
+                )
+            atexit.register(process.wait)
+            atexit.register(ours.close)
+            _sockets.append(ours)
+        return _sockets[0]
+
+
+def _umask() -> int:
+    found = _UMASK.search(Path("/proc/self/status").read_text(encoding="utf-8"))
+    assert found is not None
+    return int(found[1], base=8)
+
+
+def _answer(answers: socket.socket) -> bytes:
+    found = answers.recv(100)
+    assert found, "the program that makes the calls has ended"
+    return found
+
+
+def _read(pipes: Sequence[int], deadline: float) -> list[bytes] | None:
+    """Return what comes out of pipes until their ends, or None if that is too late."""
+    pieces: dict[int, list[bytes]] = {each: [] for each in pipes}
+    with selectors.DefaultSelector() as ready:
+        for each in pipes:
+            ready.register(each, selectors.EVENT_READ)
+        while ready.get_map():
+            events = ready.select(max(deadline - time.monotonic(), 0))
+            if not events:
+                return None
+            for key, _ in events:
+                piece = os.read(key.fd, 1 << 16)
+                pieces[key.fd].append(piece)
+                if not piece:
+                    ready.unregister(key.fd)
+    return [b"".join(pieces[each]) for each in pipes]

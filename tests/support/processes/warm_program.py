@@ -1,0 +1,134 @@
+"""The program behind `warm`: it imports the command once, and forks for each call.
+
+It reads calls from a socket, each with three descriptors: standard output, standard error and the
+socket to which it sends the call's process id, then its exit status. The end of the first socket
+ends the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import runpy
+import selectors
+import signal
+import socket
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_MOST_BYTES = 1 << 20
+_MODULES = (
+    "unloader.api",
+    "unloader.sources.duckdb.source",
+    "unloader.sources.oracle.source",
+    "unloader.sources.postgres.source",
+    "unloader.sources.sqlite.source",
+    "oracledb",
+    "asyncpg",
+    "duckdb",
+    "pyarrow",
+)
+
+
+def _import_all() -> None:
+    """Import what calls need; a thread that runs by then would be missing in every fork."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command does
+    from unloader.cli.group import COMMANDS
+
+    for name in (*(f"unloader.cli.commands.{command}" for command in COMMANDS), *_MODULES):
+        with contextlib.suppress(ModuleNotFoundError):
+            import_module(name)
+    tasks = Path("/proc/self/task").glob("*/comm")
+    others = [task.read_text().strip() for task in tasks if task.parent.name != str(os.getpid())]
+    # That of Arrow's allocator knows of forks.
+    assert set(others) <= {"jemalloc_bg_thd"}, others
+
+
+def _serve(calls: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Fork for each call until the tests end; in a fork, return the call and its streams."""
+    waiting: dict[int, tuple[int, socket.socket]] = {}
+    with selectors.DefaultSelector() as ready:
+        ready.register(calls, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                if key.fd != calls.fileno():
+                    ready.unregister(key.fd)
+                    _report(key.fd, *waiting.pop(key.fd))
+                    continue
+                asked, passed, _, _ = socket.recv_fds(calls, _MOST_BYTES, 3)
+                if not asked:
+                    return None
+                pid = os.fork()
+                if pid == 0:
+                    for process, (_, other) in waiting.items():
+                        os.close(process)
+                        other.close()
+                    os.close(passed[2])
+                    return json.loads(asked), passed[:2]
+                os.close(passed[0])
+                os.close(passed[1])
+                process = os.pidfd_open(pid)
+                answers = socket.socket(fileno=passed[2])
+                waiting[process] = pid, answers
+                ready.register(process, selectors.EVENT_READ)
+                _send(answers, pid)
+
+
+def _report(process: int, pid: int, answers: socket.socket) -> None:
+    """Say how a call has ended."""
+    os.close(process)
+    with answers:
+        _send(answers, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _send(answers: socket.socket, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for this call any more
+        answers.send(str(number).encode())
+
+
+def _become(asked: dict[str, Any], streams: list[int]) -> None:
+    """Take over the surroundings of a call."""
+    for number, each in enumerate(streams, 1):
+        os.dup2(each, number)
+        os.close(each)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        errors = "backslashreplace" if number == 2 else None
+        text = os.fdopen(number, "w" if number else "r", errors=errors, closefd=False)
+        if number == 2:
+            text.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+    os.umask(asked["umask"])
+    os.sched_setaffinity(0, asked["cpus"])
+    names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
+    for name, limits in zip(names, asked["limits"], strict=True):
+        resource.setrlimit(getattr(resource, name), tuple(limits))
+    random.seed()
+    sys.path[0] = asked["cwd"]
+    sys.argv[:] = ["unloader", *asked["arguments"]]
+
+
+def _main() -> None:
+    # Ctrl-C is for the tests: they close the socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _import_all()
+    with socket.socket(fileno=int(sys.argv[1])) as calls:
+        found = _serve(calls)
+    if found is None:
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _become(*found)
+    del found
+    runpy.run_module("unloader", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main()
