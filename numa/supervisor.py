@@ -83,6 +83,9 @@ class Supervisor:
         """Processes that are not idle for the first time yet, and when they were started."""
         self._ready: dict[int, Ready] = {}
         """Processes that are up and at their warm-up."""
+        self._without_warm_up: set[int] = set()
+        """Seats where a process ended in its warm-up: the next one does without, so that what ends
+        it is reported of a task."""
         self._vacant: dict[int, float] = {}
         """Kept seats without a process, and when one may be started there."""
         self._idle_losses: Counter[int] = Counter()
@@ -167,7 +170,7 @@ class Supervisor:
         return self._pool.pids()
 
     def bindings(self) -> dict[int, BindReport]:
-        """Return what the binding came to of each worker that has a process."""
+        """Return the result of the binding of each worker that has a process."""
         return self._pool.bindings()
 
     def restarts(self) -> dict[int, int]:
@@ -194,8 +197,11 @@ class Supervisor:
     def _start(self, worker: int) -> None:
         self._pool.start(worker)
         self._starting[worker] = time.monotonic()
-        if self._warm_up is not None:
+        if self._warms_up(worker):
             self._pool.assign(worker, self._warm_up)
+
+    def _warms_up(self, worker: int) -> bool:
+        return self._warm_up is not None and worker not in self._without_warm_up
 
     def _replace(self) -> None:
         """End what is too large between two tasks, and start processes on vacant seats."""
@@ -229,7 +235,7 @@ class Supervisor:
             return
         elif isinstance(event, Ready):
             self._ready[worker] = event
-            if self._warm_up is None:
+            if not self._warms_up(worker):
                 self._is_up(worker)
         elif worker in self._starting:
             if isinstance(event, Finished | Raised):  # of the warm-up
@@ -261,23 +267,26 @@ class Supervisor:
             worker=worker, reason="lost", detail=event.detail.strip()
         )
         had_task, was_up = worker in self._busy, worker not in self._starting
+        at_warm_up = worker in self._ready
         self._forget(worker)
         if worker not in self._kept:
             return
+        if at_warm_up:
+            self._without_warm_up.add(worker)
         # One that had a task, or was ended by us once it was up, has shown that it can start.
-        if had_task or (was_up and vacant.reason != "lost"):
+        if had_task or at_warm_up or (was_up and vacant.reason != "lost"):
             self._vacant[worker] = 0.0
             self._events.append(vacant)
         else:
             self._leave_vacant(vacant)
 
     def _leave_vacant(self, vacant: Vacant) -> None:
-        """Leave a seat whose process came to nothing vacant for a while, or for good."""
+        """Leave a seat whose process did not start vacant for a while, or for good."""
         worker = vacant.worker
         self._idle_losses[worker] += 1
         hopeless = self._idle_losses[worker] >= _MOST_IDLE_LOSSES
         if hopeless:
-            logger.warning("worker %d cannot be started and is given up: %s", worker, vacant.detail)
+            logger.info("worker %d cannot be started and is given up: %s", worker, vacant.detail)
         else:
             self._vacant[worker] = time.monotonic() + _RESTART_SECONDS
         self._events.append(replace(vacant, hopeless=hopeless))

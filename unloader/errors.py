@@ -29,7 +29,7 @@ class UnloaderError(Exception):
 
     exit_code = 1
     retryable = False
-    usual_hint = "run again with --debug and report it"
+    usual_hint = "run again with --debug (unloader --debug ...) and report it"
     """What to do next where the raiser knows nothing better."""
 
     def __init__(self, message: str, hint: str = "") -> None:

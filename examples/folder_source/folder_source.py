@@ -10,6 +10,7 @@ import csv
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -22,7 +23,7 @@ from partition_planner.model import (
     Selector,
     TableInfo,
 )
-from unloader.errors import SourceError
+from unloader.errors import ConfigError, SourceError
 from unloader.events import Observer, silent
 from unloader.model import (
     Consistency,
@@ -44,7 +45,8 @@ class Folder:
     """What parent and workers both know of the folder; plain files, so nothing is connected."""
 
     def __init__(self, spec: SourceSpec) -> None:
-        self.path = Path(spec.location.partition("://")[2])
+        # The location is the URL as it was typed: %XX in it is decoded here.
+        self.path = Path(unquote(spec.location.partition("://")[2]))
 
     def files(self, table: str) -> list[Path]:
         """Return the files of a table; their order is the order of the partitions."""
@@ -94,7 +96,7 @@ class FolderCatalog(Catalog):  # Inherits what is optional: hold, missing_privil
         where = str(self.folder.path)
         name = resolve(
             table, self.tables(), folding="any", default_schemas=("",), where=where
-        ).name  # SourceError with the near names if there is none
+        ).name  # SourceError if there is none, or more than one
         files = self.folder.files(name)
         with files[0].open(newline="", encoding="utf-8") as lines:
             columns = next(csv.reader(lines), [])
@@ -214,7 +216,12 @@ class FolderSource(Source):  # Inherits what is optional: load, driver_warning, 
     url = UrlForm(written="folder:///PATH", what="file")
 
     def open_catalog(self, spec: SourceSpec) -> FolderCatalog:
-        return FolderCatalog(spec)
+        catalog = FolderCatalog(spec)
+        if not catalog.folder.path.is_dir():
+            raise ConfigError(
+                f"there is no folder {catalog.folder.path}", "see the path in the URL"
+            )
+        return catalog
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> FolderReader:
         return FolderReader(spec, snapshot)

@@ -122,6 +122,38 @@ def test_what_it_cannot_do_is_refused(folder: Path, tmp_path: Path, option: str)
     assert f"{option} does not apply to this source" in done.stderr
 
 
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """No folder is not the same as a folder without tables."""
+    done = unloader("describe", f"folder://{tmp_path}/nowhere")
+    assert done.returncode == 3
+    assert f"there is no folder {tmp_path}/nowhere" in done.stderr
+
+
+def test_a_path_is_decoded(tmp_path: Path) -> None:
+    """A character that ends a path in a URL is written as %XX."""
+    (tmp_path / "c#1" / "sales").mkdir(parents=True)
+    (tmp_path / "c#1" / "sales" / "1.csv").write_text("id\n1\n")
+    done = unloader("describe", f"folder://{tmp_path}/c%231")
+    assert done.returncode == 0, done.stderr
+    assert "sales" in done.stdout
+
+
+def test_a_broken_package_hides_no_other_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that cannot be made is named with its package; the others are there."""
+    metadata = tmp_path / "bad-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[unloader.sources]\nfaulty = json:__name__\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    listed = unloader("sources")
+    assert listed.returncode == 0, listed.stderr
+    assert "the source 'faulty' of bad (json:__name__) cannot be loaded" in listed.stdout
+    assert "duckdb" in listed.stdout
+    assert unloader("describe", "faulty:x").returncode == 3
+
+
 def _rows(out: Path, form: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for path in sorted(out.glob(f"*.{form}")):

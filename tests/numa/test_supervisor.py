@@ -1,5 +1,6 @@
 """The supervisor with real processes: a process on each kept seat, whatever becomes of the last."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -167,6 +168,19 @@ def test_the_warm_up_comes_first() -> None:
         assert isinstance(done_by(supervisor, 0, ("double", 2)), Finished)
 
 
+def test_a_warm_up_that_ends_its_process(capfd: pytest.CaptureFixture[str]) -> None:
+    """The next process on the seat does without it, at once, and nothing but events tells of it."""
+    with Supervisor(place(detect(), 1), ENTRY, warm_up=("crash", None)) as supervisor:
+        supervisor.keep([0])
+        found = events_until(supervisor, lambda found: supervisor.idle)
+        assert [type(event) for event in found] == [Vacant, Ready]
+        for _ in range(4):
+            assert isinstance(done_by(supervisor, 0, ("crash", None)), Vacant)
+            events_until(supervisor, lambda found: supervisor.idle)
+        assert isinstance(done_by(supervisor, 0, ("double", 2)), Finished)
+    assert capfd.readouterr().err == ""
+
+
 @needs_proc
 def test_a_leaking_process_is_replaced_between_tasks() -> None:
     """It costs no task and no pause, and the next process starts small."""
@@ -202,9 +216,17 @@ def test_a_task_that_takes_too_much_memory_is_ended() -> None:
     ],
 )
 def test_a_seat_that_can_have_no_process_is_given_up(
-    body: str, seconds: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: str,
+    seconds: float,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Processes that die or hang as they start, time and again, leave the seat vacant for good."""
+    """Processes that die or hang as they start, time and again, leave the seat vacant for good.
+
+    It is an event, and no log line that a program without a log would print in between.
+    """
     (tmp_path / "cannot_start.py").write_text(body)
     monkeypatch.syspath_prepend(tmp_path)
     with supervise(1, "cannot_start:f", start_seconds=seconds) as supervisor:
@@ -212,6 +234,7 @@ def test_a_seat_that_can_have_no_process_is_given_up(
         assert [event.hopeless for event in of(Vacant, found)] == [False, False, True]  # type: ignore[attr-defined]
         assert all(words in event.detail for event in of(Vacant, found))  # type: ignore[attr-defined]
         assert supervisor.pids() == {}
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_a_system_that_refuses_processes(pair: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,6 +261,6 @@ def _check_path(kind: str, rest: str) -> None:
     meant = unquote(rest.lstrip("/"))
     known = bool(meant) and os.path.exists(meant)
     raise UsageError(
-        f"what follows {kind}: is not // and the absolute path of a file",
+        f"what follows {kind}: is not // and the absolute path of a file or folder",
         f"write {kind}://{os.path.abspath(meant) if known else '/path/to/file'}",
     )

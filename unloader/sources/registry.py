@@ -50,11 +50,28 @@ def source_of(scheme: str) -> Source:
     if target is None:
         for point in _installed():
             if point.name == scheme:
-                return cast("Source", point.load()())
+                return _loaded(point)
         known = ", ".join(schemes())
         raise ConfigError(f"no source is known for {scheme}://", f"use one of: {known}")
     module, _, name = target.partition(":")
     return cast("Source", getattr(import_module(module), name)())
+
+
+def _loaded(point: EntryPoint) -> Source:
+    """Return the source of another package.
+
+    Raises:
+        ConfigError: Its code cannot be loaded.
+    """
+    try:
+        return cast("Source", point.load()())
+    except Exception as error:
+        package = point.dist.name if point.dist is not None else "a package"
+        raise ConfigError(
+            f"the source {point.name!r} of {package} ({point.value}) cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            "correct or remove that package",
+        ) from error
 
 
 def kinds() -> dict[str, str]:
@@ -68,7 +85,7 @@ def url_form(kind: str) -> UrlForm:
 
     try:
         return source_of(kind).url
-    except (ImportError, AttributeError):
+    except (ConfigError, ImportError, AttributeError):
         # A broken package of somebody else must not stand in the way of the others.
         return UrlForm(written=f"{kind}:...", what="other")
 

@@ -49,13 +49,14 @@ def command(**values: Any) -> None:
 
 
 def _entry(scheme: str) -> dict[str, Any]:
+    from unloader.errors import ConfigError
     from unloader.sources.registry import source_of
 
     try:
         source = source_of(scheme)
-    except (ImportError, AttributeError) as error:
+    except ConfigError as error:
         # A broken package of somebody else must not hide the others.
-        return _line(scheme, f"cannot be loaded: {error}")
+        return _line(scheme, error.message)
     try:
         installed = version(source.driver) if source.driver else None
     except PackageNotFoundError:

@@ -158,7 +158,7 @@ def ended_text(figures: Figures, finished: bool) -> str:
 def failed_text(event: UnitFailed) -> str:
     """Return the line on a failed attempt and what becomes of the unit."""
     again = (
-        "no attempt is left"
+        "not retried"
         if event.retry_in_seconds is None
         else f"next attempt in {event.retry_in_seconds:g} s"
     )
