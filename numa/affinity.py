@@ -130,7 +130,7 @@ def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[
     return tuple(notes)
 
 
-# One text each for what is told before a run and again by the binding, or both would be shown.
+# One text each for what is reported before a run and again by the binding, or both would show.
 
 
 def _unbound(refusal: str) -> str:
@@ -143,7 +143,7 @@ def _unset(memory_policy: str, refusal: str, *, bound: bool) -> str:
 
 
 def policy_is_idle(topology: Topology, memory_policy: str) -> bool:
-    """Return whether memory comes to lie where the policy wants it without the policy, too.
+    """Return whether memory would lie where the policy wants it without the policy, too.
 
     So it does with `local`, which is the kernel's own way, and with `preferred` where at most one
     node has memory for us. `bind` and `interleave` are asked for by name, and so never idle.
@@ -178,7 +178,7 @@ def _bind_cpus(seat: Seat, restores: _Restores) -> tuple[tuple[int, ...] | None,
 
 
 def _cpus_left(node_id: int) -> tuple[int, ...]:
-    """Return the CPUs of a node that are ours at this moment; empty if none is."""
+    """Return the CPUs of a node that are ours now; empty if none is."""
     try:
         nodes = detect().nodes
     except TopologyError:

@@ -20,7 +20,7 @@ class TopologyError(NumaError):
 
 
 class PlacementError(NumaError):
-    """The seats asked for cannot be had: a bad node list, option value or parallelism."""
+    """The requested seats are unavailable: a bad node list, option value or parallelism."""
 
 
 class PoolError(NumaError):

@@ -91,7 +91,7 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindReport:
-    """What a seat's binding really came to, as read back from the kernel."""
+    """The actual binding of a seat, as read back from the kernel."""
 
     cpus: tuple[int, ...] | None
     """CPUs bound to; None = not bound."""

@@ -107,7 +107,7 @@ class RemoteAccess:
     """The share of memory accesses that went to another node, by worker."""
 
     def __init__(self, cpu_info: Path = Path("/proc/cpuinfo")) -> None:
-        """Take where the processor's model is told."""
+        """Take the file that names the processor's model."""
         self._cpu_info = cpu_info
         self._counters: dict[int, ProcessCounters] = {}
         self.refused: str | None = None

@@ -3,7 +3,7 @@
 It runs any importable function and knows nothing of what that does. A process that dies costs the
 one task it was on: the others never notice, and `start` puts a new one on the same seat. What its
 tasks have started dies with it, unless that has made a group of its own. Nothing blocks but `wait`
-and `close`, both as long as they are told. Use a pool from one thread; only `wake` is for any.
+and `close`, both as long as the caller says. Use a pool from one thread; only `wake` is for any.
 When to give up on a process is for the caller to say: see `numa.supervisor`.
 
     with Pool(seats, "package.module:function") as pool:
@@ -122,7 +122,7 @@ class Pool:
     def wake(self) -> None:
         """Let the `wait` that is going on, or the next one, return at once.
 
-        From any thread, or a signal handler; also when the pool is closed, and then in vain.
+        From any thread, or a signal handler; also when the pool is closed, then without effect.
         """
         self._members.wake()
 
@@ -143,14 +143,14 @@ class Pool:
         return {worker: member.process.pid for worker, member in self._members.there.items()}
 
     def bindings(self) -> dict[int, BindReport]:
-        """Return what the binding came to of each worker that has a process, also before it is up.
+        """Return the result of the binding of each worker with a process, also before it is up.
 
         A worker's `Ready` says the same.
         """
         return {worker: member.bound for worker, member in self._members.there.items()}
 
     def memory_bytes(self, worker: int) -> int | None:
-        """Return what the worker's process holds in memory; None if there is none to be told."""
+        """Return what the worker's process holds in memory; None if it is unknown."""
         member = self._members.there.get(worker)
         return None if member is None else resident_bytes(member.process.pid)
 
@@ -161,7 +161,7 @@ class Pool:
     def close(self, grace_seconds: float = 5.0) -> None:
         """End every process and close every descriptor; events not fetched are dropped.
 
-        Idle workers are told to leave, busy ones get SIGTERM, and what is left after the grace
+        Idle workers are asked to leave, busy ones get SIGTERM, and what is left after the grace
         SIGKILL. May be called again.
         """
         if not self._closed:

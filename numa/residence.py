@@ -1,13 +1,13 @@
 """Where processes really are: the CPUs they ran on and the nodes their memory is on.
 
-All is read from the kernel by whoever started them; the processes themselves do nothing for it.
+The process that started them reads all of it from the kernel; they themselves do nothing for it.
 Nothing here raises because a process has gone, a CPU was taken away or a file is refused: what
 could not be seen is a note.
 
 A look at the CPUs costs some 40 microseconds a process. One at the pages walks all of its page
 tables while it cannot map memory: measured 0.8 ms with 60 MB in use, 1.5 ms with 200 MB, 13 ms with
 2 GB (0.6 ms where those are huge pages), 21 ms with 4 GB. On a machine with more to run than CPUs
-the process waits for as long as whoever looks is kept from its CPU: 0.1 to 0.3 s were seen at
+the process waits for as long as the reader is kept from its CPU: 0.1 to 0.3 s were seen at
 4 GB. So `Pace` goes by what a look really took.
 """
 
@@ -35,7 +35,7 @@ _PAGE_KIB = re.compile(rb" kernelpagesize_kB=(\d+)")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 # Kernels before 4.0 do not tell the size of pages, which then are ordinary ones; huge ones are
-# left out, as theirs is anybody's guess.
+# left out, as theirs is unknown.
 _HUGE = re.compile(rb" huge(?: |$)")
 
 # The kernel gives memory that is shared with children, or of huge pages, a file nobody opened.
@@ -56,15 +56,15 @@ def pages_of(numa_maps: bytes) -> Pages:
 
     Pages are counted with the size that their line gives; a line without pages has none. Source:
     numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c: transparent huge pages are
-    told in small ones, those of hugetlbfs in huge ones.
+    counted in small ones, those of hugetlbfs in huge ones.
     """
     own: dict[int, int] = {}
     of_files: dict[int, int] = {}
     for line in numa_maps.splitlines():
-        told = _PAGE_KIB.search(line)
-        if told is None and _HUGE.search(line):
+        stated = _PAGE_KIB.search(line)
+        if stated is None and _HUGE.search(line):
             continue
-        page_bytes = _PAGE_BYTES if told is None else int(told[1]) * 1024
+        page_bytes = _PAGE_BYTES if stated is None else int(stated[1]) * 1024
         of_file = b" file=" in line and not any(name in line for name in _UNNAMED)
         into = of_files if of_file else own
         for node, count in _ON_NODE.findall(line):
@@ -109,7 +109,7 @@ class _Seen:
     hidden: str | None = None
     """Why its folder is not there although it lives."""
     refused: str | None = None
-    """Why its pages are not told; it is not asked again."""
+    """Why its pages are unknown; the kernel is not asked again."""
 
     def residence(self) -> Residence:
         pages = self.pages or Pages(own={}, of_files={})
@@ -136,7 +136,7 @@ class Residences:
 
         Args:
             worker: Its number; another process than at the last look begins anew.
-            pid: A process that is not reaped yet, or its number may be somebody else's by now.
+            pid: A process that is not reaped yet, or its number may belong to another one by now.
         """
         seen = self._seen_of(worker, pid)
         self._see_cpus(seen)
@@ -155,7 +155,7 @@ class Residences:
         return None if seen is None else seen.residence()
 
     def page_looks(self, worker: int, pid: int) -> int:
-        """Return how often the pages of this very process were looked at, in vain or not."""
+        """Return how often the pages of this very process were read, successfully or not."""
         seen = self._seen.get(worker)
         return seen.page_looks if seen is not None and seen.pid == pid else 0
 
@@ -225,7 +225,7 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # it is somebody else's
+        pass  # it is another user's
     return True
 
 

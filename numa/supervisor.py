@@ -170,7 +170,7 @@ class Supervisor:
         return self._pool.pids()
 
     def bindings(self) -> dict[int, BindReport]:
-        """Return what the binding came to of each worker that has a process."""
+        """Return the result of the binding of each worker that has a process."""
         return self._pool.bindings()
 
     def restarts(self) -> dict[int, int]:
@@ -281,7 +281,7 @@ class Supervisor:
             self._leave_vacant(vacant)
 
     def _leave_vacant(self, vacant: Vacant) -> None:
-        """Leave a seat whose process came to nothing vacant for a while, or for good."""
+        """Leave a seat whose process did not start vacant for a while, or for good."""
         worker = vacant.worker
         self._idle_losses[worker] += 1
         hopeless = self._idle_losses[worker] >= _MOST_IDLE_LOSSES

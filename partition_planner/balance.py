@@ -1,4 +1,4 @@
-"""Longest processing time first: the largest work to whoever is free first.
+"""Longest processing time first: the largest work to the worker that is free first.
 
 LPT needs at most 4/3 - 1/(3p) of the best possible time (Graham, "Bounds on multiprocessing timing
 anomalies", 1969), takes O(n log p), and is what really happens when idle seats take the next unit

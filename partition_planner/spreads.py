@@ -16,7 +16,7 @@ from partition_planner.table import KeySample, RowExtent
 class Addresses:
     """Rows at the addresses of extents: weight is their number, offsets count them in order.
 
-    Addresses between extents weigh nothing. They belong to whoever has the address below.
+    Addresses between extents weigh nothing. They belong to the part that has the address below.
     """
 
     def __init__(self, extents: tuple[RowExtent, ...]) -> None:

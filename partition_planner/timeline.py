@@ -92,7 +92,7 @@ class _Clock:
             self._pass()
 
     def _pass(self) -> None:
-        """Let time pass until somebody is done."""
+        """Let time pass until a worker is done."""
         busy = tuple(sorted(self._left))
         speeds = self._asked(busy)
         needs = {worker: self._left[worker] / speeds[worker] for worker in busy}

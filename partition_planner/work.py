@@ -1,4 +1,4 @@
-"""What a worker is told to read: selectors, and the work units that carry them.
+"""What a worker is to read: selectors, and the work units that carry them.
 
 A selector names rows in the planner's terms. Turning it into a statement is the source's job.
 """

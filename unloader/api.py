@@ -187,7 +187,7 @@ def measure_codecs(
         request: As for `unload`; of its destination only the disk is measured, or that of the
             current directory where it is empty.
         budget: How much the sample may take.
-        observe: Told what happens; called in this thread.
+        observe: Called with each event, in this thread.
         stop: Asked several times a second; True ends the measuring.
 
     Raises:
@@ -259,8 +259,8 @@ def verify(
     Args:
         destination: The directory of the manifest.
         source: None = the rows are not counted there.
-        strict: Files that are not of the run are a difference, and not only told.
-        observe: Told what goes on.
+        strict: Files that are not of the run are a difference, and not only reported.
+        observe: Called with each event.
 
     Raises:
         UnloaderError: VerifyMismatch if something differs.

@@ -31,7 +31,7 @@ _OUTPUTS: dict[str, tuple[TextFormat | ParquetFormat, Compression, int]] = {
 """Format, codec and bytes a row, the last a little over what was measured, to judge the space."""
 
 _NOTICES = 10
-"""Lines that tell of the build, whatever the number of rows."""
+"""Lines that report the build, whatever the number of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def run_demo(
         directory: Where everything goes; created if need be.
         rows: Rows of the table.
         parallelism: Workers, 0 for as many as there are usable cores.
-        observe: Told of the build by notices, then of everything that `api.unload` tells.
+        observe: Gets notices of the build, then everything that `api.unload` reports.
         stop: Asked several times a second whether to give up.
 
     Raises:

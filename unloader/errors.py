@@ -8,7 +8,7 @@
     ├── OutputFailed         6   the destination or the format refused
     ├── PartialUnload        7   some work units failed; the next run starts anew
     ├── VerifyMismatch       8   output and source differ
-    ├── AnswerLost           9   done, but the answer could not be told
+    ├── AnswerLost           9   done, but the answer could not be written
     └── Interrupted        130   stopped by a signal
 
 A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt

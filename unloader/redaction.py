@@ -178,7 +178,7 @@ def guard_streams() -> None:
 
 
 def _now() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the secrets and the open words of this moment; variables may be set by a prompt."""
+    """Return the secrets and the open words known now; variables may be set by a prompt."""
     secrets = {*_learned, *(os.environ.get(name, "") for name in VARIABLES)}
     return frozenset(secrets), frozenset(_open_words)
 

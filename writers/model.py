@@ -1,4 +1,4 @@
-"""What a writer is told and what it reports: plain data, picklable, JSON-able.
+"""What a writer is given and what it reports: plain data, picklable, JSON-able.
 
 Everything here crosses the process boundary, so nothing holds a file, a thread or an Arrow object.
 """
@@ -101,7 +101,7 @@ class ParquetFormat:
     bloom_filters: tuple[str, ...] = ()
     """The columns that get one in each row group."""
     sorted_by: tuple[SortColumn, ...] = ()
-    """The order that rows are said to be in; checked, and told in the file."""
+    """The declared order of the rows; it is checked, and recorded in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class OutputSpec:
     """Write past the page cache, where the file system can; file contents are the same."""
     stream: str | None = None
     """Path of a pipe or device that takes the bytes as they come, in place of a staged file; the
-    file size is not heeded then."""
+    file size is ignored then."""
     encoder: EncoderChoice = "auto"
     """Which text encoder: auto is the native one where it was built, and the plain one else."""
 

@@ -52,7 +52,7 @@ def open_writer(
         schema: Of every batch that will be written.
         stem: Name of the files without extension.
         writes_header: False leaves preamble and header out of text files that are going to be
-            joined by `writers.files.merge`; other formats do not heed it.
+            joined by `writers.files.merge`; other formats ignore it.
 
     Raises:
         FormatError: The format is impossible, or impossible for this schema.

@@ -1,4 +1,4 @@
-"""Schemas: read from bytes, which cross a process boundary without anybody knowing Arrow."""
+"""Schemas: read from bytes, which cross a process boundary without Arrow."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the pipe takes. A closed pipe drops all: `receive` is what tells of it."""
+        """Send what the pipe takes. A closed pipe drops all: `receive` reports it."""
         try:
             while self._outbox:
                 with memoryview(self._outbox) as view:

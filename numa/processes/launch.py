@@ -52,7 +52,7 @@ class Member:
     killed: bool = False
     """Killed by the pool itself."""
     broken: str = ""
-    """What it sent that cannot be read; such a child is killed and not heard any more."""
+    """What it sent that cannot be read; such a child is killed and not read any more."""
 
     def gone(self) -> bool:
         """Whether the process has ended. Where possible it is left unreaped, its number ours."""
@@ -62,7 +62,7 @@ class Member:
             flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self.process.pid, flags) is not None
         except ChildProcessError:
-            # Somebody else's handler of SIGCHLD has reaped it.
+            # Another handler of SIGCHLD has reaped it.
             return self.process.poll() is not None
 
     def wait_gone(self, timeout_seconds: float) -> bool:

@@ -29,7 +29,7 @@ TaskFunction = Callable[[Any, Report], object]
 
 
 def main(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> None:
-    """Serve tasks until told to leave or the pipe ends. Called by the pool's own bootstrap.
+    """Serve tasks until asked to leave or the pipe ends. Called by the pool's own bootstrap.
 
     Args:
         descriptor: This end of the pipe.

@@ -17,7 +17,7 @@ from numa.processes.launch import Member
 from numa.processes.waker import Waker
 
 CHECK_SECONDS = 1.0
-"""The pipe's end tells of a death at once, unless something a task started holds the pipe open: so
+"""The pipe's end shows a death at once, unless something a task started holds the pipe open: so
 every child is looked at this often."""
 
 # Guess: from the end of its pipe to its exit a process needs milliseconds.
@@ -112,7 +112,7 @@ class Members:
     def close(self, grace_seconds: float) -> None:
         """End every child and close every descriptor; events not fetched are dropped.
 
-        Idle ones are told to leave, busy ones get SIGTERM, what is left after the grace SIGKILL.
+        Idle ones are asked to leave, busy ones get SIGTERM, what is left after the grace SIGKILL.
         """
         members = list(self._there.values())
         try:
@@ -165,7 +165,7 @@ class Members:
                 Raised(worker=member.worker, kind=kind, message=text, traceback=text)
             )
         else:
-            # Its task goes on and nobody can tell what was lost; the end of its pipe is next.
+            # Its task goes on and what was lost is unknown; the end of its pipe is next.
             member.broken, member.killed = text, True
             member.kill()
 

@@ -18,13 +18,13 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         TopologyError: The text is no such list; the message has the text.
     """
     numbers: set[int] = set()
-    spent = 0
+    counted = 0
     for part in text.strip().split(",") if text.strip() else ():
         match = _RANGE.fullmatch(part.strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        spent += last - first + 1
+        counted += last - first + 1
         # Ranges that overlap a thousand times over would keep us busy for hours.
-        if not first <= last <= _HIGHEST_NUMBER or spent > 2 * _HIGHEST_NUMBER:
+        if not first <= last <= _HIGHEST_NUMBER or counted > 2 * _HIGHEST_NUMBER:
             raise TopologyError(
                 f"not a list of numbers: {text.strip()[:80]!r}.",
                 "write it as numbers and ranges with commas, such as 0-3,8.",

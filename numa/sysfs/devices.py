@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 _CONTROLLER = re.compile(r"nvme\d+", re.ASCII)
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
-# More names than that in a message help nobody.
+# More names than that in a message do not help.
 _MOST_SHOWN = 20
 
 

@@ -40,7 +40,7 @@ _MOST_FILES = 200_000
 
 
 def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
-    """Return the text of a machine's tree, this one's unless told otherwise.
+    """Return the text of a machine's tree, by default this one's.
 
     Args:
         sysfs_root: Folder with `node/` and `cpu/`.

@@ -12,7 +12,7 @@ class Invocation:
     debug: bool = False
     json: bool = False
     data_on_stdout: bool = False
-    """Standard output is for rows; an error is told on stderr alone."""
+    """Standard output is for rows; an error is reported on stderr alone."""
     job_file: str | None = None
     """The file that set options, a plan file included."""
     planned: bool = False

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, told without what was typed.
+"""What is wrong with a command line, reported without what was typed.
 
 click repeats what it cannot understand. That may be a password: given to an option that there is
 not, put where a number belongs, or left over behind a blank that nobody quoted. So a value that was

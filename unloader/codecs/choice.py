@@ -121,7 +121,7 @@ def report(
 def chosen(
     ready: Sampled, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
 ) -> Choice:
-    """Return what a preset comes to on the rows of a request.
+    """Return the codec that a preset chooses for the rows of a request.
 
     Without rows, or where they cannot be sampled, a preset has a codec that it takes unmeasured:
     what is wrong with the source is for the run to find, which tries again.

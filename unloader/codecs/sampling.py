@@ -103,7 +103,7 @@ def _items(task: SampleTask, unit: WorkUnit, reader: Reader, share: int) -> Iter
     if task.extract.projection.route == "encoded":
         text = cast(TextFormat, task.spec.format)
         return unit_text(cast(TextReader, reader), task.extract, unit, text)
-    # Several batches of each unit, so that the first one's wait can be told from the others'.
+    # Several batches of each unit, so that the first one's wait can be told apart from the others'.
     batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))
     return unit_batches(reader, task.extract, unit, batch_bytes=batch)
 

@@ -58,14 +58,14 @@ class Work(Generic[U]):
         raise NotImplementedError
 
     def verdict_on(self, attempt: Attempt[U], failure: AttemptFailure) -> AttemptFailure:
-        """Return the failure, or another one where a further attempt would be in vain."""
+        """Return the failure, or another one if a further attempt cannot succeed."""
         return failure
 
     def failed(self, place: int, verdict: Verdict[U], failure: AttemptFailure) -> None:
         """Note that an attempt has failed, and what follows."""
 
     def discard(self, attempt: Attempt[U]) -> None:
-        """Remove what an attempt that came to nothing may have left."""
+        """Remove what a failed attempt may have left."""
 
 
 @dataclass(slots=True)

@@ -88,7 +88,7 @@ class Executor(Protocol):
         """
 
     def places(self) -> Collection[int]:
-        """Return the places that can take a task at this moment."""
+        """Return the places that can take a task now."""
 
     def send(self, place: int, task: object) -> None:
         """Give one of `places` a task; returns at once. All that goes wrong is an event."""

@@ -124,7 +124,7 @@ class LocalExecutor:
         return self._taken()
 
     def worker(self, place: int) -> WorkerEvidence:
-        """Return a worker's seat, and what its binding came to."""
+        """Return a worker's seat, and the result of its binding."""
         seat = next(seat for seat in self._seating.seats if seat.worker == place)
         return self._watch.worker(seat, self._supervisor.restarts())
 

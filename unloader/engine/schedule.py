@@ -71,7 +71,7 @@ class Schedule(Generic[U]):
     _stopped: bool = False
 
     def take(self, place: int, now: float) -> Attempt[U] | None:
-        """Return what an idle place does next, None if there is nothing at the moment."""
+        """Return what an idle place does next, None if there is nothing now."""
         if self._stopped:
             return None
         assignment = self._due(now) or self._fresh()

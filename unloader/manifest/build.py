@@ -52,7 +52,7 @@ class FinishedUnit:
     """The partitions that it read; empty if it was not read by partition."""
     seat: Seat
     bound: BindReport | None
-    """What the seat's binding came to; None if the worker never said."""
+    """The actual binding of the seat; None if the worker did not report it."""
     finals: tuple[WrittenFile, ...]
     """Its files under their final names."""
     directory: int = 0

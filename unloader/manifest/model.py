@@ -68,7 +68,7 @@ class FiguresRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRecord:
-    """How a preset came to its codec."""
+    """How a preset chose its codec."""
 
     preset: str
     codec: str

@@ -54,9 +54,9 @@ def verify(
     A run that was cut short while it was published is brought to its end first.
 
     Each file is read as a whole: size, checksum, and the number of records counted by another
-    reader than wrote it. The source counts at the run's snapshot where that still exists,
-    otherwise as it is now, and the answer says which. Files that are not of the run are told, and
-    are a difference where `strict`.
+    reader than wrote it. The source counts at the run's snapshot where that still exists, otherwise
+    as it is now, and the answer says which. Files that are not of the run are reported, and are a
+    difference where `strict`.
 
     Raises:
         VerifyMismatch: Something differs; the message names the first differences.
@@ -114,7 +114,7 @@ def _extra_files(destination: Path, manifest: Manifest) -> list[str]:
     own = {directories[place] / name for name, place in places.items()}
     extra = []
     for directory in sorted({*directories, *(path.parent for path in own)}):
-        with suppress(FileNotFoundError):  # That its files are missing is told anyway.
+        with suppress(FileNotFoundError):  # That its files are missing is reported anyway.
             extra += [
                 path.name if directory == destination else str(path)
                 for path in _files_in(directory)

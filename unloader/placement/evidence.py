@@ -1,4 +1,4 @@
-"""What a run's placement came to: worker by worker, node by node, and where it left the plan.
+"""Where the workers of a run really ran: by worker, by node, and where that left the plan.
 
 Pure: seats, bindings and what was seen go in, the manifest's `workers`, `nodes` and `warnings` come
 out. Who looks, and when, is `unloader.placement.observation`.
@@ -29,9 +29,9 @@ class WorkerEvidence:
 
     seat: Seat
     bound: BindReport | None
-    """What the binding came to; None if its process never came up."""
+    """Result of the binding; None if its process never started."""
     residence: Residence | None
-    """Where its last process was seen; None if nobody looked."""
+    """Where its last process was seen; None if it was not measured."""
     remote_access_share: float | None = None
     """Of its last process's loads from memory; None where that cannot be counted."""
     restarts: int = 0

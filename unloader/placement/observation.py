@@ -2,7 +2,7 @@
 
 The parent looks; the workers do nothing for it. A pass over their CPUs comes every second; the
 pages of a worker every few seconds and when one of its units ends. Either takes at most 0.5 % of
-the time that passes. At the end whoever was not looked at yet is: all idle by then.
+the time that passes. At the end the workers not measured yet are measured: all are idle by then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Watch:
         self._note = note
         self._looks = looks
         self.bound: dict[int, BindReport] = {}
-        """What each worker's binding came to, by worker."""
+        """Result of each worker's binding, by worker."""
         self._residences = Residences()
         self._remote = RemoteAccess()
         self._shares: dict[int, float | None] = {}
@@ -90,7 +90,7 @@ class Watch:
         if self._page_pace.due():
             here = self._page_paces.keys() & pids.keys()
             due = [worker for worker in here if self._page_paces[worker].due()]
-            # Whoever has waited longest, or the first few would take every turn.
+            # The worker that has waited longest, or the first few would take every turn.
             for worker in sorted(due, key=lambda each: self._page_paces[each].due_at)[:1]:
                 self._look(worker, pids[worker])
         if self._cpu_pace.due():

@@ -214,7 +214,7 @@ def _check_memory(topology: Topology, options: SeatOptions) -> None:
 
 
 def _why_no_memory(node: Node) -> str:
-    # First, as Linux allows nobody the memory of a node that has none.
+    # First, as Linux allows no process the memory of a node that has none.
     if node.memory_bytes == 0:
         return "it has no memory"
     return (

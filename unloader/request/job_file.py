@@ -1,4 +1,4 @@
-"""Reads a job file: the options of a job in TOML, each mistake told with file, line and key."""
+"""Reads a job file: the options of a job in TOML, each mistake reported with file, line and key."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_job_file(path: Path, known: Collection[str]) -> dict[str, Any]:
 
 
 def place_in(path: Path, key: str) -> str:
-    """Return the file, and the line of a key as far as it is to be had; for messages."""
+    """Return the file, and the line of a key if it is known; for messages."""
     wanted = re.escape(key.replace("_", "-")).replace(r"\-", "[-_]")
     begins = re.compile(rf"\s*\[*\s*(run\s*\.\s*)?[\"']?{wanted}[\"']?\s*(=|\]|\.)", re.IGNORECASE)
     with suppress(OSError, UnicodeDecodeError):
@@ -120,7 +120,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
             f"the job file {path} is not TOML: it is nested too deeply", "correct the file"
         ) from error
     except ValueError as error:
-        # The parser may repeat a key or a character, which may be a secret: only the place is told.
+        # The parser may repeat a key or a character, maybe a secret: only the place is shown.
         place = re.search(r"at (line \d+, column \d+|end of document)", str(error))
         where = f" at {place[1].replace('end of document', 'its end')}" if place else ""
         raise ConfigError(

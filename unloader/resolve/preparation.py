@@ -74,7 +74,7 @@ def prepared(
         seats: As they were decided already; None decides them before anything else.
 
     Raises:
-        ConfigError: The seats cannot be had as asked.
+        ConfigError: The requested seats are unavailable.
         PlacementError: `--numa-nodes` names a node that is not there.
         SourceError: The source refused.
         PlanFailed: The table cannot be cut as asked, or a given plan does not fit it.

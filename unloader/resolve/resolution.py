@@ -85,7 +85,7 @@ def new_run_id() -> str:
 def _codec(
     ready: Prepared, planned: ResolvedRun | None, observe: Observer, stop: Callable[[], bool]
 ) -> tuple[Compression, Choice | None]:
-    """Return the codec, and how a preset came to it: now, or when the run was planned."""
+    """Return the codec, and how a preset chose it: now, or when the run was planned."""
     asked = ready.request.output.compression
     before = None if planned is None else planned.output.choice
     if planned is not None and type(planned.output.format) is not type(ready.format):

@@ -38,7 +38,7 @@ class ResolvedOutput:
     """With the fields of records of fixed width, and columns named as the source names them."""
     compression: Compression
     choice: Choice | None
-    """How a preset came to the codec; None where it was named."""
+    """How a preset chose the codec; None if it was named."""
 
     def spec(self, directory: str) -> OutputSpec:
         """Return what a writer is given that writes into a directory."""

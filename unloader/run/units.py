@@ -67,7 +67,7 @@ class UnitWork(Work[WorkUnit]):
         self._tell(Notice(text=text))
 
     def started(self, place: int, attempt: Assignment) -> None:
-        """Tell of a unit that a worker has taken."""
+        """Report a unit that a worker has taken."""
         unit = attempt.unit
         self._tell(
             UnitStarted(
@@ -93,7 +93,7 @@ class UnitWork(Work[WorkUnit]):
         )
 
     def finished(self, place: int, attempt: Assignment, result: object) -> None:
-        """Tell of a unit that is staged."""
+        """Report a unit that is staged."""
         assert isinstance(result, UnitResult)
         self._tell(
             UnitFinished(
@@ -122,7 +122,7 @@ class UnitWork(Work[WorkUnit]):
             self.observe(event)
 
     def overdue(self, place: int, attempt: Assignment, seconds: float) -> AttemptFailure:
-        """Tell of a worker that makes no progress and is replaced."""
+        """Report a worker that makes no progress and is replaced."""
         text = f"worker {place} made no progress with unit {attempt.unit.id} for {seconds:g} s"
         self.note(f"{text}: it is replaced")
         return AttemptFailure(
@@ -133,7 +133,7 @@ class UnitWork(Work[WorkUnit]):
         )
 
     def verdict_on(self, attempt: Assignment, failure: AttemptFailure) -> AttemptFailure:
-        """Return the failure that ends the run where a further attempt would be in vain.
+        """Return the failure that ends the run if a further attempt cannot succeed.
 
         It would where the snapshot is gone with the source, or the output takes no second.
         """
@@ -150,7 +150,7 @@ class UnitWork(Work[WorkUnit]):
         )
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
-        """Tell of a failed attempt."""
+        """Report a failed attempt."""
         self._tell(
             UnitFailed(
                 worker=place,
@@ -162,7 +162,7 @@ class UnitWork(Work[WorkUnit]):
         )
 
     def discard(self, attempt: Assignment) -> None:
-        """Remove what an attempt that came to nothing may have left."""
+        """Remove what a failed attempt may have left."""
         self.output.discard(attempt)
 
     def partial(self, given_up: dict[str, AttemptFailure], units: int) -> UnloaderError:

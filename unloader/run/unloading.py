@@ -49,7 +49,7 @@ def run(
     Args:
         resolved: The run with its open source.
         executor: Does the work units; given back by the caller.
-        observe: Told what happens.
+        observe: Called with each event.
         stop: Asked several times a second.
 
     Raises:

@@ -98,7 +98,7 @@ class Catalog(Protocol):
 
         Args:
             table: As it was typed.
-            observe: Told as each slow step begins: `columns`, `partitions`, `extents`.
+            observe: Called as each slow step begins: `columns`, `partitions`, `extents`.
 
         Raises:
             SourceError: No such table, an ambiguous name, or no right to read it.
@@ -273,7 +273,7 @@ class Source(Protocol):
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
         """Return the source as `open_catalog` takes it to read at the snapshot of an earlier run.
 
-        Optional: None, as the source cannot be told to go back to a snapshot.
+        Optional: None, as the source cannot go back to a snapshot.
 
         Args:
             spec: The source as it is given now.

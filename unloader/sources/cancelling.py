@@ -11,7 +11,7 @@ from unloader.sources.base import Catalog
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 5.0
-"""Before a source that did not heed a cancel is told again."""
+"""Before a source that did not react to a cancel is asked again."""
 
 
 @contextmanager

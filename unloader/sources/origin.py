@@ -1,4 +1,4 @@
-"""Where rows came from, as metadata of their schema: what a Parquet file tells of itself.
+"""Where rows came from, as metadata of their schema: what a Parquet file records about itself.
 
 A field's `source_type` is the database's own type and its `text_class` what its text stands for;
 each source writes those where it makes its schema. This module adds what is the same for all of

@@ -91,7 +91,7 @@ def url_form(kind: str) -> UrlForm:
 
 
 def missing_driver(error: ImportError, extra: str) -> ConfigError:
-    """Return the error for a driver that cannot be had, with the command that brings it."""
+    """Return the error for a driver that is not installed, with the command that brings it."""
     if not isinstance(error, ModuleNotFoundError):
         # It is there: a library of its own is missing, or there is too little memory for it.
         return ConfigError(

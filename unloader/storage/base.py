@@ -39,7 +39,7 @@ class RunPlaces(Protocol):
         are removed. A stream ends once its reader has got all; it passes no manifest on.
 
         Returns:
-            What the user should be told.
+            Messages for the user.
 
         Raises:
             WriteError: A file that is no run's has the name, a staged file is missing, or there
@@ -68,7 +68,7 @@ class RunStorage(RunPlaces, Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should be told about earlier runs that were met while taking them."""
+        """Messages for the user about earlier runs found while taking the places."""
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
         """Check that none of these final names is taken by a file that is no earlier run's.
@@ -134,7 +134,7 @@ class Storage(Protocol):
         """
 
     def complete(self, place: str) -> tuple[str, ...]:
-        """Finish commits at a place that were cut short; return what the user should be told.
+        """Finish commits at a place that were cut short; return messages for the user.
 
         A run that is still committing is left alone.
 

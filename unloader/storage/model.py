@@ -16,7 +16,7 @@ RUN_RECORD = "run.json"
 """Name of the record of what the run is to do."""
 
 RECORDS = (RUN_RECORD, JOURNAL)
-"""The names that `keep` and `append` take. Whoever clears a place knows them as a run's."""
+"""The names that `keep` and `append` take. Clearing a place removes them as a run's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a preset came to and why."""
+    """What a preset chose and why."""
 
     preset: Preset
     compression: Compression

@@ -31,7 +31,7 @@ class Conveyor:
     Args:
         file: Takes the bytes; closed when the writing thread ends.
         compressor: Makes a frame of each buffer, or None.
-        digest: Told every byte that is written.
+        digest: Takes every byte that is written.
         ring: The buffers, each of one piece where there is a compressor.
         frame_bytes: Frames waiting or being written are kept below this size before the next
             one is made, so they take twice as much at most.

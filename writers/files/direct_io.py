@@ -154,11 +154,11 @@ def _alignment(descriptor: int) -> int | None:
 
     From statx(2) where the kernel tells it, and the block size of the file system else.
     """
-    told = _told_alignment(descriptor)
-    if told is None:
-        told = max(os.fstatvfs(descriptor).f_bsize, 512)
+    stated = _stated_alignment(descriptor)
+    if stated is None:
+        stated = max(os.fstatvfs(descriptor).f_bsize, 512)
     # Our memory starts at a page, and a power of two is what all devices so far have asked for.
-    if not told or told & (told - 1):
+    if not stated or stated & (stated - 1):
         return None
     try:
         _set_direct(descriptor, wanted=True)
@@ -166,10 +166,10 @@ def _alignment(descriptor: int) -> int | None:
         if exc.errno not in _REFUSALS:
             raise
         return None
-    return max(told, mmap.PAGESIZE)
+    return max(stated, mmap.PAGESIZE)
 
 
-def _told_alignment(descriptor: int) -> int | None:
+def _stated_alignment(descriptor: int) -> int | None:
     """Return what statx says: 0 for no direct writes, None for nothing known."""
     call = _statx()
     if call is None:

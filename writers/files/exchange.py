@@ -1,8 +1,8 @@
 """Two directories swapped in one step, and a directory made to look like another.
 
-After a swap each name leads to what the other one held, and at no moment does one lead nowhere. The
+After a swap each name leads to what the other one held, and each name exists at all times. The
 kernel does it (`renameat2`, Linux 3.15) where the file system can: ext4, XFS, Btrfs, tmpfs can, NFS
-and many FUSE file systems cannot. Whoever calls these functions has another way for such places.
+and many FUSE file systems cannot. Callers have another way for such places.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def make_twin(original: Path, twin: Path, names: Collection[str] = ()) -> None:
         OSError: It cannot be made, or cannot be made to look the same.
     """
     wanted = os.stat(original)
-    # Nobody else gets in before it has the rights of the original.
+    # No other user gets in before it has the rights of the original.
     try:
         twin.mkdir(mode=0o700)
     except FileExistsError:
         found = os.lstat(twin)
         own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        # In a place that anyone can write into somebody else may have made it, with his files.
+        # In a place that anyone can write into another user may have made it, with his files.
         if not own or set(os.listdir(twin)) - set(names):
             raise
     had = os.stat(twin)

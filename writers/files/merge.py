@@ -49,7 +49,7 @@ def merge_files(
     Args:
         files: At least one, written with this spec. Text must have been written without preamble
             and header.
-        spec: Its directory is that of the result; the file size is not heeded.
+        spec: Its directory is that of the result; the file size is ignored.
         stem: Name of the result without extension; no input may have it.
         header: What a text file begins with (`writers.text.text_writer.file_start`), not
             compressed.

@@ -70,7 +70,7 @@ def open_file(path: Path, *, direct: bool = False) -> OpenFile:
         direct: Write past the page cache where the file system can.
 
     Raises:
-        OSError: It cannot be opened for writing; BrokenPipeError for a pipe that nobody reads.
+        OSError: It cannot be opened for writing; BrokenPipeError for a pipe without a reader.
     """
     descriptor = _open(path)
     try:

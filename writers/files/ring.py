@@ -96,7 +96,7 @@ class Buffer:
 class Ring:
     """A fixed number of buffers, made when they are first needed, used again and again.
 
-    It has no lock: whoever uses it from several threads brings one. Buffers of a ring that is no
+    It has no lock: a caller with several threads brings one. Buffers of a ring that is no
     longer used serve the next one of this process.
 
     Args:

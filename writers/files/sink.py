@@ -144,7 +144,7 @@ class Sink:
     def room(self) -> memoryview:
         """Return the writable rest of the buffer being filled, at least one byte.
 
-        Waits while all buffers are in flight. What is put there counts once `advance` is told;
+        Waits while all buffers are in flight. What is put there counts once `advance` is called;
         the memory may be used until then or until the next call of any other method.
 
         Raises:

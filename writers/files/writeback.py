@@ -1,7 +1,7 @@
 """Keeping the kernel writing, so that neither memory nor the final sync is left with a mountain.
 
 Left alone, Linux lets dirty pages pile up for seconds and then writes them in one burst, while
-whoever writes next waits. Here each step of a file is started as soon as it is there, and before
+the next writer waits. Here each step of a file is started as soon as it is there, and before
 much more follows an older step must have arrived: so much of a file is dirty at most, whatever
 its size and the machine's memory.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 
 STEP_BYTES = 4 * 1024 * 1024
-"""Written bytes after which the kernel is told; less often it has too little time left."""
+"""Written bytes after which the kernel is asked to write; less often leaves it too little time."""
 
 WINDOW_STEPS = 8
 """Steps on their way to the device at most: enough to keep a disk of 1 GB/s busy, and what one of
@@ -47,7 +47,7 @@ class Writeback:
 
         Raises:
             OSError: The device refused an earlier write. The kernel says so only once, so it
-                must be heeded here.
+                must be respected here.
         """
         if self._call is None or size - self._started < STEP_BYTES:
             return

@@ -1,4 +1,4 @@
-"""What the library is told of a format and its columns: the bytes that `Format::read` takes.
+"""What the library is given of a format and its columns: the bytes that `Format::read` takes.
 
 All rules are those of `writers.text.marks`; the library is given the marks and what to do about
 them, and decides nothing itself. Numbers are little-endian, texts UTF-8 behind their length.
@@ -171,7 +171,7 @@ def _column(field: pa.Field, format: TextFormat, enclosing: Enclosing) -> tuple[
     alphabet = alphabet_of(field, format)
     fixed = struct.pack(
         "<BBiiBBB",
-        # What is given as text is described as such; string or large_string is told later.
+        # What is given as text is described as such; string or large_string is given later.
         Kind.TEXT32 if kind is None else kind,
         Kind.NONE if kind is None else index,
         width,

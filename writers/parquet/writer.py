@@ -185,7 +185,7 @@ class _SinkFile(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        # Arrow writes a footer even while it gives a file up; by then nobody may see it.
+        # Arrow writes a footer even while it gives a file up; by then it must be out of sight.
         if not self.discard:
             self._sink.write(data)
         return len(data)

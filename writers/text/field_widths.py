@@ -107,7 +107,7 @@ def timestamp_text(format: TextFormat, *, digits: int, zone: str | None) -> str 
 
 
 def moment_text(*, zoned: bool, dated: bool) -> str:
-    """Return the longest text of moments that are carried as final text, of six digits at most."""
+    """Return the longest text of dates and timestamps carried as final text, six digits at most."""
     iso = ISO_DATE if dated else ISO_TIMESTAMP_TZ if zoned else ISO_TIMESTAMP
     return _mask_text(iso, _MICROSECOND_DIGITS, _OFFSET if zoned else None)
 

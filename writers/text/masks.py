@@ -103,7 +103,7 @@ class Mask:
 
     @property
     def has_era(self) -> bool:
-        """Whether a year before 1 can be told from one after."""
+        """Whether a year before 1 differs from one after."""
         return any(e.kind in ERAS or e.kind == "ISO-ERA" for e in self.elements)
 
     @property

@@ -1,6 +1,6 @@
-"""Counts the records of text that somebody else has made, while it passes through.
+"""Counts the records of text that comes ready from the source, while it passes through.
 
-Whoever made the text says how many records it has. Counted here, from the bytes that are written,
+The source of the text says how many records it has. Counted here, from the bytes that are written,
 the number is independent of that.
 """
 

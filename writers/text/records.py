@@ -96,6 +96,6 @@ class Records:
 
 def _empty(rows: int) -> pa.Array:
     """Return a column of empty texts: what stands behind the last delimiter."""
-    # Not by `pa.repeat`, which looks for NumPy at every call, in vain where there is none.
+    # Not by `pa.repeat`, which looks for NumPy at every call, even where there is none.
     offsets = pa.py_buffer(bytes(4 * (rows + 1)))
     return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(b"")])

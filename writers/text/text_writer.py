@@ -230,7 +230,7 @@ class EncodedTextWriter(_TextFiles):
     """Takes text that is already encoded and leaves one file.
 
     Args:
-        spec: Its format must be a `TextFormat`; the file size is not heeded, for the records
+        spec: Its format must be a `TextFormat`; the file size is ignored, for the records
             in the bytes are not known here.
         stem: Name of the file without extension.
         header: Bytes the file begins with.

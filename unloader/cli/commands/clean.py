@@ -30,11 +30,13 @@ from unloader.cli.options.source_argument import finished_directories
 def command(context: click.Context, /, directories: tuple[Path, ...], **values: Any) -> None:
     """Remove what runs that were stopped, failed or killed have left in DEST.
 
-    That is the folder _run with its staged files. Files under final names and the manifest are
-    never touched, and a directory that a run is writing to is refused. No run needs this command:
-    the next one into DEST removes the same. It frees space without one.
+    This removes the directory _run with its staged files. Files under final names and the manifest
+    are never touched. If a run is writing to a directory, the command fails. Files in _run that no
+    run has written are kept and listed. The next run into DEST removes the same leftovers; this
+    command frees the space without one.
 
-    A run that was cut short while it was published is complete; it gets its final names first.
+    A run that was cut short while it was published is complete. Its files get their final names
+    first.
     """
     from unloader import api
 

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 @declared_options("codecs")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
-    """Measure on a sample of SOURCE's own rows what each codec costs and saves.
+    """Measure the cost and the gain of each codec on a sample of SOURCE's own rows.
 
-    Takes the options of run. For each codec: its ratio, its speed on one core, and the size and the
-    elapsed time of the whole output that follow, on this disk with this parallelism; and what
-    --compression fastest, balanced and smallest would take. Takes about ten seconds.
+    Takes the options of run. For each codec it shows the ratio, the speed on one core, and the
+    predicted size and elapsed time of the whole output on this disk with this parallelism. It also
+    shows what --compression fastest, balanced and smallest would choose. It takes about ten
+    seconds.
     """
     from unloader.cli.options.credentials import connect_to, warn
     from unloader.cli.options.request_of import request_of

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, /, source: str, **values: Any) -> None:
     """List the tables of SOURCE, or show the columns and partitions of one.
 
-    For each column: its type in the database, what it becomes in CSV and in Parquet, and whether
-    nothing is lost on the way.
+    For each column this shows its type in the database, its form in CSV and in Parquet, and
+    whether the conversion is lossless.
     """
     from unloader.cli.options.credentials import connect_to, warn
     from unloader.request.names import parse_table

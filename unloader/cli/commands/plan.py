@@ -51,9 +51,9 @@ SHORT_PLAN, FIRST_UNITS = 20, 5
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
     """Show what run would do: work units, their SQL, estimates and seats.
 
-    Takes the options of run and reads nothing but the database's dictionary, and a sample of the
-    rows where --compression is to be chosen by measuring. Of more than 20 work units only the first
-    few are shown without --units; --json and --output have them all.
+    Takes the options of run. It reads the database's dictionary only, and a sample of the rows if
+    --compression is to be chosen by measuring. Of more than 20 work units it shows the first few,
+    unless --units is given; --json and --output contain all of them.
     """
     from unloader.cli.options.credentials import connect_to, warn
     from unloader.cli.options.request_of import request_of

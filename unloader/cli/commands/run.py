@@ -46,15 +46,15 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     """Unload one table or query to files.
 
     SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
-    duckdb:///data/sales.db. A plan that `unloader plan --output` made, or a job file in TOML, takes
-    its place; a URL before it then replaces the source that the file names.
+    duckdb:///data/sales.db. It can also be a plan made by `unloader plan --output`,
+    or a job file in TOML. A URL before the file then replaces the source in the file.
 
-    Several directories share the files by size: --to /disk1/x,/disk2/x. The manifest is in the
-    first. What goes to standard output or a pipe leaves no manifest behind, and an attempt that
-    breaks after its first byte is not repeated: the exit status alone says whether it is valid.
+    Files are spread over several directories by size: --to /disk1/x,/disk2/x. The manifest is in
+    the first. Output to standard output or a pipe has no manifest, and an attempt that fails after
+    its first byte is not retried: the exit status alone says whether the output is valid.
 
-    Each option is also a variable UNLOADER_<NAME> and a key of the job file. An option on the
-    command line comes before the variable, the variable before the job file.
+    Each option is also a variable UNLOADER_<NAME> and a key of the job file. The command line takes
+    precedence over the variable, and the variable over the job file.
     """
     job, planned = _job(context, argument, values)
     from unloader import api

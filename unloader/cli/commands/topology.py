@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, /, **values: Any) -> None:
     """Draw the NUMA nodes, their CPUs, memory and distances, and the seats of the workers.
 
-    Takes the seat options of run and asks the machine what run would: affinity, cpusets, quotas.
-    Auto parallelism is the CPUs that may be used at once.
+    Takes the seat options of run and reads the same limits of the machine: affinity, cpusets,
+    quotas. Auto parallelism is the number of CPUs that can be used at once.
     """
     from unloader import api
     from unloader.cli.options.request_of import seats_of

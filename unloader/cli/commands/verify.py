@@ -35,9 +35,9 @@ def command(
     """Compare the files in DEST with their manifest, and with SOURCE if it is given.
 
     With SOURCE, rows are counted in the database at the snapshot of the run. The exit status is 8
-    if anything differs. Files of the run's directories that are not in the manifest, where a
-    loader would read them, too, are told; with --strict they count as a difference. Names that
-    begin in _ or . are passed over.
+    if anything differs. Files in the run's directories that are not in the manifest and that a
+    loader would read are reported; with --strict they count as a difference. Names that begin with
+    _ or . are ignored.
     """
     from unloader.cli.options.credentials import connect_to, warnings
 

@@ -23,7 +23,7 @@ LONG_SECONDS = 1.0
 class LogDisplay:
     """Writes a line at the start, one every interval, one for each trouble, and one at the end.
 
-    Phases are told, too: in a log of text those that take long, in JSON all of them.
+    Phases are logged, too: in a log of text those that take long, in JSON all of them.
     """
 
     def __init__(self, *, as_json: bool, interval_seconds: float | None) -> None:

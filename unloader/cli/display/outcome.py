@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def report(error: BaseException, invocation: Invocation) -> int:
     """Tell the user what ended the program and return the exit status.
 
-    With `--json` the same is told on stdout, too, so that it always holds one JSON object, unless
-    stdout is for the data.
+    With `--json` the same is written to stdout, too, so that it always holds one JSON object,
+    unless stdout is for the data.
     """
     if isinstance(error, BrokenPipeError) and _reader_left():
         return 0

@@ -40,7 +40,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Everything a display shows of the run as a whole, at one moment."""
+    """Everything a display shows of the run as a whole, at one point in time."""
 
     units_done: int
     units: int

@@ -1,4 +1,4 @@
-"""Rules between options: what contradicts what, each told with the way out.
+"""Rules between options: what contradicts what, each reported with the way out.
 
 A rule on formats looks at the options given for this job, on the command line or in the job file.
 Variables may be set for all jobs of a machine and are let pass where they do not apply.

@@ -35,7 +35,7 @@ class FileOutput:
         """Take the directories.
 
         Raises:
-            OutputFailed: One cannot be had; see `RunDirectories`.
+            OutputFailed: One cannot be taken; see `RunDirectories`.
         """
         output = run.output.options
         self._output = run.output

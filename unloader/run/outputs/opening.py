@@ -14,7 +14,7 @@ def open_output(run: ResolvedRun) -> RunOutput:
     """Take the destination of a run; the caller closes it.
 
     Raises:
-        OutputFailed: It cannot be had.
+        OutputFailed: It cannot be opened.
         UsageError: It does not go with the plan.
         ConfigError: A file name is too long.
     """

@@ -271,7 +271,7 @@ class PostgresCatalog:
         return total
 
     def _through_the_parent(self, oid: int, leaves: tuple[dictionary.Leaf, ...]) -> bool:
-        """Return whether rows of partitions can be had through their table alone."""
+        """Return whether rows of partitions can be read through their table alone."""
         kept = any(not leaf.granted or leaf.guarded for leaf in leaves)
         return kept or bool(self._policies(oid))
 

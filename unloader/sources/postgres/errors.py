@@ -1,7 +1,7 @@
 """PostgreSQL's and asyncpg's errors in the words of this program, translated at one place.
 
-A session can end at any moment: an administrator, a timeout or a crash ends it, or the network
-does. How asyncpg tells of that depends on what it was waiting for, and it may also lose track of
+A session can end at any time: an administrator, a timeout or a crash ends it, or the network
+does. How asyncpg reports that depends on what it was waiting for, and it may also lose track of
 the protocol and say so (`cannot switch to state 18`). So everything but the server's own word on a
 statement, a wrong setting and our own cancelling counts as a lost connection: another attempt makes
 a new one, and the number of attempts is bounded. Source of the states: appendix A of PostgreSQL's

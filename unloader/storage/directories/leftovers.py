@@ -181,7 +181,7 @@ def strangers(room: Path) -> tuple[Path, ...]:
 def remove_room(room: Path) -> None:
     """Remove a `_run`, but for what no run has put there; never raises.
 
-    What tells of the run goes last, so that a removal cut short is known as one.
+    The record of the run goes last, so that a removal cut short is known as one.
     """
     remove_bulk(room)
     for name in (RECORD, LOCK):

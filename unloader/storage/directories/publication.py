@@ -1,7 +1,8 @@
 """The record of a publication: what gets which final name where, and what it replaces.
 
-It is written and synced before the first file gets its final name. Whoever finds it later can bring
-the publication to its end: each file is either still where it was staged, or already in its place.
+It is written and synced before the first file gets its final name. The command that finds it later
+can bring the publication to its end: each file is either still where it was staged, or already in
+its place.
 """
 
 from __future__ import annotations

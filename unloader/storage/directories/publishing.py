@@ -5,7 +5,7 @@ manifest, and takes its place in one step; then the old one is removed. Where th
 earlier run's files go out of sight first, then files get their final names one by one, and the
 manifest is the last.
 
-Each step looks at what is there, so all of it can be repeated after a kill at any moment. States of
+Each step looks at what is there, so all of it can be repeated after a kill at any time. States of
 a directory: *here*, its `_run` is in it; *swapped*, its `_run` is in the twin, with the old files;
 neither, all is done and cleared away.
 """
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def carry_out(publication: Publication, *, live: bool = False) -> tuple[str, ...]:
-    """Bring a publication to its end; return what the user should be told.
+    """Bring a publication to its end; return messages for the user.
 
     Of several directories the first one is last, as it has the manifest. The caller holds their
     locks.
@@ -259,7 +259,7 @@ def _remove_old(share: Share) -> list[str]:
             (old / name).unlink(missing_ok=True)
         others = set(os.listdir(old)) - {RUN}
     except OSError as error:
-        # Its record stays in it: whoever comes next tries again.
+        # Its record stays in it: the next command there tries again.
         return [f"{old} could not be removed: {error.strerror or error}"]
     for name in sorted(others):
         try:

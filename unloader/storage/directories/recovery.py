@@ -1,6 +1,6 @@
 """Finding publications that were cut short, and bringing them to their end.
 
-Whoever comes next into a directory does it: a run, `verify` or `clean`. A run that is published by
+The next command in a directory does it: a run, `verify` or `clean`. A run that is published by
 half is complete and counted, so it is finished, never thrown away.
 """
 
@@ -29,7 +29,7 @@ from writers.errors import WriteError
 
 
 def complete(directory: Path) -> tuple[str, ...]:
-    """Finish what was being published into a directory; return what the user should be told.
+    """Finish what was being published into a directory; return messages for the user.
 
     A run that is still at it is left alone.
 

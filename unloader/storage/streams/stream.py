@@ -34,7 +34,7 @@ class Patience:
     stop: Callable[[], bool]
     """Asked several times a second; True ends the wait."""
     notify: Callable[[str], None]
-    """Takes what the user should be told meanwhile."""
+    """Takes messages for the user meanwhile."""
 
 
 class Stream:

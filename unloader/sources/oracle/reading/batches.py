@@ -1,4 +1,4 @@
-"""Arrow batches as the driver makes them, with what it refuses told in words of this program."""
+"""Arrow batches as the driver makes them, with its refusals reported in words of this program."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def lay_out(
         table: The table or view.
         columns: Its columns.
         user: Who is connected.
-        observe: Told as each slow step begins.
+        observe: Called as each slow step begins.
 
     Raises:
         SourceError: The connection is lost, or partitions cannot be listed.
