@@ -36,8 +36,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long tests unless they are asked for."""
+    """Leave out the long tests unless they are asked for, and begin with the longest files."""
     long_tests.leave_out(config, items)
+    long_tests.longest_first(items)
 
 
 def pytest_terminal_summary(

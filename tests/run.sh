@@ -40,7 +40,7 @@ if [ "$status" -ne 0 ]; then
     echo 'run.sh: a check above failed; the tests follow' >&2
 fi
 # Two processes at most: the tests start many of their own. A file's tests stay together and files
-# in their order, as the long ones are not those with the most tests.
+# in their order: the longest come first (tests/support/long_tests.py).
 "$python" -m pytest -n logical --maxprocesses 2 --dist loadfile --no-loadscope-reorder "$@" ||
     status=$?
 exit "$status"

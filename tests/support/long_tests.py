@@ -1,4 +1,4 @@
-"""Which tests a plain run leaves out, and the line that says so.
+"""Which tests a plain run leaves out, the line that says so, and the order of the files.
 
 Those marked `long`, and those of the folders below. UNLOADER_TEST_ALL=1, `-m`, and naming a file or
 a test of it on the command line run them.
@@ -11,11 +11,42 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from amounts import EVERYTHING
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = {"vm": "virtual machines", "witnesses": "clients in other languages"}
 """Folders whose tests are all long, and what they are."""
+
+LONGEST = (
+    "vm",
+    "writers/native/test_sanitizers.py",
+    "system/test_every_selection.py",
+    "witnesses",
+    "system/test_published_sweep.py",
+    "system/test_oracle_faults.py",
+    "system/test_oracle_memory.py",
+    "system/test_selection.py",
+    "system/test_wide_values.py",
+    "system/test_ways_of_dying.py",
+    "system/test_failures.py",
+    "system/test_text_routes.py",
+    "unloader/storage/directories/test_broken_publications.py",
+    "unloader/cli/commands/test_codecs.py",
+    "system/test_output_faults.py",
+    "system/test_destinations.py",
+    "system/test_oracle_types.py",
+    "unloader/cli/options/test_fixed.py",
+    "system/test_oracle_sessions.py",
+    "system/test_table_names.py",
+    "unloader/cli/commands/test_topology.py",
+    "unloader/cli/commands/test_run.py",
+    "partition_planner/test_simulate.py",
+    "writers/native/test_encoder.py",
+    "writers/native/test_equality.py",
+    "examples",
+)
+"""Folders and files that take longest, in that order."""
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 
@@ -38,6 +69,28 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Put the longest files first, so that no process ends with one while the others are idle."""
+    ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST)}
+
+    def rank(item: pytest.Item) -> int:
+        found = (ranks[each] for each in (item.path, *item.path.parents) if each in ranks)
+        return next(found, len(ranks))
+
+    items.sort(key=rank)
+
+
+def also(kind: str, *values: object) -> list[ParameterSet]:
+    """Return further values of a parameter that only a run of everything tries.
+
+    A tuple is one set of several parameters.
+    """
+    mark = pytest.mark.long(kind)
+    return [
+        pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=mark) for each in values
+    ]
 
 
 def _kind(item: pytest.Item) -> str:

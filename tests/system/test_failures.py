@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import psutil
 import pytest
+from long_tests import also
 from processes import command
 
 
@@ -75,7 +76,7 @@ def test_stalled_worker_is_replaced_and_given_up(slow: str, tmp_path: Path) -> N
     assert command.final_names(dest) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *also("signals", signal.SIGINT, signal.SIGHUP)])
 def test_signal_stops_cleanly(slow: str, tmp_path: Path, number: signal.Signals) -> None:
     """Each signal ends the run with 130; no process and no final file is left."""
     dest = tmp_path / "out"
@@ -174,7 +175,7 @@ def test_killed_parent_leaves_no_worker(slow: str, tmp_path: Path) -> None:
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
 
 
-@pytest.mark.parametrize("mode", ["immediate", "kill"])
+@pytest.mark.parametrize("mode", ["kill", *also("faults of a source", "immediate")])
 def test_dying_server_is_a_source_error(
     start_postgres: Callable[[], Any], tmp_path: Path, mode: str
 ) -> None:
@@ -213,7 +214,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", *also("faults of files", "parquet")])
 def test_full_disk(database: str, small_disk: Path, form: str) -> None:
     """A disk that fills up ends the run with status 6 and the system's own words."""
     dest = small_disk / "out"

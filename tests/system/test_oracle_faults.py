@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from long_tests import also
 from oracle import runs
 from oracle.accounts import database
 from oracle.runs import Outcome
@@ -26,14 +27,21 @@ LOB_BYTES = 3_000_000
 
 CASES = [
     ("ora-01555", "ORA-01555", ()),
-    ("ora-03113", "ORA-03113", ("--fetch", "tuples")),
-    ("cut", "DPY-4011", ()),
     ("reset", "Connection reset|DPY-4011", ("--fetch", "tuples")),
-    ("ora-00028", "ORA-00028", ()),
     ("ora-00600", "ORA-00600", ("--format", "parquet")),
-    ("ora-01013", "ORA-01013", ()),
 ]
 """Kinds of faults, what the log calls them, and further options of the run."""
+
+MORE = [
+    ("ora-03113", "ORA-03113", ("--fetch", "tuples")),
+    ("cut", "DPY-4011", ()),
+    ("ora-00028", "ORA-00028", ()),
+    ("ora-01013", "ORA-01013", ()),
+]
+"""The same, for a run of everything."""
+
+FAULTS = "faults of a source"
+"""The kind of the long tests."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +98,10 @@ def assert_nothing_there(done: Outcome) -> None:
     assert not done.destination.exists(), done.staged
 
 
-@pytest.mark.parametrize(("kind", "name", "options"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("kind", "name", "options"), [*CASES, *also(FAULTS, *MORE)],
+    ids=[case[0] for case in (*CASES, *MORE)],
+)  # fmt: skip
 def test_one_retry_heals(
     server: OracleServer,
     undisturbed: dict[str, dict[str, str]],
@@ -202,8 +213,11 @@ def test_what_always_fails_leaves_the_others_whole(
     ("kind", "code", "advice"),
     [
         ("ora-01555", "ORA-01555", "UNDO_RETENTION"),
-        ("ora-01013", "ORA-01013", "--call-timeout"),
-        ("cut", "DPY-4011", "log"),
+        *also(
+            FAULTS,
+            ("ora-01013", "ORA-01013", "--call-timeout"),
+            ("cut", "DPY-4011", "log"),
+        ),
     ],
 )
 def test_only_unit_that_always_fails(
@@ -226,6 +240,7 @@ def test_only_unit_that_always_fails(
     assert_nothing_there(done)
 
 
+@pytest.mark.long(FAULTS)
 def test_stall_that_always_comes(server: OracleServer, tmp_path: Path) -> None:
     """A unit that stalls at every attempt is given up: status 7, for it was the worker that ended."""
     fault = server.faults.add(
@@ -241,7 +256,7 @@ def test_stall_that_always_comes(server: OracleServer, tmp_path: Path) -> None:
     assert_nothing_there(done)
 
 
-@pytest.mark.parametrize("kind", ["ora-08103", "ora-00942"])
+@pytest.mark.parametrize("kind", ["ora-08103", *also(FAULTS, "ora-00942")])
 def test_what_no_retry_can_heal_is_not_retried(
     server: OracleServer, tmp_path: Path, kind: str
 ) -> None:
@@ -282,10 +297,10 @@ def test_undo_that_is_gone_for_all_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (Fault(kind="ora-12514", call="connect", skip=1), "ORA-12514"),
         (Fault(kind="cut", call="login", skip=1), "DPY-4011"),
+        *also(FAULTS, (Fault(kind="ora-12514", call="connect", skip=1), "ORA-12514")),
     ],
-    ids=["listener", "login"],
+    ids=["login", "listener"],
 )
 def test_listener_that_refuses_a_worker_once(
     server: OracleServer,
@@ -304,6 +319,7 @@ def test_listener_that_refuses_a_worker_once(
     assert done.files == undisturbed["csv"]
 
 
+@pytest.mark.long(FAULTS)
 def test_listener_that_stays_silent(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -360,7 +376,7 @@ def test_count_that_fails_publishes_nothing(server: OracleServer, tmp_path: Path
     assert sum(name.startswith("staged/") for name in done.staged) == len(runs.PARTITIONS)
 
 
-@pytest.mark.parametrize("kind", ["ora-22924", "cut"])
+@pytest.mark.parametrize("kind", ["cut", *also(FAULTS, "ora-22924")])
 def test_large_values_are_read_again_from_their_start(
     server: OracleServer, tmp_path: Path, kind: str
 ) -> None:
@@ -379,6 +395,7 @@ def test_large_values_are_read_again_from_their_start(
         assert int(value[(size - 1) // 16 * 16 - 16 :][:16]) == (size - 1) // 16 * 16 - 16
 
 
+@pytest.mark.long(FAULTS)
 def test_large_value_that_comes_slowly_is_no_stall(server: OracleServer, tmp_path: Path) -> None:
     """A LOB that takes longer than --stall-timeout is left alone as long as pieces of it come."""
     server.faults.add(
@@ -393,8 +410,17 @@ def test_large_value_that_comes_slowly_is_no_stall(server: OracleServer, tmp_pat
     assert unit["attempts"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("kind", ["trickle", "stall"])
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (signal.SIGINT, "stall"),
+        *also(
+            FAULTS,
+            *((each, "trickle") for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),
+            *((each, "stall") for each in (signal.SIGTERM, signal.SIGHUP)),
+        ),
+    ],
+)
 def test_signal_ends_a_fetch(
     server: OracleServer, tmp_path: Path, number: signal.Signals, kind: str
 ) -> None:

@@ -17,8 +17,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from long_tests import also
 from processes import command
 from processes.faulty_calls import FaultyCalls
+
+WRITES = "faults of files"
+"""The kind of the long tests."""
 
 ROWS = 300_000
 QUIET = ("--progress", "none", "--split", "none")
@@ -64,12 +68,15 @@ def checksums(destination: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("call", "number", "after", "options"),
     [
-        ("write", errno.ENOSPC, 5_000_000, ()),
         ("write", errno.EDQUOT, 500_000, ("--compression", "zstd")),
         ("write", errno.EIO, 0, ("--format", "parquet")),
         ("write", errno.ENOSPC, 1_000_000, ("--direct-io",)),
         ("fsync", errno.EDQUOT, 1, ("--file-size", "4MiB", "--compression", "gzip:1")),
-        ("sync_file_range", errno.EIO, 0, ()),
+        *also(
+            WRITES,
+            ("write", errno.ENOSPC, 5_000_000, ()),
+            ("sync_file_range", errno.EIO, 0, ()),
+        ),
     ],
 )
 def test_failing_call_ends_the_run(
@@ -110,12 +117,15 @@ def test_write_that_takes_nothing_ends_the_run(
 @pytest.mark.parametrize(
     ("what", "options"),
     [
-        ("short", ()),
-        ("short", ("--direct-io",)),
         ("short", ("--direct-io", "--compression", "zstd")),
-        ("interrupted", ("--compression", "zstd")),
         ("slow", ("--overlap-buffer", "1MiB")),
         ("refused", ("--direct-io",)),
+        *also(
+            WRITES,
+            ("short", ()),
+            ("short", ("--direct-io",)),
+            ("interrupted", ("--compression", "zstd")),
+        ),
     ],
 )
 def test_awkward_writes_lose_nothing(
@@ -163,7 +173,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(directory)], check=True)
 
 
-@pytest.mark.parametrize("options", [(), ("--direct-io",), ("--format", "parquet")])
+@pytest.mark.parametrize(
+    "options", [(), *also(WRITES, (("--direct-io",),), (("--format", "parquet"),))]
+)
 def test_full_file_system_ends_the_run(
     database: str, small_disk: Path, options: tuple[str, ...]
 ) -> None:

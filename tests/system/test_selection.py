@@ -11,7 +11,11 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import also
 from processes import command
+
+SOME = ["postgresql", *also("selections", "duckdb", "sqlite")]
+"""Sources, where `test_every_selection` tries the same on each of them."""
 
 ROWS = 5000
 FILL = "SELECT {i} AS id, 'v' || {i} AS \"Value\", {i} % 5 AS k FROM {source}"
@@ -53,6 +57,7 @@ def rows_of(destination: Path) -> list[list[str]]:
     return found
 
 
+@pytest.mark.parametrize("url", SOME, indirect=True)
 def test_columns_are_chosen_by_pattern(url: str, tmp_path: Path) -> None:
     """Patterns serve --columns and --exclude alike; one that matches nothing is refused."""
     out = tmp_path / "o"
@@ -103,6 +108,7 @@ def test_ranges_cover_the_table(url: str, tmp_path: Path) -> None:
     assert len(command.manifest_of(tmp_path / "o")["units"]) > 3
 
 
+@pytest.mark.parametrize("url", SOME, indirect=True)
 def test_where_and_columns(url: str, tmp_path: Path) -> None:
     """A condition, a comment behind it and chosen columns in the order asked for."""
     command.run(
@@ -112,12 +118,14 @@ def test_where_and_columns(url: str, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "o") == [[f"v{i}", str(i)] for i in range(ROWS) if i % 5 in (1, 2)]
 
 
+@pytest.mark.parametrize("url", SOME, indirect=True)
 def test_exclude(url: str, tmp_path: Path) -> None:
     """Excluded columns are gone, the others keep their order."""
     command.run("run", url, "--table", "t", "--to", str(tmp_path), "--exclude", "value", "--quiet")
     assert rows_of(tmp_path)[7] == ["7", "2"]
 
 
+@pytest.mark.parametrize("url", SOME, indirect=True)
 def test_query(url: str, tmp_path: Path) -> None:
     """A query is one unit; its rows and names are the output's."""
     out = command.run(
@@ -130,7 +138,9 @@ def test_query(url: str, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "o") == [[str(k), str(ROWS // 5)] for k in range(5)]
 
 
-@pytest.mark.parametrize("where", ["k = 1) OR (k = 2", "nope = 1", "k =", "1=1; SELECT 1"])
+@pytest.mark.parametrize(
+    "where", ["k = 1) OR (k = 2", "nope = 1", *also("selections", "k =", "1=1; SELECT 1")]
+)
 def test_condition_that_is_none(url: str, tmp_path: Path, where: str) -> None:
     """A condition that is wrong or breaks out of its parentheses is refused before anything runs."""
     error = command.error_of(
@@ -162,7 +172,8 @@ def test_wrong_selection(
     assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", *also("selections", "parquet")])
+@pytest.mark.parametrize("url", SOME, indirect=True)
 def test_one_file_for_the_table(url: str, tmp_path: Path, form: str) -> None:
     """--file-per table joins the units in order into one file with one header."""
     command.run(
@@ -178,6 +189,7 @@ def test_one_file_for_the_table(url: str, tmp_path: Path, form: str) -> None:
     command.run("verify", str(tmp_path / "o"), url)
 
 
+@pytest.mark.parametrize("url", SOME, indirect=True)
 def test_plan_file_is_run_unit_for_unit(url: str, tmp_path: Path) -> None:
     """`run PLAN.json` reads exactly the units that `plan` showed."""
     plan = tmp_path / "plan.json"
@@ -195,6 +207,7 @@ def test_plan_file_is_run_unit_for_unit(url: str, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "o") == [[str(i), f"v{i}", str(i % 5)] for i in range(ROWS)]
 
 
+@pytest.mark.parametrize("url", SOME, indirect=True)
 def test_edited_plan_file_is_refused(url: str, tmp_path: Path) -> None:
     """A plan whose units were changed by hand would lose rows, so it is refused."""
     plan = tmp_path / "plan.json"

@@ -17,11 +17,15 @@ from typing import Any
 import duckdb
 import pytest
 import zstandard
+from long_tests import also
 from processes import command
 from routes import runs as route_runs
 from routes import values as route_values
 from routes.readers import Rows, asked_rows, copied_rows, csv_rows, sqlldr_rows
 from routes.values import DUCKDB, POSTGRES, SQLITE
+
+ROUTES = "ways that texts take"
+"""The kind of the long tests."""
 
 NAMES = tuple(name for name, _, _ in POSTGRES)
 MOMENTS = ("d", "ts", "ts3", "ts0", "tz", "tz3", "day", "seen")
@@ -92,7 +96,13 @@ CSV_ROUTES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("route", CSV_ROUTES)
+@pytest.mark.parametrize(
+    "route",
+    [
+        *("rfc4180", "plain", "native", "mysql"),
+        *also(ROUTES, "crlf", "pieces", "excel", "utf-16"),
+    ],
+)
 def test_postgres_csv_is_the_servers_text(
     url: str, server_rows: Rows, tmp_path: Path, route: str
 ) -> None:
@@ -272,8 +282,13 @@ def literal(database: str, kind: str, value: str) -> str:
     return f"CAST('{day}' AS {kind})"
 
 
-@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
-@pytest.mark.parametrize("value", FAR)
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        *(("TIMESTAMPTZ", value) for value in FAR),
+        *also(ROUTES, *((kind, value) for kind in ("DATE", "TIMESTAMP") for value in FAR)),
+    ],
+)
 def test_a_mask_refuses_what_it_cannot_show(
     url: str, duckdb_file: Path, kind: str, value: str
 ) -> None:
@@ -298,7 +313,7 @@ def test_a_mask_refuses_what_it_cannot_show(
         assert text.startswith({"BC": "0044-03-15"}.get(value, FAR[value]))
 
 
-@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
+@pytest.mark.parametrize("kind", ["DATE", *also(ROUTES, "TIMESTAMP", "TIMESTAMPTZ")])
 def test_a_mask_with_a_sign_shows_years_before_christ(
     url: str, duckdb_file: Path, kind: str
 ) -> None:
@@ -313,7 +328,7 @@ def test_a_mask_with_a_sign_shows_years_before_christ(
     assert written == {"-0044-03-15"}
 
 
-@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", *also(ROUTES, "TIMESTAMPTZ")])
 def test_parquet_refuses_only_what_its_types_cannot_hold(
     url: str, duckdb_file: Path, kind: str
 ) -> None:

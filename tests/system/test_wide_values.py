@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from amounts import amount
+from long_tests import also
 from processes import command
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ ALLOWANCE = 190_000_000
 """Of a worker with all that it loads, measured 60 to 135 MB, its buffers and its fetch memory."""
 COPIES = {"postgresql": 1, "duckdb": 3, "sqlite": 2}
 """How often the source's library has a value in memory; DuckDB while its buffer for it grows."""
+
+LARGE = "memory and large rows"
+"""The kind of the long tests."""
 
 Wide = Callable[[str, int], str]
 
@@ -78,7 +82,11 @@ def digest(text: str) -> str:
 
 @pytest.mark.parametrize(
     ("kind", "dialect"),
-    [("postgresql", "rfc4180"), ("postgresql", "tsv"), ("duckdb", "tsv"), ("sqlite", "rfc4180")],
+    [
+        ("postgresql", "tsv"),
+        ("sqlite", "rfc4180"),
+        *also(LARGE, ("postgresql", "rfc4180"), ("duckdb", "tsv")),
+    ],
 )
 def test_a_wide_value_takes_little_more_than_its_library_holds(
     wide: Wide, tmp_path: Path, kind: str, dialect: str
@@ -103,7 +111,7 @@ def test_a_wide_value_takes_little_more_than_its_library_holds(
     assert peak <= ALLOWANCE + COPIES[kind] * WIDE_BYTES * 1.1
 
 
-@pytest.mark.parametrize("kind", COPIES)
+@pytest.mark.parametrize("kind", ["sqlite", *also(LARGE, "postgresql", "duckdb")])
 def test_parquet_refuses_what_it_would_have_to_hold(wide: Wide, tmp_path: Path, kind: str) -> None:
     """A value above 64 MiB ends the run with 6: its column, the limit, a way out, no trace."""
     url, to = wide(kind, REFUSED_TIMES), tmp_path / "out"

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from long_tests import also
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -133,7 +134,11 @@ def test_what_is_wrong_with_the_source_is_told(unloader: Run, ranges: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("preset", "shape"), [(each, "csv") for each in PRESETS] + [("balanced", "parquet")]
+    ("preset", "shape"),
+    [
+        ("balanced", "parquet"),
+        *also("codecs", *((each, "csv") for each in PRESETS)),
+    ],
 )
 def test_a_preset_runs_with_what_it_measured(
     unloader: Run, ranges: str, tmp_path: Path, preset: str, shape: str

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import also
 from processes import killing_calls
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = ROOT / "tests" / "support" / "publications" / "broken_publications.py"
 IN_MEMORY = Path("/dev/shm")
+BROKEN = "broken publications"
+"""The kind of the long tests."""
 
 ONE = {
     "old": [["_manifest.json=old", "a.csv=old", "b.csv=old", "c.csv=old", "d.csv=old"]],
@@ -85,7 +88,7 @@ def check_aftermath(found: list[dict[str, Any]], runs: dict[str, Any], settings:
     assert begun
 
 
-@pytest.mark.parametrize("settings", [(), ("overwrite",)])
+@pytest.mark.parametrize("settings", [("overwrite",), *also(BROKEN, ((),))])
 def test_a_reader_sees_all_of_one_run(
     library: Path, quick: Path, settings: tuple[str, ...]
 ) -> None:
@@ -111,8 +114,20 @@ def test_a_reader_of_each_directory_sees_all_of_one_run(library: Path, quick: Pa
     check_aftermath(found, TWO, {"overwrite"})
 
 
-@pytest.mark.parametrize("why", ["foreign", "noexchange"])
-@pytest.mark.parametrize("run", [(), ("overwrite",), ("overwrite", "two")])
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (("overwrite", "two"), "foreign"),
+        (("overwrite",), "noexchange"),
+        *also(
+            BROKEN,
+            ((), "foreign"),
+            ((), "noexchange"),
+            (("overwrite",), "foreign"),
+            (("overwrite", "two"), "noexchange"),
+        ),
+    ],
+)
 def test_files_that_go_in_one_by_one(
     library: Path, quick: Path, why: str, run: tuple[str, ...]
 ) -> None:
@@ -131,7 +146,8 @@ def test_files_that_go_in_one_by_one(
 
 
 @pytest.mark.parametrize(
-    "settings", [("overwrite",), ("overwrite", "two"), ("overwrite", "two", "foreign")]
+    "settings",
+    [("overwrite", "two"), *also(BROKEN, (("overwrite",),), (("overwrite", "two", "foreign"),))],
 )
 def test_a_call_that_fails_takes_all_back(
     library: Path, quick: Path, settings: tuple[str, ...]
