@@ -273,7 +273,7 @@ def test_psql_copies_from_standard_output(database: str, postgres: Any, slow: st
 
 
 def test_a_killed_worker_is_replaced_only_while_nothing_has_left(slow: str) -> None:
-    """After the first byte the attempt cannot be repeated, and the message says so."""
+    """After the first byte the attempt cannot be retried, and the message says so."""
     running = command.Running(
         *("run", slow, "--table", "slow", "--to", "-", "--progress", "none"),
         *("--overlap-buffer", "4KiB"),
@@ -283,7 +283,7 @@ def test_a_killed_worker_is_replaced_only_while_nothing_has_left(slow: str) -> N
     running.workers()[0].kill()
     status, _, err = running.finish()
     assert status == 6, err
-    assert "cannot be repeated" in err
+    assert "cannot be retried" in err
     assert "not valid output" in err
 
 
@@ -381,7 +381,7 @@ def test_a_reader_that_stands_still_is_a_stall(slow: str, tmp_path: Path, name: 
     finally:
         os.close(descriptor)
     assert "made no progress for 2 s (--stall-timeout)" in error
-    assert "cannot be repeated" in error
+    assert "cannot be retried" in error
     assert str(path) in error
 
 
