@@ -118,15 +118,15 @@ def _check_space(directory: Path, database: Path, rows: int) -> None:
 
 
 def _build(database: Path, rows: int, observe: Observer, stop: Callable[[], bool]) -> None:
-    told = 0
+    reported = 0
 
-    def tell(done: int) -> None:
-        nonlocal told
-        if done * _NOTICES // rows > told:
-            told = done * _NOTICES // rows
+    def report(done: int) -> None:
+        nonlocal reported
+        if done * _NOTICES // rows > reported:
+            reported = done * _NOTICES // rows
             observe(Notice(text=f"reference table: {done:,} of {rows:,} rows built"))
 
-    duckdb_reference.build_reference_table(database, rows, table=TABLE, observe=tell, stop=stop)
+    duckdb_reference.build_reference_table(database, rows, table=TABLE, observe=report, stop=stop)
 
 
 def _job(source: SourceSpec, destination: Path, name: str, parallelism: int) -> Request:
