@@ -15,9 +15,14 @@ from urllib.parse import quote
 
 import long_tests
 import pytest
+from hypothesis import HealthCheck, settings
 from schemas.manifests import check_all_written
 
 check_all_written()
+
+# Both the deadline of an example and the health check measure wall-clock time of a shared machine.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a shell's background job, and so it would be in every program that a test starts

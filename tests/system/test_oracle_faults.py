@@ -204,7 +204,7 @@ def test_what_always_fails_leaves_the_others_whole(
     assert "was lost" not in done.log
     assert command.final_names(done.destination) == []
     journal, manifest, staged = "journal.jsonl", "_manifest.json", "staged/0004-a1.csv.part"
-    assert done.staged == [manifest, journal, staged]
+    assert done.staged == [manifest, journal, "run.json", staged]
     (kept,) = (name for name in undisturbed["csv"] if "0004" in name)
     assert runs.sha256(done.destination / "_run" / staged) == undisturbed["csv"][kept]
 

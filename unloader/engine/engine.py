@@ -163,7 +163,9 @@ class Engine(Generic[U]):
 
     def _give_all(self, executor: Executor) -> None:
         for place in list(executor.places()):
-            self._give(executor, place)
+            # One that could not be sent its task is free again before its failure is read.
+            if self.schedule.running(place) is None:
+                self._give(executor, place)
 
     def _give(self, executor: Executor, place: int) -> None:
         attempt = self.schedule.take(place, self.clock())

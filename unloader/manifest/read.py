@@ -7,16 +7,43 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from unloader.errors import OutputFailed
-from unloader.json_fields import NotAsExpected
+from unloader.json_fields import OPTIONAL, NotAsExpected
+from unloader.json_fields import from_json as read_json
 from unloader.json_reading import decode
-from unloader.manifest.model import FORMAT_VERSION, Manifest, from_json, to_json
+from unloader.manifest.model import (
+    FORMAT_VERSION,
+    DirectoryRecord,
+    FileRecord,
+    Manifest,
+    from_json,
+    to_json,
+)
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 
 _RESTORE = "restore it, or unload again to another directory"
+
+_ALWAYS = ("table", "query", "snapshot", "options", "totals")
+"""Every manifest has them; one without is damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _UnitFiles:
+    files: tuple[FileRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    """What replacing a run needs of its manifest, whatever else another version wrote into it."""
+
+    run_id: str
+    units: tuple[_UnitFiles, ...]
+    directories: tuple[DirectoryRecord, ...] | None = field(default=None, metadata={OPTIONAL: True})
 
 
 def read_manifest(destination: Path, name: str = MANIFEST) -> Manifest:
@@ -48,11 +75,23 @@ def read_index(data: bytes, place: str) -> Index:
     Raises:
         OutputFailed: They are no whole manifest.
     """
-    manifest = parse_manifest(data, Path(place))
+    path = Path(place) / MANIFEST
+    try:
+        document = _document(data, path)
+        found = read_json(_Listing, document, "the manifest", newer=True)
+        if missing := [key for key in _ALWAYS if key not in document]:
+            raise NotAsExpected(f"it has no {missing[0]!r}")
+        known = max(1, len(found.directories or ()))
+        files = {file.path: file.directory or 0 for unit in found.units for file in unit.files}
+        if strangers := [number for number in files.values() if not 0 <= number < known]:
+            raise NotAsExpected(f"there is no directory {strangers[0]}")
+    except NotAsExpected as error:
+        raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
+    others = [each.path for each in (found.directories or ())[1:]]
     return Index(
-        run_id=manifest.run_id,
-        places=tuple(map(str, directories_of(manifest, Path(place)))),
-        files=tuple((number, name) for name, number in places_of(manifest).items()),
+        run_id=found.run_id,
+        places=(place, *(str(Path(each)) for each in others)),
+        files=tuple((number, name) for name, number in files.items()),
     )
 
 
@@ -69,6 +108,19 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
     """
     path = destination / name
     try:
+        manifest = from_json(_document(data, path))
+        known = len(directories_of(manifest, destination))
+        strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
+        if strangers:
+            raise NotAsExpected(f"there is no directory {strangers[0]}")
+    except NotAsExpected as error:
+        raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
+    return manifest
+
+
+def _document(data: bytes, path: Path) -> Any:
+    """Return what the bytes of a manifest hold, once its format version is ours."""
+    try:
         document = decode(data.decode())
     except ValueError as error:
         raise OutputFailed(f"{path} cannot be read: {error}", _RESTORE) from error
@@ -78,15 +130,7 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
             f"{path} has format version {version!r}, this program reads {FORMAT_VERSION}",
             "use the version of unloader that wrote it",
         )
-    try:
-        manifest = from_json(document)
-        known = len(directories_of(manifest, destination))
-        strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
-        if strangers:
-            raise NotAsExpected(f"there is no directory {strangers[0]}")
-    except NotAsExpected as error:
-        raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
-    return manifest
+    return document
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:

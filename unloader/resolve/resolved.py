@@ -75,9 +75,14 @@ class ResolvedRun:
         return _digest(json_fields.fields_to_json(self), self.plan.digest)
 
     def without_secrets(self) -> ResolvedRun:
-        """Return the run as it may be written down."""
+        """Return the run as it may be written where the user asks for it."""
+        statements = self.request.source.session.session_sql
+        return self._with_session_sql(
+            tuple(each for each in statements if not _holds_password(each))
+        )
+
+    def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedRun:
         source = self.request.source
-        kept = tuple(each for each in source.session.session_sql if not _holds_password(each))
         if kept == source.session.session_sql:
             return self
         asked = replace(source, session=replace(source.session, session_sql=kept))
@@ -97,8 +102,11 @@ class ResolvedRun:
         return {"format_version": FORMAT_VERSION, **parts, "run_digest": digest}
 
     def record(self) -> bytes:
-        """Return the text that is kept beside the staged files while the run goes on."""
-        return (json.dumps(self.without_secrets().to_json()) + "\n").encode("ascii")
+        """Return the text that is kept beside the staged files while the run goes on.
+
+        Nobody asked for that file, so no statement of a session is in it: any may hold a password.
+        """
+        return (json.dumps(self._with_session_sql(()).to_json()) + "\n").encode("ascii")
 
     @classmethod
     def from_json(cls, value: object) -> ResolvedRun:

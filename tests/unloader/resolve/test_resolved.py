@@ -180,3 +180,7 @@ def test_what_is_written_down_holds_no_password(secret: str) -> None:
     assert kept.withheld == ("session-sql",)
     assert kept.extract.source.session.session_sql == (plain,)
     assert small().without_secrets() == small()
+    record = ResolvedRun.from_json(json.loads(run.record()))
+    assert record.extract.source.session.session_sql == ()
+    assert record.request.source.session.session_sql == ()
+    assert record.withheld == ("session-sql",)

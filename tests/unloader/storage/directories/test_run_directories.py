@@ -285,6 +285,18 @@ def test_a_damaged_manifest_is_told_before_the_work(tmp_path: Path, text: str) -
     assert {name: text for name, text in content_of(tmp_path).items() if RUN not in name} == before
 
 
+def test_a_manifest_of_another_version_can_be_replaced(tmp_path: Path) -> None:
+    """Only names of files and directories must be read to replace a run."""
+    finish(tmp_path, "a.csv")
+    manifest = json.loads((tmp_path / "_manifest.json").read_text())
+    manifest["options"] = {"dialect": {"from_later": 1}}
+    manifest["workers"] = [{"later": True}]
+    (tmp_path / "_manifest.json").write_text(json.dumps(manifest))
+    finish(tmp_path, "b.csv", run="second", overwrite=True)
+    assert json.loads((tmp_path / "_manifest.json").read_text())["run_id"] == "second"
+    assert not (tmp_path / "a.csv").exists()
+
+
 def break_off(path: Path, *, tidily: bool) -> None:
     """Do a run that dies after its first unit, with a partial manifest or by SIGKILL."""
     directory = taken([path], overwrite=True, run_id="broken")
