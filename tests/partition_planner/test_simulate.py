@@ -9,6 +9,7 @@ import pytest
 from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_tests import also
 
 from partition_planner.balance import makespan
 from partition_planner.costs import unit_costs
@@ -80,10 +81,17 @@ def check(made: Plan, parallelism: int) -> None:
     assert run.idle_share <= 0.25
 
 
-@pytest.mark.parametrize("kind", ["even", "one huge", "harmonic"])
+SIZES = [(32, range(1, 65)), (1_000, (1, 2, 3, 7, 12, 16, 31, 32, 48, 63, 64))]
+KINDS = ("even", "one huge", "harmonic")
+
+
 @pytest.mark.parametrize(
-    ("partitions", "levels"),
-    [(32, range(1, 65)), (1_000, (1, 2, 3, 7, 12, 16, 31, 32, 48, 63, 64)), (100_000, (64,))],
+    ("partitions", "levels", "kind"),
+    [
+        *((*size, kind) for size in SIZES for kind in KINDS),
+        (100_000, (64,), "one huge"),
+        *also("large plans", (100_000, (64,), "even"), (100_000, (64,), "harmonic")),
+    ],
 )
 def test_large_table_keeps_every_worker_busy(
     kind: str, partitions: int, levels: tuple[int, ...]

@@ -191,14 +191,7 @@ def test_what_does_not_go_together_is_refused(
     database: str, tmp_path: Path, options: tuple[str, ...], told: str
 ) -> None:
     """Each is a usage error that names the option, before anything is written."""
-    done = subprocess.run(
-        [*command.UNLOADER, "run", database, "--table", "t", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
+    done = command.ended("run", database, "--table", "t", *options, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert told in done.stderr.splitlines()[-1]
     assert "Next: " in done.stderr

@@ -217,12 +217,12 @@ def test_wrong_password_is_tried_once(
 ) -> None:
     """Wrong passwords lock accounts: one login of the parent, no worker's, and no second one."""
     wrong = "Wr0ng-and-secret"
-    started = command.Running(
+    done = command.ended(
         *options, *runs.arguments(server, "T", tmp_path / "out", "--parallelism", "2"),
-        env={"UNLOADER_PASSWORD": wrong},
+        env={**os.environ, "UNLOADER_PASSWORD": wrong},
     )  # fmt: skip
-    status, stdout, log = started.finish()
-    assert (status, stdout) == (4, ""), log
+    log = done.stderr
+    assert (done.returncode, done.stdout) == (4, ""), log
     assert "ORA-01017" in log
     assert "UNLOADER_PASSWORD" in log
     assert wrong not in log

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from amounts import amount
+from long_tests import also
 from postgres import hostile_rows
 from postgres.hostile_rows import COLUMNS, INFINITE, NAME
+from processes import command
 
 ROWS = amount("UNLOADER_TEST_HOSTILE_ROWS", 4_000, 12_000)
-PARALLELISM = (1, 2, 5, 32)
+PARALLELISM = (1, 5, *also("many workers", 2, 32))
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +29,7 @@ def url(postgres: Any) -> str:
 
 def unload(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `unloader run` as a user does and check its exit status."""
-    done = subprocess.run(
-        [sys.executable, "-m", "unloader", "run", *arguments, "--progress", "none"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = command.ended("run", *arguments, "--progress", "none")
     assert done.returncode == status, done.stderr
     return done
 

@@ -42,12 +42,7 @@ def protected(postgres: Any) -> Iterator[str]:
 
 def call(*arguments: str, password: str) -> subprocess.CompletedProcess[str]:
     """Run a command with a password in the variable."""
-    return subprocess.run(
-        [*command.UNLOADER, *arguments],
-        capture_output=True,
-        text=True,
-        env={**runs_environment(), "UNLOADER_PASSWORD": password},
-    )
+    return command.ended(*arguments, env={**runs_environment(), "UNLOADER_PASSWORD": password})
 
 
 def runs_environment() -> dict[str, str]:

@@ -43,12 +43,12 @@ def url(postgres: Any) -> str:
 
 def unloaded(url: str, table: str, to: Path, *options: str) -> tuple[str, str]:
     """Unload a table; return what the log calls it, and the rows."""
-    started = command.Running(
+    done = command.ended(
         "run", url, "--table", table, "--to", str(to), "--no-header", "--progress", "log",
         *options,
     )  # fmt: skip
-    status, _, log = started.finish()
-    assert status == 0, log
+    log = done.stderr
+    assert done.returncode == 0, log
     (line,) = (line for line in log.splitlines() if " unloading " in line)
     rows = "".join(path.read_text() for path in sorted(to.glob("*.csv")))
     return line.partition(" unloading ")[2].partition(":")[0], rows

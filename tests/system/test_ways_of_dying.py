@@ -99,9 +99,9 @@ def test_a_run_with_a_finished_unit_is_in_nobodys_way(
     assert err.count("unloader: error:") == (number != signal.SIGKILL)
     assert command.final_names(dest) == []
     assert journal.exists()
-    again = command.Running(*job, "--progress", "log")
-    status, _, err = again.finish()
-    assert status == 0, err
+    again = command.ended(*job, "--progress", "log")
+    err = again.stderr
+    assert again.returncode == 0, err
     assert err.count("unpublished: 1 finished work unit, ") == 1, err
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
     assert not (dest / "_run").exists()
