@@ -370,11 +370,11 @@ def test_bytes_that_are_no_text_are_refused(server: OracleServer, fetch: Fetch) 
     """What is not in the character set is an error with the bytes, never a replaced character."""
     columns: Natives = {"V": TEXTS["V"], "ID": NUMBERS["ID"]}
     create(server, columns, [("fine", 1), (Latin("caf\xe9"), 2)])
-    with pytest.raises(OutputFailed, match=r"column V holds bytes that are no text.*636166e9"):
+    with pytest.raises(OutputFailed, match=r"column V holds bytes that are not text.*636166e9"):
         Run(server, columns, fetch=fetch).table()
     national: Natives = {"N": TEXTS["N"], "ID": NUMBERS["ID"]}
     create(server, national, [("fine", 1), ("\ud83e", 2)])
-    with pytest.raises(OutputFailed, match=r"column N holds bytes that are no text.*d83e"):
+    with pytest.raises(OutputFailed, match=r"column N holds bytes that are not text.*d83e"):
         Run(server, national, fetch=fetch).table()
 
 
