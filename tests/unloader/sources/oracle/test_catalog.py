@@ -137,7 +137,7 @@ def test_the_ladder_to_the_scn(
 def test_no_way_to_the_scn(server: OracleServer, catalog: OracleCatalog) -> None:
     """A user who may not know the SCN is told the grant, and may read without one."""
     server.database.privileges.revoke("SCOTT", "TIMESTAMP_TO_SCN")
-    with pytest.raises(SourceError, match="SCOTT may not learn") as caught:
+    with pytest.raises(SourceError, match="SCOTT may not read the current SCN") as caught:
         catalog.snapshot("snapshot")
     assert "GRANT SELECT ON SYS.V_$DATABASE TO SCOTT" in caught.value.hint
     assert "--consistency none" in caught.value.hint
