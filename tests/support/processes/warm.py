@@ -30,6 +30,9 @@ _PROGRAM = Path(__file__).with_name("warm_program.py")
 _AT_IMPORT = ("UNLOADER_NATIVE", "UNLOADER_TEST")
 """Beginnings of variables that are read when a module is imported, or by tests alone."""
 
+_BY_WORKERS = "ARROW_DEFAULT_MEMORY_POOL"
+"""Set in this process once a test imports the worker's modules; each worker sets it for itself."""
+
 _SURROUNDINGS = dict(os.environ)
 """What the program is started with, from before any test changes something."""
 
@@ -49,7 +52,7 @@ def suits(env: Mapping[str, str]) -> bool:
 
 
 def _is_read_late(name: str) -> bool:
-    if name.startswith("PYTEST_"):
+    if name.startswith("PYTEST_") or name == _BY_WORKERS:
         return True
     return name.startswith("UNLOADER_") and not name.startswith(_AT_IMPORT)
 
