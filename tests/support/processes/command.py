@@ -39,7 +39,7 @@ def ended_bytes(
 ) -> subprocess.CompletedProcess[bytes]:
     """Do the same, and return bytes. A fork of a warm program where that makes no difference."""
     env = os.environ if env is None else env
-    if warm.suits(env):
+    if not warm.unsuited(env):
         return warm.run(arguments, env=env, cwd=cwd, timeout=_LONGEST_SECONDS)
     return subprocess.run(
         [*UNLOADER, *arguments],

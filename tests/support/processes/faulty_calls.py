@@ -22,14 +22,14 @@ class FaultyCalls:
         return cls(path=preloaded.build(SOURCE, directory))
 
     def environment(
-        self, call: str, what: str | int, *, files: str = ".part", after: int = 0
+        self, call: str, what: str | int, *, files: str = "/_run/staged/", after: int = 0
     ) -> dict[str, str]:
         """Return the variables under which a process meets the fault.
 
         Args:
             call: write, fsync, sync_file_range or direct.
             what: An errno, or short, zero, slow, interrupted or refused.
-            files: Part of the path of the files that are meant.
+            files: Part of the path of the files that are meant: by default those with rows.
             after: Bytes (of write) or calls that go well first.
         """
         return {

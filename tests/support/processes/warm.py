@@ -2,8 +2,8 @@
 
 One such program (`warm_program`) serves a test process until that ends. A call is a process of its
 own: it has its arguments, variables, directory, standard streams, umask, limits and processors, and
-starts its workers as ever. What is decided while Python starts cannot be asked for here: `suits`
-says whether a call may be made this way.
+starts its workers as ever. What is decided while Python starts cannot be asked for here:
+`unsuited` says whether a call may be made this way.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _PROGRAM = Path(__file__).with_name("warm_program.py")
 _AT_IMPORT = ("UNLOADER_NATIVE", "UNLOADER_TEST")
 """Beginnings of variables that are read when a module is imported, or by tests alone."""
 
-_BY_WORKERS = "ARROW_DEFAULT_MEMORY_POOL"
-"""Set in this process once a test imports the worker's modules; each worker sets it for itself."""
+_BY_OURSELVES = ("ARROW_DEFAULT_MEMORY_POOL", "OPENBLAS_NUM_THREADS")
+"""Set in this process once a test imports the worker's modules, or calls the command's `main`. A
+command and its workers set them for themselves."""
 
 _SURROUNDINGS = dict(os.environ)
 """What the program is started with, from before any test changes something."""
@@ -42,17 +43,20 @@ _sockets: list[socket.socket] = []
 """Our end of the one program's socket, once it is started."""
 
 
-def suits(env: Mapping[str, str]) -> bool:
-    """Return whether these variables differ from ours only in what the command reads when it runs."""
-    if env.get("PYTHONPATH") not in (None, _SURROUNDINGS.get("PYTHONPATH"), str(ROOT)):
-        return False
-    names = (env.keys() | _SURROUNDINGS.keys()) - {"PYTHONPATH"}
+def unsuited(env: Mapping[str, str]) -> list[str]:
+    """Return the variables that differ from ours and are read before the command runs.
+
+    Without any a call may be made this way.
+    """
+    names = env.keys() | _SURROUNDINGS.keys()
     changed = [name for name in names if env.get(name) != _SURROUNDINGS.get(name)]
-    return all(_is_read_late(name) for name in changed)
+    return [name for name in changed if not _is_read_late(name, env)]
 
 
-def _is_read_late(name: str) -> bool:
-    if name.startswith("PYTEST_") or name == _BY_WORKERS:
+def _is_read_late(name: str, env: Mapping[str, str]) -> bool:
+    if name == "PYTHONPATH":
+        return env.get(name) in (None, str(ROOT))
+    if name.startswith("PYTEST_") or name in _BY_OURSELVES:
         return True
     return name.startswith("UNLOADER_") and not name.startswith(_AT_IMPORT)
 
