@@ -28,6 +28,10 @@ python=$venv/bin/python
 "$python" -m pip install --quiet --disable-pip-version-check --no-input \
     --root-user-action ignore --editable '.[test]'
 
+# As pip leaves an installed package: some thousand processes would each compile it again where
+# PYTHONDONTWRITEBYTECODE is set.
+"$python" -m compileall -q unloader partition_planner writers numa tests/support
+
 "$python" --version
 "$python" -m pip list --disable-pip-version-check --format freeze |
     grep -iE '^(asyncpg|duckdb|hypothesis|mypy|oracledb|pyarrow|pytest|pytest-xdist|ruff|zstandard)==' || true

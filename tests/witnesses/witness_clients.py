@@ -80,16 +80,30 @@ def mirror_command() -> tuple[str, ...]:
     Raises:
         Missing: pip cannot get it.
     """
-    requirements = SOURCES / "mirror/requirements.txt"
+    # Not its own script: that names the interpreter's place from before the directory was renamed.
+    return _environment("mirror"), "-m", "seerdb.server"
+
+
+def pandas_python() -> str:
+    """Return the Python of an environment that has pandas, numpy and pyarrow.
+
+    Raises:
+        Missing: pip cannot get them.
+    """
+    return _environment("pandas_reader")
+
+
+def _environment(folder: str) -> str:
+    """Return the Python of an environment with what a folder's requirements.txt names."""
+    requirements = SOURCES / folder / "requirements.txt"
 
     def make(directory: Path) -> None:
         _fetch([sys.executable, "-m", "venv", "."], directory)
         install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
         _fetch([str(directory / "bin/python"), *install, "-r", str(requirements)], directory)
 
-    name = f"mirror-{sys.version_info.major}.{sys.version_info.minor}"
-    # Not its own script: that names the interpreter's place from before the directory was renamed.
-    return str(_made(name, (requirements,), make) / "bin/python"), "-m", "seerdb.server"
+    name = f"{folder}-{sys.version_info.major}.{sys.version_info.minor}"
+    return str(_made(name, (requirements,), make) / "bin/python")
 
 
 def _cache() -> Path:

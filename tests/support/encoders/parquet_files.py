@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -67,5 +68,28 @@ def reference_rows(rows: int) -> pa.Table:
             ).cast(pa.timestamp("us")),
             "kind": [f"kind {chance.randrange(50)}" for _ in range(rows)],
             "price": [chance.random() for _ in range(rows)],
+        }
+    )
+
+
+def typed_rows() -> pa.Table:
+    """Return rows of the types that every reader has to know."""
+    moment = datetime(2024, 2, 29, 12, 30, 15, 250_000)
+    return pa.table(
+        {
+            "whole": pa.array([1, None, -(2**63)], pa.int64()),
+            "small": pa.array([1, None, -(2**15)], pa.int16()),
+            "money": pa.array([Decimal("1.50"), None, Decimal("-9999999999.99")]),
+            "wide": pa.array([Decimal(10**37), None, Decimal(-1)], pa.decimal128(38, 0)),
+            "ratio": [0.1, None, float("-inf")],
+            "flag": [True, None, False],
+            "day": pa.array([date(1, 1, 1), None, date(9999, 12, 31)]),
+            "local": pa.array([moment, None, datetime(9999, 12, 31)], pa.timestamp("us")),
+            "second": pa.array([moment.replace(microsecond=0), None, None], pa.timestamp("s")),
+            "instant": pa.array(
+                [moment.replace(tzinfo=timezone.utc), None, None], pa.timestamp("us", "UTC")
+            ),
+            "text": ["é", None, ""],
+            "raw": [b"\x00\xff", None, b""],
         }
     )
