@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -74,9 +75,32 @@ def _loaded(point: EntryPoint) -> Source:
         ) from error
 
 
-def kinds() -> dict[str, str]:
-    """Return each scheme there is, and the kind of source it stands for."""
-    return {**{scheme: scheme for scheme in schemes()}, **ALIASES}
+_OURS = {**{scheme: scheme for scheme in SOURCES}, **ALIASES}
+
+
+class _Kinds(Mapping[str, str]):
+    """Each scheme there is, and the kind of source it stands for.
+
+    Other packages are looked at only for a scheme that is not ours: that takes longer than reading
+    a URL and all the options.
+    """
+
+    def __getitem__(self, scheme: str) -> str:
+        if scheme in _OURS:
+            return _OURS[scheme]
+        if any(point.name == scheme for point in _installed()):
+            return scheme
+        raise KeyError(scheme)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*schemes(), *ALIASES))
+
+    def __len__(self) -> int:
+        return len(schemes()) + len(ALIASES)
+
+
+KINDS: Mapping[str, str] = _Kinds()
+"""Each scheme there is, and the kind of source it stands for."""
 
 
 def url_form(kind: str) -> UrlForm:

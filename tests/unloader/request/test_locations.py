@@ -146,7 +146,7 @@ def test_an_empty_password_is_none() -> None:
 )
 def test_a_source_where_a_path_belongs_is_known(place: str, is_source: bool) -> None:
     """What begins with a slash or a dot is a path; a login or a URL is none."""
-    assert looks_like_source(place, registry.kinds()) is is_source
+    assert looks_like_source(place, registry.KINDS) is is_source
 
 
 def test_redact_hides_passwords_within_a_text() -> None:

@@ -18,7 +18,7 @@ from unloader.errors import UsageError
 from unloader.model import SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
 from unloader.request.locations import open_to_others, parse_source
-from unloader.sources.registry import kinds, url_form
+from unloader.sources.registry import KINDS, url_form
 
 
 def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> SourceSpec:
@@ -34,11 +34,11 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
             not know or that repeats the password, or there is no terminal to ask at.
         ConfigError: No such source, or the password file cannot be read.
     """
-    spec = parse_source(url, kinds(), url_form, _password_file(values))
+    spec = parse_source(url, KINDS, url_form, _password_file(values))
     validate_source(spec.kind, given)
     if values["password_prompt"]:
         _ask(spec.location)
-        spec = parse_source(url, kinds(), url_form)
+        spec = parse_source(url, KINDS, url_form)
     known_openly(re.split(r'[."]+', values.get("table") or ""))
     _refuse_repeated(spec.location, values)
     return replace(spec, session=session_of(values))

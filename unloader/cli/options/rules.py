@@ -18,7 +18,7 @@ from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Circumstance, Option, of_command
 from unloader.sources.options import every_option, unknown_to
-from unloader.sources.registry import kinds
+from unloader.sources.registry import KINDS
 from unloader.storage.kinds import (
     destination_kind,
     is_one_stream,
@@ -159,7 +159,7 @@ def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
 def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
     places = values.get("to") or ()
     for place in places:
-        if looks_like_source(place, kinds()):
+        if looks_like_source(place, KINDS):
             raise UsageError(
                 "--to looks like a URL or a login, which is not shown, and output goes to a "
                 "directory",

@@ -24,7 +24,7 @@ from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
 from unloader.sources.options import every_option
-from unloader.sources.registry import kinds, url_form
+from unloader.sources.registry import KINDS, url_form
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
@@ -87,7 +87,7 @@ def job_digest(job: dict[str, Any]) -> str:
 
 def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> Path:
     """Return DEST of a command that looks at an earlier run; a source in its place is refused."""
-    if looks_like_source(place, kinds()):
+    if looks_like_source(place, KINDS):
         raise UsageError(
             "what stands where DEST belongs looks like a source, and is not shown",
             f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
@@ -157,7 +157,7 @@ def _take_over(
 def _at_home(source: Any, path: str) -> Any:
     """Return a source's URL with `~/` for a file in the home directory replaced."""
     match = _HOME_FILE.match(source) if isinstance(source, str) else None
-    kind = kinds().get(match[1].lower()) if match is not None else None
+    kind = KINDS.get(match[1].lower()) if match is not None else None
     if match is None or kind is None or url_form(kind).what != "file":
         return source
     try:

@@ -7,6 +7,7 @@ held, see `session`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -76,7 +77,7 @@ class SQLiteSource(Source):
 
     def load(self) -> None:
         """Import ADBC's driver."""
-        import adbc_driver_sqlite.dbapi  # noqa: F401
+        _dbapi()
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the file in the parent, which does without the workers' driver."""
@@ -90,6 +91,22 @@ class SQLiteSource(Source):
         return SQLiteReader(database_path(spec))
 
 
+def _dbapi() -> Any:
+    """Import ADBC's interface without polars, which it loads wherever that is installed.
+
+    Loading polars takes longer than all the rest of a worker's start, and nothing here reads by it.
+    """
+    absent = "polars" not in sys.modules
+    if absent:
+        sys.modules["polars"] = None  # type: ignore[assignment]
+    try:
+        from adbc_driver_sqlite import dbapi
+    finally:
+        if absent:
+            del sys.modules["polars"]
+    return dbapi
+
+
 class SQLiteReader:
     """A worker's read-only connection."""
 
@@ -101,7 +118,7 @@ class SQLiteReader:
             SourceError: The file cannot be opened.
         """
         try:
-            from adbc_driver_sqlite import dbapi
+            dbapi = _dbapi()
         except ImportError as error:
             raise missing_driver(error, "sqlite") from error
         self._path = path

@@ -8,6 +8,8 @@ import os
 import random
 import sqlite3
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -411,3 +413,20 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="file is not a database"):
         SQLiteSource().open_catalog(spec_of(path))
     assert str(path) not in _open_files()
+
+
+def test_the_driver_does_not_bring_polars_along() -> None:
+    """A worker starts without it, though it is installed; whoever wants it can still import it."""
+    pytest.importorskip("polars", reason="polars is not installed")
+    program = """
+import sys
+from unloader.sources.sqlite.source import SQLiteSource
+SQLiteSource().load()
+print("adbc_driver_manager" in sys.modules, "polars" in sys.modules)
+import polars
+print(polars.DataFrame({"a": [1]}).height)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "True False\n1\n", done.stderr
