@@ -75,7 +75,7 @@ FLOORS = {
         {"writers.base"},
         {"writers.large_rows", "writers.model"},
         {"writers.schema"},
-        {"writers.errors"},
+        {"writers.errors", "writers.arrow_compute"},
     ),
     "numa": (
         {"numa.supervisor"},

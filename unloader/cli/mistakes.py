@@ -31,8 +31,8 @@ def usage_error(error: click.ClickException) -> UsageError:
     if isinstance(error, click.NoSuchOption):
         return _no_option(error, hint)
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
-        told = _without_subject(error.message)
-        error = click.BadParameter(told, error.ctx, error.param, error.param_hint)
+        text = _without_subject(error.message)
+        error = click.BadParameter(text, error.ctx, error.param, error.param_hint)
     message = error.format_message()
     return UsageError(message[:1].lower() + message[1:], hint)
 

@@ -21,7 +21,7 @@ def with_origin(extract: Extract) -> Extract:
     if not projection.schema:
         return extract
     table = extract.table
-    told = {
+    origin = {
         "unloader:source": extract.source.kind,
         "unloader:schema": table.schema if extract.query is None else None,
         "unloader:table": table.name if extract.query is None else None,
@@ -29,6 +29,6 @@ def with_origin(extract: Extract) -> Extract:
         "unloader:where": extract.where,
     }
     schema = read_schema(projection.schema)
-    metadata = {**(schema.metadata or {}), **{key: text for key, text in told.items() if text}}
+    metadata = {**(schema.metadata or {}), **{key: text for key, text in origin.items() if text}}
     message = schema.with_metadata(metadata).serialize().to_pybytes()
     return replace(extract, projection=replace(projection, schema=message))

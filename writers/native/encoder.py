@@ -20,6 +20,7 @@ from writers.native.description import Kind, describe_format, is_known
 from writers.native.library import ArrowArray, Progress, library
 from writers.schema import has_infinities
 from writers.text.delimited import PlainEncoder
+from writers.text.encoded_header import is_simple, simple_header
 from writers.text.infinities import holds_infinity
 from writers.text.text_values import text_of
 
@@ -64,6 +65,8 @@ class NativeEncoder:
         Raises:
             FormatError: A name cannot be written in this format.
         """
+        if is_simple(self._format):
+            return simple_header(self._schema.names, self._format)
         return self._plain.header()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:

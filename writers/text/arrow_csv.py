@@ -10,13 +10,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
+from writers.arrow_compute import pc
 from writers.text.string_arrays import STRING_LIMIT, value_bytes
 
-_CAN_END_LINES = hasattr(pyarrow.csv.WriteOptions(), "eol")
-"""Whether it takes other ends of line and NULL texts than LF and nothing; version 17 does not."""
 _BATCH_ROWS = 2048
 """Rows that it lays out at a time: measured, its text then stays in the processor's cache."""
 _UNLIKELY = "\x01"
@@ -44,12 +41,14 @@ def csv_bytes(
         The bytes, or None if they have to be made in another way: the delimiter has several
         bytes, a value holds a structural character, or the version of Arrow cannot do it.
     """
+    from pyarrow.csv import WriteOptions, write_csv
+
     # Of the characters that are one byte it refuses NUL as a delimiter.
     if len(delimiter.encode()) != 1 or delimiter == "\0" or '"' in null:
         return None
     options = {"delimiter": delimiter}
     if (end, null) != ("\n", ""):
-        if not _CAN_END_LINES:
+        if not _can_end_lines():
             return None
         options |= {"eol": end, "null_string": null}
     batch = pa.RecordBatch.from_arrays(columns, [""] * len(columns))
@@ -57,16 +56,24 @@ def csv_bytes(
     sink = pa.FixedSizeBufferWriter(buffer)
     sink.write(start)
     try:
-        pyarrow.csv.write_csv(
+        write_csv(
             batch,
             sink,
-            pyarrow.csv.WriteOptions(
+            WriteOptions(
                 include_header=False, quoting_style="none", batch_size=_BATCH_ROWS, **options
             ),
         )
     except pa.ArrowInvalid:
         return None
     return memoryview(buffer)[: sink.tell()]
+
+
+@lru_cache(maxsize=1)
+def _can_end_lines() -> bool:
+    """Whether it takes other ends of line and NULL texts than LF and nothing; 17 does not."""
+    from pyarrow.csv import WriteOptions
+
+    return hasattr(WriteOptions(), "eol")
 
 
 def wrapped(texts: pa.Array, mark: str) -> pa.Array | None:

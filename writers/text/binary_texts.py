@@ -5,8 +5,8 @@ from __future__ import annotations
 import binascii
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.model import BinaryForm
 from writers.text.string_arrays import STRING_LIMIT, compact, joined, value_bytes, without_views
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from writers.arrow_compute import pc
 
 UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Digits of the fraction of a second by Arrow's time unit."""

@@ -13,8 +13,8 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.errors import FormatError
 from writers.model import TextFormat
 from writers.text.civil import DAY_SECONDS, UNIT_DIGITS, floor_divide

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow, LargeValue
 from writers.model import TextFormat

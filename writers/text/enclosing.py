@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.model import TextFormat
 from writers.text.arrow_csv import wrapped
 from writers.text.marks import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.text.civil import UNIT_DIGITS
 from writers.text.masks import GROUPS, Element, Mask, element_text
 from writers.text.string_arrays import STRING_LIMIT, joined, value_bytes

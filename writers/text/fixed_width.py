@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.errors import FormatError
 from writers.model import FixedField, TextFormat
 from writers.schema import text_class

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.text.refusals import Place
 
 LETTERS = frozenset("-infinity")

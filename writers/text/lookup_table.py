@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from writers.arrow_compute import pc
 
 _DENSE_KEYS = 20_000
 """Widest range kept as a table; above it only the distinct keys of a batch are formatted."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.text.civil import Civil
 from writers.text.fixed_texts import fixed_texts
 from writers.text.lookup_table import LookupTable, zero_padded

@@ -17,8 +17,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.text.string_arrays import joined
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.model import TextFormat
 from writers.text.arrow_csv import csv_bytes
 from writers.text.string_arrays import STRING_LIMIT, value_bytes

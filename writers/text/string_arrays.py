@@ -7,7 +7,8 @@ and Arrow's functions do not take the two together.
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from writers.arrow_compute import pc
 
 STRING_LIMIT = 2**31 - 1
 """Bytes that the 32-bit offsets of a string array can reach."""

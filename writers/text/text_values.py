@@ -12,8 +12,8 @@ from functools import partial
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
 from writers.schema import has_infinities, text_class

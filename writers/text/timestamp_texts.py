@@ -14,8 +14,8 @@ import string
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.model import TextFormat
 from writers.text.civil import CivilFields
 from writers.text.datetime_texts import refuse_cut_fraction

@@ -30,9 +30,9 @@ _PROGRAM = Path(__file__).with_name("warm_program.py")
 _AT_IMPORT = ("UNLOADER_NATIVE", "UNLOADER_TEST")
 """Beginnings of variables that are read when a module is imported, or by tests alone."""
 
-_BY_OURSELVES = ("ARROW_DEFAULT_MEMORY_POOL", "OPENBLAS_NUM_THREADS")
-"""Set in this process once a test imports the worker's modules, or calls the command's `main`. A
-command and its workers set them for themselves."""
+_BY_TESTS = ("ARROW_DEFAULT_MEMORY_POOL", "OPENBLAS_NUM_THREADS", "_RJEM_MALLOC_CONF")
+"""Set in this process once a test imports the worker's modules, calls the command's `main` or imports
+polars. A command and its workers set the first two for themselves, and nobody else reads the last."""
 
 _SURROUNDINGS = dict(os.environ)
 """What the program is started with, from before any test changes something."""
@@ -56,7 +56,7 @@ def unsuited(env: Mapping[str, str]) -> list[str]:
 def _is_read_late(name: str, env: Mapping[str, str]) -> bool:
     if name == "PYTHONPATH":
         return env.get(name) in (None, str(ROOT))
-    if name.startswith("PYTEST_") or name in _BY_OURSELVES:
+    if name.startswith("PYTEST_") or name in _BY_TESTS:
         return True
     return name.startswith("UNLOADER_") and not name.startswith(_AT_IMPORT)
 

@@ -102,5 +102,5 @@ def test_without_arrows_options_the_bytes_are_the_same(name, monkeypatch):
 
     parts = [batch, batch.slice(0, 3), batch.slice(5, 2)]
     found = [encoded(part) for part in parts]
-    monkeypatch.setattr(writers.text.arrow_csv, "_CAN_END_LINES", False)
+    monkeypatch.setattr(writers.text.arrow_csv, "_can_end_lines", lambda: False)
     assert [encoded(part) for part in parts] == found

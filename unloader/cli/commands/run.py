@@ -79,7 +79,7 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
         return
     elif destination_kind(output.destinations) == "stdout":
         # Where the data itself is on stdout, the result is for those who watch.
-        render.tell(_summary(from_json(manifest), job))
+        render.print_aside(_summary(from_json(manifest), job))
     else:
         render.emit(_summary(from_json(manifest), job), done=done, asked=False)
 

@@ -66,7 +66,7 @@ def lost_answer(error: OSError, done: str = "") -> AnswerLost:
     return AnswerLost(lost, _SEND_ELSEWHERE)
 
 
-def tell(text: str) -> None:
+def print_aside(text: str) -> None:
     """Write one result to stderr, because stdout holds the data; its loss is no error."""
     with suppress(OSError):
         sys.stderr.write(text + "\n")

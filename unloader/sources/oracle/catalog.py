@@ -33,7 +33,7 @@ from unloader.sources.oracle.reading.units import (
     selector_statement,
 )
 from unloader.sources.oracle.snapshot import (
-    LADDER,
+    SCN_QUERIES,
     check_readable,
     current_scn,
     take_snapshot,
@@ -145,7 +145,7 @@ class OracleCatalog:
         )
 
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
-        """Return what a better rung of each ladder would take: of the SCN's, and of the ranges'."""
+        """Return the grants that would make the SCN exact and the ranges of ROWIDs even."""
         described = self._described.get((table.schema or "", table.name))
         if described is None:
             return ()
@@ -290,13 +290,13 @@ class OracleCatalog:
 
     def _missing_for_snapshot(self, table: Relation) -> tuple[str, ...]:
         found = current_scn(self._session)
-        grant = f"{LADDER[0].grant} TO {self._user}"
+        grant = f"{SCN_QUERIES[0].grant} TO {self._user}"
         if found is None:
             return (f"cannot read the current SCN, so only --consistency none works: {grant}",)
-        scn, rung = found
+        scn, query = found
         missing = []
-        if not rung.grant:
-            missing.append(f"the SCN comes from {rung.name} and may be three seconds old: {grant}")
+        if not query.grant:
+            missing.append(f"the SCN comes from {query.name} and may be three seconds old: {grant}")
         name = qualified(table.owner, table.name)
         try:
             check_readable(self._session, self._user, name, f" AS OF SCN {scn}", name)

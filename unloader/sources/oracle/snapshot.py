@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class ScnQuery:
     """One way to learn the present SCN."""
 
     name: str
@@ -30,39 +30,40 @@ class Rung:
     """What makes it possible, apart from the user's name; empty if everybody may."""
 
 
-LADDER = (
-    Rung(
+SCN_QUERIES = (
+    ScnQuery(
         name="V$DATABASE",
         sql="SELECT CURRENT_SCN FROM V$DATABASE",
         grant="GRANT SELECT ON SYS.V_$DATABASE",
     ),
-    Rung(
+    ScnQuery(
         name="DBMS_FLASHBACK",
         sql="SELECT DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL",
         grant="GRANT EXECUTE ON SYS.DBMS_FLASHBACK",
     ),
-    Rung(
+    ScnQuery(
         name="TIMESTAMP_TO_SCN",
         sql="SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL",
         grant="",
     ),
 )
-"""Exact ones first. The last may lie up to three seconds back, the grain of the database's table of
-times; that is as consistent, but a table made or altered within them cannot be read."""
+"""In the order they are tried, exact ones first. The last may lie up to three seconds back, the
+grain of the database's table of times; that is as consistent, but a table made or altered within
+them cannot be read."""
 
 
-def current_scn(session: Session) -> tuple[int, Rung] | None:
+def current_scn(session: Session) -> tuple[int, ScnQuery] | None:
     """Return the present SCN and how it was learnt, None if the user may not know it."""
-    for rung in LADDER:
+    for query in SCN_QUERIES:
         try:
-            found = session.value(rung.sql)
+            found = session.value(query.sql)
         except SourceError as error:
             if not session.alive:
                 raise
-            logger.info("%s does not give the SCN: %s", rung.name, error.message)
+            logger.info("%s does not give the SCN: %s", query.name, error.message)
             continue
         if found is not None:
-            return int(found), rung
+            return int(found), query
     return None
 
 
@@ -94,7 +95,7 @@ def take_snapshot(
     if found is None:
         raise SourceError(
             f"{user} may not read the current SCN, so the workers cannot share one snapshot",
-            f"ask a DBA to run {LADDER[0].grant} TO {user}, or run with --consistency none",
+            f"ask a DBA to run {SCN_QUERIES[0].grant} TO {user}, or run with --consistency none",
         )
     return Snapshot(kind=SCN, value=str(found[0]), taken_at=taken_at)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.base import Text
-from unloader.sources.postgres.moments import parse_moments
+from unloader.sources.postgres.timestamps import parse_timestamps
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ class CopyParser:
                 array = _unhexed(array)
             elif position in self._odd:
                 try:
-                    array = parse_moments(array, field.type)
+                    array = parse_timestamps(array, field.type)
                 except ValueError as error:
                     refused[field.name] = str(error)
             arrays.append(array)
@@ -114,9 +114,9 @@ class CopyParser:
 
 
 def _misfits(names: list[str], reasons: dict[str, str]) -> OutputFailed:
-    told = "; ".join(f"column {name}: {reasons[name]}" for name in names)
+    reported = "; ".join(f"column {name}: {reasons[name]}" for name in names)
     return OutputFailed(
-        f"values do not fit the output type: {told}",
+        f"values do not fit the output type: {reported}",
         f"write them as exact text with --as-text {','.join(names)}, or leave them out with "
         "--exclude",
     )

@@ -89,14 +89,14 @@ def _texts(column: ColumnInfo) -> Iterator[Reading]:
     base = base_type(column)
     for expression, note, forms in _text_expressions(column):
         for asked in (False, True):
-            told = _AS_ASKED if asked else note
+            shown_note = _AS_ASKED if asked else note
             encoded = Reading(
                 expression=expression,
                 output_type=ENCODED_TYPE,
                 serves=frozenset(("encoded",)),
                 as_text=asked,
                 forms=forms,
-                note=told,
+                note=shown_note,
             )
             yield encoded
             if base not in _TYPED:

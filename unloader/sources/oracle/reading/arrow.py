@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from unloader.errors import OutputFailed
 from unloader.sources.oracle.columns.native import parse_native
@@ -22,6 +21,7 @@ from unloader.sources.oracle.reading.texts import (
     zoned_texts,
 )
 from unloader.sources.readings import type_named
+from writers.arrow_compute import pc
 from writers.text.binary_texts import binary_texts
 from writers.text.number_texts import float_texts
 from writers.text.string_arrays import value_bytes

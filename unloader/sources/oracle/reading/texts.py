@@ -16,8 +16,8 @@ from functools import lru_cache
 from zoneinfo import available_timezones
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from writers.arrow_compute import pc
 from writers.text.civil import DAY_SECONDS, UNIT_DIGITS
 
 MOMENT_LENGTH = len("-YYYY-MM-DD HH:MI:SS")

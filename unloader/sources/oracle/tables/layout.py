@@ -1,6 +1,6 @@
 """Where the rows of an Oracle table lie, as well as the user may know it.
 
-A ladder, best rung first: the extents in DBA_EXTENTS; a sample of the blocks, which needs nothing
+Tried in this order: the extents in DBA_EXTENTS; a sample of the blocks, which needs nothing
 but the right to read the table; partitions without more; the table as one. An index-organized
 table has no ROWIDs of its own segment: a sample of its keys takes their place. None of it writes
 anything, so a standby will do.
@@ -48,9 +48,9 @@ class Layout:
     """In table order. The table itself where `partitioned` is False; its name is then empty."""
     partitioned: bool
     ranges_from: str | None = None
-    """The rung, for people to read."""
+    """Where the ranges come from, for people to read."""
     missing: tuple[str, ...] = ()
-    """What a higher rung would take, a sentence each."""
+    """What a better layout would take, a sentence each."""
 
 
 def lay_out(
@@ -157,8 +157,8 @@ def _by_sample(session: Session, table: Relation, layout: Layout, user: str, bet
         )
         return replace(layout, parts=parts, missing=tuple(missing))
     parts = tuple(found.get(part.name, part) for part in parts)
-    rung = "SAMPLE BLOCK" if any(part.extents for part in parts) else None
-    return replace(layout, parts=parts, ranges_from=rung, missing=tuple(missing))
+    origin = "SAMPLE BLOCK" if any(part.extents for part in parts) else None
+    return replace(layout, parts=parts, ranges_from=origin, missing=tuple(missing))
 
 
 def _worth_cutting(parts: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...]:

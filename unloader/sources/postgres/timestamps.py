@@ -23,7 +23,7 @@ _EPOCH_DAYS = 719_468
 _DAY_MICROSECONDS = 86_400 * 10**6
 
 
-def parse_moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def parse_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return dates or timestamps, null for null.
 
     Args:
