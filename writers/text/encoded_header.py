@@ -1,8 +1,8 @@
 """The header in the most usual dialects, made without loading the plain encoder.
 
 Those are the dialects that servers know, too: one-character marks, doubling, UTF-8. The rules are
-those of `writers.text.enclosing` cut down to that, and a test holds the two against each other; what
-is saved is the import of Arrow's compute functions, which takes longer than planning a table.
+those of `writers.text.enclosing` cut down to that, and a test holds the two against each other. It
+saves the import of Arrow's compute functions, which takes longer than planning a table.
 """
 
 from __future__ import annotations
