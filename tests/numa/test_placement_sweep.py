@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES
 from machines.seat_rules import Ledger
 from machines.sysfs_trees import all_trees
 
@@ -59,6 +60,7 @@ def test_each_parallelism_is_the_start_of_the_next(name: str, placement: str) ->
         assert place(topology, parallelism, placement=placement) == seats[:parallelism]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_seats_are_the_same_on_every_run(tmp_path: Path) -> None:
     """Twenty runs, in processes whose sets and dicts hash differently, give the same seats."""
     share = RUNS // (1 + len(HASH_SEEDS))

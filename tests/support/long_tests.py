@@ -18,6 +18,9 @@ TESTS = Path(__file__).parents[1]
 FOLDERS = {"vm": "virtual machines", "witnesses": "clients in other languages"}
 """Folders whose tests are all long, and what they are."""
 
+OTHER_ROUTES = "other routes to the same"
+"""Kind of the tests that say of another route, form or server what one of a plain run says."""
+
 LONGEST = (
     "vm",
     "writers/native/test_sanitizers.py",

@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 ROWS = 60_000
@@ -103,6 +104,7 @@ class Reader(threading.Thread):
         return self.data
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_two_file_systems_share_the_files(database: str, disks: list[Path]) -> None:
     """Compressed files fit both disks; verify finds everything from the first, and damage too."""
     dests = [disks[0] / "x", disks[1] / "y"]
@@ -226,6 +228,7 @@ def test_parquet_goes_to_standard_output(database: str, tmp_path: Path) -> None:
     assert duckdb.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(ROWS,)]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_reader_that_ends_early_is_told(slow: str) -> None:
     """`| head -c 1000`: status 6 at once, one line that says what was sent, no traceback."""
     with subprocess.Popen(
@@ -292,7 +295,7 @@ def test_one_pipe_takes_all_units(database: str, tmp_path: Path, one_file: bytes
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_a_pipe_for_each_unit(database: str, tmp_path: Path, form: str) -> None:
     """Readers take them as they come; a pipe that was there before is used and stays."""
     os.mkfifo(tmp_path / f"0003.{form}")
@@ -308,6 +311,7 @@ def test_a_pipe_for_each_unit(database: str, tmp_path: Path, form: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [f"0003.{form}"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_duckdb_reads_a_pipe(database: str, tmp_path: Path) -> None:
     """A database loads from the pipe while it is written."""
     path = tmp_path / "t.csv"
@@ -324,7 +328,7 @@ def test_duckdb_reads_a_pipe(database: str, tmp_path: Path) -> None:
     assert rows == [(ROWS, sum(range(ROWS)))]
 
 
-@pytest.mark.parametrize("name", ["all", "{unit}"])
+@pytest.mark.parametrize("name", ["{unit}", *also(OTHER_ROUTES, "all")])
 def test_a_reader_of_a_pipe_that_dies_is_told(slow: str, tmp_path: Path, name: str) -> None:
     """Status 6, the pipe by its name, no second attempt, and our pipe is removed."""
     path = tmp_path / ("all" if name == "all" else "0001")
@@ -341,7 +345,7 @@ def test_a_reader_of_a_pipe_that_dies_is_told(slow: str, tmp_path: Path, name: s
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["all", "{unit}"])
+@pytest.mark.parametrize("name", ["{unit}", *also(OTHER_ROUTES, "all")])
 def test_nobody_reads(database: str, tmp_path: Path, name: str) -> None:
     """The wait ends in time, and before that with a signal; nothing is left either way."""
     arguments = ("run", database, "--table", "t", "--to", f"pipe:{tmp_path}/{name}")
@@ -359,7 +363,7 @@ def test_nobody_reads(database: str, tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["all", "{unit}"])
+@pytest.mark.parametrize("name", ["all", *also(OTHER_ROUTES, "{unit}")])
 def test_a_reader_that_stands_still_is_a_stall(slow: str, tmp_path: Path, name: str) -> None:
     """It holds the pipe open and takes nothing: --stall-timeout ends the run with status 6."""
     path = tmp_path / ("all" if name == "all" else "0001")

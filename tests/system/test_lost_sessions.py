@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from amounts import amount
+from long_tests import OTHER_ROUTES
 from oracle import runs
 from oracle.accounts import database
 from oracle.session_killer import End, Killer, OracleSessions, PostgresSessions
@@ -164,6 +165,7 @@ def test_workers_sessions_end_at_random_moments(source: Any, tmp_path: Path) -> 
     assert retried
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_parents_session_ends_at_a_random_moment(source: Any, tmp_path: Path) -> None:
     """The run ends with the lost connection by name and nothing under a final name, or whole."""
     for number in range(PARENTS):

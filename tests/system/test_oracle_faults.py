@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import database
 from oracle.runs import Outcome
@@ -126,6 +126,7 @@ def test_one_retry_heals(
     assert len(server.sessions) <= 1 + 2 + len(faults)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_stall_without_a_close_is_replaced(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_stall_without_a_close_is_replaced(
     assert runs.scns(server) == {done.manifest["snapshot"]["value"]}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_stall_is_broken_off_by_the_call_timeout(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -163,6 +165,7 @@ def test_stall_is_broken_off_by_the_call_timeout(
     assert done.files == undisturbed["csv"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_slow_network_is_no_stall(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -271,6 +274,7 @@ def test_what_no_retry_can_heal_is_not_retried(
     assert_nothing_there(done)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_undo_that_is_gone_for_all_is_not_waited_for(tmp_path: Path) -> None:
     """When the run's SCN itself cannot be read any more, no further attempt is made."""
     made = database()

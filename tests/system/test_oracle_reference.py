@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
@@ -140,6 +141,7 @@ def test_bytes_do_not_depend_on_the_parallelism(
         assert one == wanted
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_records_with_lengths_are_those_of_the_duckdb_file(
     reference: OracleLeg, reference_file: Path, tmp_path: Path
 ) -> None:

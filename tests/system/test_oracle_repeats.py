@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from long_tests import OTHER_ROUTES
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
@@ -146,6 +147,7 @@ def test_equal_rows_in_csv(
     _check(source, files, names)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_reading_by_ranges_has_the_same_rows(
     leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

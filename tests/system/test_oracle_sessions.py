@@ -12,6 +12,7 @@ from typing import Any
 import oracledb
 import psutil
 import pytest
+from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows
 from oracle.runs import Outcome
@@ -194,7 +195,7 @@ def test_hints_that_are_refused(server: OracleServer, tmp_path: Path) -> None:
     assert len(server.sessions) == 2
 
 
-@pytest.mark.parametrize("kind", ["ora-01555", "ora-03113"])
+@pytest.mark.parametrize("kind", ["ora-03113", *also(OTHER_ROUTES, "ora-01555")])
 def test_failed_attempt_costs_one_connection(
     server: OracleServer, tmp_path: Path, kind: str
 ) -> None:
@@ -284,12 +285,15 @@ def test_proxy_user_without_the_right(server: OracleServer, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "options",
     [
-        {"mode": "19c", "verifier": "11g"},
-        {"mode": "21c", "triple_lengths": True},
         {"mode": "19c", "redirect": True, "sdu": 2048, "vectors": False},
-        {"mode": "23ai", "redirect": True, "verifier": "11g"},
+        *also(
+            OTHER_ROUTES,
+            {"mode": "19c", "verifier": "11g"},
+            {"mode": "21c", "triple_lengths": True},
+            {"mode": "23ai", "redirect": True, "verifier": "11g"},
+        ),
     ],
-    ids=["19c-11g", "21c", "19c-redirect", "23ai-redirect"],
+    ids=["19c-redirect", "19c-11g", "21c", "23ai-redirect"],
 )
 def test_servers_of_every_kind(tmp_path: Path, options: dict[str, Any]) -> None:
     """Old password verifiers, old versions and listeners that send clients on serve whole runs."""
@@ -300,6 +304,7 @@ def test_servers_of_every_kind(tmp_path: Path, options: dict[str, Any]) -> None:
         runs.assert_no_connection_left(server)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_first_address_is_down(server: OracleServer, tmp_path: Path) -> None:
     """Of several addresses the first that answers serves parent and workers."""
     with socket.create_server((server.host, 0)) as closed:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 from oracle import forms as oracle_forms
 from oracle.leg import OracleLeg, Writer
 from oracle_server.model import Column, Type
@@ -136,7 +137,7 @@ def _run(leg: OracleLeg, dest: Path, *options: str) -> dict[str, Any]:
     return command.manifest_of(dest)
 
 
-@pytest.mark.parametrize("split", ["partition", "range"])
+@pytest.mark.parametrize("split", ["range", *also(OTHER_ROUTES, "partition")])
 def test_output_is_one_state_while_a_writer_commits(
     oracle: OracleLeg, tmp_path: Path, split: str
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from long_tests import OTHER_ROUTES, also
 from oracle import expected as oracle_expected
 from oracle import forms as oracle_forms
 from oracle import leg as oracle_leg
@@ -183,7 +184,7 @@ def test_every_type_in_csv(every_type: Sample, tmp_path: Path, fetch: str) -> No
     _check_csv(every_type, file)
 
 
-@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
+@pytest.mark.parametrize("fetch", ["arrow", *also(OTHER_ROUTES, "tuples")])
 def test_every_type_in_parquet(every_type: Sample, tmp_path: Path, fetch: str) -> None:
     """Each value of each type is exact in the published Parquet type, by either way of fetching."""
     file = _unload(
@@ -219,6 +220,7 @@ def test_every_type_as_text_in_parquet(every_type: Sample, tmp_path: Path) -> No
             _check_array(column, array, values, real=every_type.leg.is_real)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.oracle_modes("19c")
 def test_every_type_of_an_older_server(
     oracle: OracleLeg, scratch: Database, tmp_path: Path
@@ -233,7 +235,8 @@ def test_every_type_of_an_older_server(
 
 
 @pytest.mark.parametrize(
-    ("kind", "format"), [("LONG", "csv"), ("LONG RAW", "csv"), ("LONG RAW", "parquet")]
+    ("kind", "format"),
+    [("LONG", "csv"), ("LONG RAW", "parquet"), *also(OTHER_ROUTES, ("LONG RAW", "csv"))],
 )
 def test_longs(leg: OracleLeg, scratch: Database, tmp_path: Path, kind: str, format: str) -> None:
     """LONG and LONG RAW come out whole, however long they are."""
@@ -281,6 +284,7 @@ def test_years_before_christ_keep_their_fields_in_parquet(
     _check_parquet(kept, file, {"D": "timestamp[ms]", "TS": "timestamp[us]"})
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_years_before_christ_keep_their_fields_in_csv(
     before_christ: Sample, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 from oracle import forms as oracle_forms
 from oracle.leg import Account, OracleLeg
 from oracle_server import Fault
@@ -75,12 +76,12 @@ def _grants(description: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("rights", "rung"),
-    [(("SELECT ON SYS.DBA_EXTENTS",), "DBA_EXTENTS"), ((), "SAMPLE BLOCK")],
-    ids=["extents", "sample"],
+    ("rights", "origin"),
+    [((), "SAMPLE BLOCK"), *also(OTHER_ROUTES, (("SELECT ON SYS.DBA_EXTENTS",), "DBA_EXTENTS"))],
+    ids=["sample", "extents"],
 )
 def test_ranges_of_rowids_have_each_row_once(
-    oracle: OracleLeg, tmp_path: Path, rights: tuple[str, ...], rung: str
+    oracle: OracleLeg, tmp_path: Path, rights: tuple[str, ...], origin: str
 ) -> None:
     """A heap, a skewed partition and sub-partitions are cut by either source of addresses."""
     user = oracle.user(*rights)
@@ -91,15 +92,15 @@ def test_ranges_of_rowids_have_each_row_once(
         manifest = _run(user, name, tmp_path / name, *RANGES)
         assert _ids(tmp_path / name) == list(range(ROWS)), name
     plan = _json(user, "plan", name, "--parallelism", "2", *RANGES)
-    assert plan["plan"]["table"]["ranges_from"] == rung
+    assert plan["plan"]["table"]["ranges_from"] == origin
     assert sum("ROWID >= CHARTOROWID(" in sql for sql in plan["statements"].values()) >= 2
     assert len(manifest["units"]) == len(plan["statements"])
     parts = {unit["partition"] for unit in manifest["units"]}
     assert {"P_A/P_A_1", "P_B/P_B_3"} <= parts
     description = _json(user, "describe", "SKEWED_ROWS")
-    assert description["ranges_from"] == rung
+    assert description["ranges_from"] == origin
     grant = f"GRANT SELECT ON SYS.DBA_EXTENTS TO {user.name}"
-    assert (grant in _grants(description)) == (rung != "DBA_EXTENTS")
+    assert (grant in _grants(description)) == (origin != "DBA_EXTENTS")
     assert f"GRANT SELECT ON SYS.V_$DATABASE TO {user.name}" in _grants(description)
 
 

@@ -70,10 +70,10 @@ def checksums(destination: Path) -> list[str]:
     [
         ("write", errno.EDQUOT, 500_000, ("--compression", "zstd")),
         ("write", errno.EIO, 0, ("--format", "parquet")),
-        ("write", errno.ENOSPC, 1_000_000, ("--direct-io",)),
         ("fsync", errno.EDQUOT, 1, ("--file-size", "4MiB", "--compression", "gzip:1")),
         *also(
             WRITES,
+            ("write", errno.ENOSPC, 1_000_000, ("--direct-io",)),
             ("write", errno.ENOSPC, 5_000_000, ()),
             ("sync_file_range", errno.EIO, 0, ()),
         ),
@@ -118,10 +118,10 @@ def test_write_that_takes_nothing_ends_the_run(
     ("what", "options"),
     [
         ("short", ("--direct-io", "--compression", "zstd")),
-        ("slow", ("--overlap-buffer", "1MiB")),
-        ("refused", ("--direct-io",)),
         *also(
             WRITES,
+            ("slow", ("--overlap-buffer", "1MiB")),
+            ("refused", ("--direct-io",)),
             ("short", ()),
             ("short", ("--direct-io",)),
             ("interrupted", ("--compression", "zstd")),

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from amounts import amount
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from postgres import hostile_rows
 from postgres.hostile_rows import COLUMNS, INFINITE, NAME
 from processes import command
@@ -86,7 +86,9 @@ def test_encoded_and_arrow_route_agree(url: str, tmp_path: Path) -> None:
         assert ours.read_bytes() == theirs.read_bytes(), ours.name
 
 
-@pytest.mark.parametrize("dialect", ["tsv", "postgres", "sqlldr-var", "excel", "mysql"])
+@pytest.mark.parametrize(
+    "dialect", ["sqlldr-var", *also(OTHER_ROUTES, "tsv", "postgres", "excel", "mysql")]
+)
 def test_every_dialect_unloads_all_rows(url: str, tmp_path: Path, dialect: str) -> None:
     """Each dialect writes the hostile table or refuses it; what is written is complete."""
     columns = ["--as-text", ",".join(INFINITE)]

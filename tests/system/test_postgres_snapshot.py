@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 ROWS = 120_000
@@ -42,7 +43,7 @@ SELECT count(*) FROM (TABLE expected EXCEPT ALL TABLE got) AS less;
 """
 
 
-@pytest.mark.parametrize("split", ["partition", "range"])
+@pytest.mark.parametrize("split", ["range", *also(OTHER_ROUTES, "partition")])
 def test_output_is_one_state_while_a_writer_commits(
     postgres: Any, tmp_path: Path, split: str
 ) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from amounts import amount
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def test_parquet_refuses_what_it_would_have_to_hold(wide: Wide, tmp_path: Path, 
     assert status == 0, log
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_wide_rows_behind_narrow_ones_are_read_with_fewer_at_a_time(tmp_path: Path) -> None:
     """SQLite's rows come whole and in order where their width changes, in bounded memory."""
     path, to = tmp_path / "late.sqlite", tmp_path / "out"

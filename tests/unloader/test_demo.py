@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from long_tests import OTHER_ROUTES
 
 from unloader.demo import DemoResult, run_demo
 from unloader.errors import Interrupted, OutputFailed, UsageError
@@ -43,6 +44,7 @@ def test_both_outputs_hold_the_table_and_are_verified(tmp_path: Path) -> None:
         assert json.loads((line.directory / "_manifest.json").read_text())["status"] == "complete"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_second_demo_takes_the_place_of_the_first(tmp_path: Path) -> None:
     """The same directory serves again: the table is kept, or built anew for other rows."""
     first = demo(tmp_path)

@@ -9,6 +9,7 @@ import pytest
 from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_tests import OTHER_ROUTES
 from oracle.reply import Reply
 from oracle_server.model import OracleError, Type
 from oracle_server.wire.rows import lobs
@@ -105,6 +106,7 @@ def test_made_values(length: int, offset: int, amount: int, text: bool) -> None:
     assert count == len(expected)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_streaming() -> None:
     """The pieces of a large LOB are made one at a time; the whole is never held."""
     value = Pattern(6_000_000, text=True)

@@ -10,6 +10,7 @@ import pytest
 from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_tests import OTHER_ROUTES
 from oracle.reply import Reply, fields, number
 from oracle_server.data.moments import shifted
 from oracle_server.model import DaySecond, Moment, Rowid, Type, YearMonth
@@ -276,6 +277,7 @@ def test_json(value: object) -> None:
     assert type(found) is not bool or type(value) is bool
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_json_large() -> None:
     """Many names, many elements and long strings take the format's wider fields."""
     value = {

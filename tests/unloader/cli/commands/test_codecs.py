@@ -16,7 +16,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -57,7 +57,7 @@ def ranges(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"duckdb://{path}"
 
 
-@pytest.mark.parametrize("shape", ["csv", "parquet"])
+@pytest.mark.parametrize("shape", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_every_codec_has_its_figures(
     unloader: Run, ranges: str, tmp_path: Path, shape: str
 ) -> None:
@@ -96,6 +96,7 @@ def test_the_table_names_disk_and_rule(unloader: Run, ranges: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_named_codec_is_measured_too(unloader: Run, ranges: str) -> None:
     """`--compression` adds a level that is not in the list."""
     found = answered(
@@ -190,6 +191,7 @@ def test_a_plan_keeps_what_was_measured(unloader: Run, ranges: str, tmp_path: Pa
     assert "for smallest" not in done.stderr
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_was_measured_for_another_format_is_not_claimed(
     unloader: Run, ranges: str, tmp_path: Path
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_codec_asked_for_by_name_is_not_measured(
     assert len(gzip.decompress(file.read_bytes())) == totals["uncompressed_bytes"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_text_that_the_database_renders_is_measured(
     unloader: Run, postgres: Any, tmp_path: Path
 ) -> None:

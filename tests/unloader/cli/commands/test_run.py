@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 
 from unloader.cli import main
 
@@ -295,6 +296,7 @@ def test_formats_and_sources_tell_what_is_installed(unloader: Run) -> None:
     assert "duckdb" in unloader("sources").stdout
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_demo_shows_figures_of_both_formats(unloader: Run, tmp_path: Path) -> None:
     """The demo builds its table, unloads it twice, verifies, and says where everything is."""
     result = unloader("demo", "--rows", "2k", "--dir", "try", "--parallelism", "2", "--json")

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -208,7 +209,7 @@ def test_sqlite_does_not_pad_its_char_columns(unloader: Run, tmp_path: Path) -> 
     assert "column c, row 3: the value ends in a blank" in refused.stderr
 
 
-@pytest.mark.parametrize("encoder", ["auto", "plain"])
+@pytest.mark.parametrize("encoder", ["auto", *also(OTHER_ROUTES, "plain")])
 def test_a_substitute_stands_for_what_an_encoding_lacks(
     unloader: Run, things: str, tmp_path: Path, encoder: str
 ) -> None:

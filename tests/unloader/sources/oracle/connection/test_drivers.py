@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from long_tests import OTHER_ROUTES, also
 from oracle.expected import expected, plain
 from oracle.unit import CSV, PARQUET, Natives, Run, create
 from oracle_server.database import Database
@@ -87,7 +88,7 @@ def repeating(run: int, count: int) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("size", [1, 3, *also(OTHER_ROUTES, 2, 7, 1000)])
 def test_both_ways_of_fetching_give_what_the_server_has(
     server: OracleServer, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from long_tests import OTHER_ROUTES, also
 from routes.one_output import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
@@ -70,7 +71,7 @@ def test_dates_as_text_leave_none_to_the_driver() -> None:
         (("CLOB",), 256),
         (("CLOB", "BLOB"), 128),
         (("LONG",), 256),
-        (("VARCHAR2(4000 CHAR)",) * 1000, 16),
+        *also(OTHER_ROUTES, (("VARCHAR2(4000 CHAR)",) * 1000, 16)),
     ],
     ids=["narrow", "wide", "one LOB", "two LOBs", "a LONG", "widest"],
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create, natives
 from oracle_server.database import Database
 from oracle_server.faults import Fault
@@ -317,7 +318,7 @@ def test_an_empty_table_has_its_schema(server: OracleServer, fetch: Fetch) -> No
     assert table.schema.names == list(MOMENTS)
 
 
-@pytest.mark.parametrize("fetch", BOTH)
+@pytest.mark.parametrize("fetch", ["arrow", *also(OTHER_ROUTES, "tuples")])
 def test_a_thousand_columns(server: OracleServer, fetch: Fetch) -> None:
     """The widest table that Oracle has is read like others, in batches that stay small."""
     columns: Natives = {
