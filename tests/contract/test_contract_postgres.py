@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
@@ -190,6 +191,7 @@ def test_contract_of_a_table_cut_by_blocks(postgres: Any, url: str) -> None:
     check(url, table, [row for row in ROWS if int(str(row[0])) % 10 != 3])
 
 
+USUAL = ("list with sub-partitions", "partitions in another schema under one name")
 PARTITIONINGS = {
     "hash": (
         "PARTITION BY HASH (k)",
@@ -234,7 +236,9 @@ PARTITIONINGS = {
 }
 
 
-@pytest.mark.parametrize("how", PARTITIONINGS)
+@pytest.mark.parametrize(
+    "how", [*USUAL, *also(OTHER_ROUTES, *sorted(PARTITIONINGS.keys() - set(USUAL)))]
+)
 def test_contract_of_a_partitioned_table(postgres: Any, url: str, how: str) -> None:
     """Every kind of partitioning keeps the contract, and each leaf is a partition of the plan."""
     by, leaves, count = PARTITIONINGS[how]

@@ -157,6 +157,7 @@ def test_a_full_second_disk_publishes_nothing(database: str, disks: list[Path]) 
     assert command.manifest_of(dests[0])["totals"]["rows"] == ROWS
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_job_file_names_a_list_of_directories(database: str, tmp_path: Path) -> None:
     """A list in TOML is several directories, and an item may hold a comma."""
     names = [str(tmp_path / "a,b"), str(tmp_path / "c")]
@@ -268,6 +269,7 @@ def test_psql_copies_from_standard_output(database: str, postgres: Any, slow: st
     )
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_killed_worker_is_replaced_only_while_nothing_has_left(slow: str) -> None:
     """After the first byte the attempt cannot be retried, and the message says so."""
     running = command.Running(

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import psutil
 import pytest
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 
@@ -244,6 +244,7 @@ def test_destination_below_a_file(database: str, tmp_path: Path) -> None:
     assert str(tmp_path / "file") in error
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_directory_removed_in_mid_run(slow: str, tmp_path: Path) -> None:
     """A staging directory that disappears is an output error, not a hang."""
     dest = tmp_path / "out"
@@ -255,6 +256,7 @@ def test_directory_removed_in_mid_run(slow: str, tmp_path: Path) -> None:
     assert command.final_names(dest) == []
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_second_run_into_a_finished_one(database: str, tmp_path: Path) -> None:
     """A non-empty destination is refused; --overwrite replaces the whole earlier run."""
     dest = tmp_path / "out"

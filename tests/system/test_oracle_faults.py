@@ -352,6 +352,7 @@ def test_no_way_in(server: OracleServer, tmp_path: Path) -> None:
     assert server.sessions == []
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_parent_loses_its_session(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -380,6 +381,7 @@ def test_count_that_fails_publishes_nothing(server: OracleServer, tmp_path: Path
     assert sum(name.startswith("staged/") for name in done.staged) == len(runs.PARTITIONS)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("kind", ["cut", *also(FAULTS, "ora-22924")])
 def test_large_values_are_read_again_from_their_start(
     server: OracleServer, tmp_path: Path, kind: str

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from long_tests import OTHER_ROUTES
+from long_tests import OTHER_ROUTES, also
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
@@ -125,7 +125,7 @@ def _duckdb_type(column: Column) -> str:
     return "DECIMAL(12,2)" if column.type.scale == 2 else DUCKDB_TYPES[column.type.name]
 
 
-@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
+@pytest.mark.parametrize("fetch", ["arrow", *also(OTHER_ROUTES, "tuples")])
 def test_repeats_in_parquet(
     leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path, fetch: str
 ) -> None:
@@ -136,6 +136,7 @@ def test_repeats_in_parquet(
     _check(source, f"read_parquet('{to}/*.parquet')", tuple(c.name for c in COLUMNS))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_equal_rows_in_csv(
     leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

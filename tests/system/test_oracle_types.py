@@ -271,6 +271,7 @@ def before_christ(leg: OracleLeg, scratch: Database) -> Sample:
     return _sample(leg, samples.bc_table(scratch, name=name), scratch)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("fetch", ["arrow", "tuples"])
 def test_years_before_christ_keep_their_fields_in_parquet(
     before_christ: Sample, tmp_path: Path, fetch: str
@@ -409,6 +410,7 @@ def _masked(m: Moment) -> str:
     return f"{m.year:04d}{m.month:02d}{m.day:02d}{clock}.{m.nanos:09d}{offset}"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_files_outside_the_database_are_refused_by_name(leg: OracleLeg, tmp_path: Path) -> None:
     """A BFILE cannot be read exactly: the error names it, and --exclude leaves it out."""
     columns = (ID, Column(name="OUTSIDE", type=Type(name="BFILE")))

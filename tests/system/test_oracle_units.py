@@ -193,6 +193,7 @@ def test_a_table_of_somebody_else(oracle: OracleLeg, tmp_path: Path) -> None:
     assert _ids(tmp_path / "then") == list(range(ROWS))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_plan_is_run_as_it_was_made(oracle: OracleLeg, tmp_path: Path) -> None:
     """`run plan.json` reads the planned units; a partition truncated since then is refused."""
     _create(oracle, "SKEWED_ROWS", SKEWED)

@@ -16,7 +16,7 @@ from postgres.hostile_rows import COLUMNS, INFINITE, NAME
 from processes import command
 
 ROWS = amount("UNLOADER_TEST_HOSTILE_ROWS", 4_000, 12_000)
-PARALLELISM = (1, 5, *also("many workers", 2, 32))
+PARALLELISM = (5, *also("many workers", 1, 2, 32))
 
 
 @pytest.fixture(scope="module")

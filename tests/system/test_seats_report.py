@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 from numa.topology import detect
@@ -124,6 +125,7 @@ def test_a_refused_memory_policy_is_in_the_manifest(database: str, tmp_path: Pat
     assert "memory policy bind cannot be set (EPERM" in done.stderr
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_refusal_that_costs_nothing_is_no_news(database: str, tmp_path: Path) -> None:
     """With one node memory lies where it should without a policy: no line, and no warning."""
     if sum(node.has_memory for node in detect().nodes) > 1:

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 import zstandard
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from processes import command
 from routes import runs as route_runs
 from routes import values as route_values
@@ -243,6 +243,7 @@ def test_duckdb_text_is_the_same_in_every_route(duckdb_file: Path, tmp_path: Pat
     assert found == expected
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_sqlite_text_is_the_same_in_every_route(tmp_path: Path) -> None:
     """Values of every storage class have one text, in typed columns and in those of any class."""
     path = tmp_path / "routes.sqlite"

@@ -85,6 +85,7 @@ def test_stopping_before_the_verification_raises_interrupted(tmp_path: Path) -> 
     assert not (tmp_path / "parquet").exists()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_build_is_told_in_notices(tmp_path: Path) -> None:
     """Whoever watches hears how many rows of the table are there, up to all of them."""
     seen: list[Event] = []

@@ -108,6 +108,7 @@ def test_a_named_codec_is_measured_too(unloader: Run, ranges: str) -> None:
     assert ("zstd", 5) in {(each["codec"], each["level"]) for each in found["codecs"]}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_without_an_estimate_figures_are_for_a_gigabyte(unloader: Run, ranges: str) -> None:
     """The output of a condition cannot be told beforehand, so it is not."""
     found = answered(

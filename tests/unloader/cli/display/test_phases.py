@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from long_tests import OTHER_ROUTES
 
 if TYPE_CHECKING:
     from conftest import PostgresServer
@@ -97,6 +98,7 @@ def test_a_log_of_text_tells_a_phase_that_takes_long(
     assert process.returncode == 130
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_seconds_of_a_phase_run_on_a_terminal(
     server: tuple[str, str], environment: dict[str, str], program: tuple[str, ...], tmp_path: Path
 ) -> None:
