@@ -80,18 +80,18 @@ def choose(
         SourceError: No reading of a column serves an output, or an added one has another's name.
     """
     encoded = len(outputs) == 1 and _is_encoded(outputs[0], encodes)
-    scan: list[tuple[ReadColumn, Reading]] = []
+    scan = _Scan()
     taken = tuple(
         tuple(
-            _place(scan, column, reading)
+            scan.place(column, reading)
             for column, reading in _chosen(columns, output, as_text, encoded=encoded)
         )
         for output in outputs
     )
     return Projection(
-        columns=tuple(read for read, _ in scan),
+        columns=tuple(read for read, _ in scan.columns),
         route="encoded" if encoded else "arrow",
-        schema=b"" if encoded else schema_message([(read.name, how) for read, how in scan]),
+        schema=b"" if encoded else schema_message([(read.name, how) for read, how in scan.columns]),
         outputs=taken,
     )
 
@@ -165,20 +165,28 @@ def _check_names(columns: Sequence[ColumnReadings]) -> None:
             )
 
 
-def _place(scan: list[tuple[ReadColumn, Reading]], column: ColumnReadings, reading: Reading) -> int:
-    """Return where a reading stands in the scan; it is added if it is not there."""
-    read = ReadColumn(
-        name=column.name,
-        source_type=column.source_type,
-        expression=reading.expression,
-        output_type=reading.output_type,
-        nullable=column.nullable,
-        lossless=reading.lossless,
-        note=reading.note,
-    )
-    for at, (there, how) in enumerate(scan):
-        if replace(there, note="") == replace(read, note="") and how.metadata == reading.metadata:
-            scan[at] = (replace(there, note=there.note or read.note), how)
-            return at
-    scan.append((read, reading))
-    return len(scan) - 1
+class _Scan:
+    """The columns of one scan, each reading once."""
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[ReadColumn, Reading]] = []
+        self._places: dict[tuple[ReadColumn, tuple[tuple[str, str], ...]], int] = {}
+        """By the column without its note, and the metadata of its field."""
+
+    def place(self, column: ColumnReadings, reading: Reading) -> int:
+        """Return where a reading stands in the scan; it is added if it is not there."""
+        plain = ReadColumn(
+            name=column.name,
+            source_type=column.source_type,
+            expression=reading.expression,
+            output_type=reading.output_type,
+            nullable=column.nullable,
+            lossless=reading.lossless,
+            note="",
+        )
+        at = self._places.setdefault((plain, reading.metadata), len(self.columns))
+        if at == len(self.columns):
+            self.columns.append((replace(plain, note=reading.note), reading))
+        elif not self.columns[at][0].note:
+            self.columns[at] = (replace(plain, note=reading.note), self.columns[at][1])
+        return at
