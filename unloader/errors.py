@@ -142,6 +142,7 @@ LEAF_ERRORS: dict[str, type[UnloaderError]] = {
     "numa.errors:PoolError": UnloaderError,
     "numa.errors:StartError": ConfigError,
     "writers.errors:FormatError": ConfigError,
+    "writers.errors:SchemaMismatch": UnloaderError,
     "writers.errors:ValueNotRepresentable": OutputFailed,
     "writers.errors:WriteError": OutputFailed,
 }

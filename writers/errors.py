@@ -19,5 +19,9 @@ class FormatError(WriteError):
     """The asked-for format is impossible or contradicts itself, before any row was written."""
 
 
+class SchemaMismatch(WriteError):
+    """A batch has other columns than its writer was opened with: a fault of whoever read them."""
+
+
 class ValueNotRepresentable(WriteError):
     """A value does not fit the format without being changed; the message names the column."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from writers.errors import WriteError
+from writers.errors import SchemaMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +30,23 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
     """Make sure that a batch has the schema its writer was opened with.
 
     Raises:
-        WriteError: It has another one; both are named.
+        SchemaMismatch: It has another one; the columns that differ are named.
     """
-    if not batch.schema.equals(schema):
-        raise WriteError(
-            f"a batch has the schema {batch.schema.to_string(show_schema_metadata=False)!r}, "
-            f"but the file has {schema.to_string(show_schema_metadata=False)!r}."
-        )
+    if batch.schema.equals(schema):
+        return
+    found, promised = (
+        {(at, field.name): str(field.type) for at, field in enumerate(each)}
+        for each in (batch.schema, schema)
+    )
+    places = sorted(found.keys() | promised.keys())
+    differing = [
+        f"column {at + 1}, {name}, is {found.get((at, name), 'absent')} and was to be "
+        f"{promised.get((at, name), 'absent')}"
+        for at, name in places
+        if found.get((at, name)) != promised.get((at, name))
+    ]
+    reason = "; ".join(differing) or "a column may be null, or may not, other than was promised"
+    raise SchemaMismatch(f"a batch has other columns than were promised: {reason}")
 
 
 def text_class(field: pa.Field) -> str:

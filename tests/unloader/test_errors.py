@@ -27,7 +27,7 @@ from unloader.errors import (
     error_class,
     translate,
 )
-from writers.errors import FormatError, ValueNotRepresentable, WriteError
+from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
 
 ROOT = Path(__file__).parents[2]
 LEAVES = ("numa", "partition_planner", "writers")
@@ -167,6 +167,7 @@ def test_a_leaf_error_keeps_its_own_hint() -> None:
     [
         (FormatError("x"), ConfigError),
         (ValueNotRepresentable("x"), OutputFailed),
+        (SchemaMismatch("x"), UnloaderError),
         (type("Narrower", (FormatError,), {})("x"), ConfigError),
     ],
 )
