@@ -328,7 +328,10 @@ def test_parquet_refuses_a_value_above_its_limit(tmp_path):
         ({"values": ((1, Pieces(b"x")),)}, "no large binary value"),
         ({"values": ((2, Pieces(b"x")), (1, Pieces("x")))}, "ascending"),
         ({"values": ((5, Pieces("x")),)}, "ascending"),
-        ({"row": pa.record_batch([pa.array([1])], names=["id"])}, "a batch has other columns than were promised: column 2"),
+        (
+            {"row": pa.record_batch([pa.array([1])], names=["id"])},
+            "a batch has other columns than were promised: column 2",
+        ),
     ],
 )
 def test_a_row_that_does_not_suit_the_schema_is_refused(tmp_path, change, words):
