@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,10 @@ def test_a_map_in_duckdb_may_hold_such_names_too(tmp_path: Path) -> None:
     assert command.final_names(dest) == [
         "%2E.%2Fa%2Fb.0001.csv", "%2E.0002.csv", "_manifest.json", "two%0Alines.0003.csv",
     ]  # fmt: skip
+    plan = ("plan", f"duckdb://{tmp_path}/t.db", "--table", "odd", "--split", "partition")
+    assert re.search(r"^rows +3 \(estimate\)$", command.run(*plan), re.MULTILINE)
+    one = command.run(*plan, "--partition", ".")
+    assert re.search(r"^rows +1 \(estimate\)$", one, re.MULTILINE), one
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
@@ -155,6 +157,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
     from writers.codecs.choice import label
 
     plan, table, simulation = planned.run.plan, planned.run.plan.table, planned.simulation
+    rows, sizes = [unit.rows for unit in plan.units], [unit.bytes for unit in plan.units]
     idle = f"{simulation.idle_share * 100:.0f} % of the workers' time idle"
     return render.facts(
         (
@@ -163,8 +166,8 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("columns", render.count(len(planned.run.extract.projection.columns))),
             ("units", render.count(len(plan.units))),
             ("workers", render.count(len(planned.run.seating.seats))),
-            ("rows", render.about(render.count(table.rows), "estimate")),
-            ("bytes", render.about(render.size(table.bytes), "in the source")),
+            ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),
+            ("bytes", render.about(render.size(_sum(sizes, table.bytes)), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),
             (
                 "finish",
@@ -175,6 +178,12 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("digest", plan.digest),
         )
     )
+
+
+def _sum(units: Sequence[int | None], table: int | None) -> int | None:
+    """Return what the units sum to, which may be chosen partitions; else the table's own number."""
+    known = [each for each in units if each is not None]
+    return sum(known) if known and len(known) == len(units) else table
 
 
 def _units(planned: PlannedRun, units: tuple[WorkUnit, ...]) -> str:
