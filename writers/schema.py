@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from writers.errors import SchemaMismatch
@@ -35,15 +36,14 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
     if batch.schema.equals(schema):
         return
     found, promised = (
-        {(at, field.name): str(field.type) for at, field in enumerate(each)}
-        for each in (batch.schema, schema)
+        [f"{field.name} ({field.type})" for field in each] for each in (batch.schema, schema)
     )
-    places = sorted(found.keys() | promised.keys())
     differing = [
-        f"column {at + 1}, {name}, is {found.get((at, name), 'absent')} and was to be "
-        f"{promised.get((at, name), 'absent')}"
-        for at, name in places
-        if found.get((at, name)) != promised.get((at, name))
+        f"column {number} is {its} and was to be {wanted}"
+        for number, (its, wanted) in enumerate(
+            zip_longest(found, promised, fillvalue="absent"), start=1
+        )
+        if its != wanted
     ]
     reason = "; ".join(differing) or "a column may be null, or may not, other than was promised"
     raise SchemaMismatch(f"a batch has other columns than were promised: {reason}")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from encoders.parquet_files import read_arrow, read_duckdb, reference_rows, spec, write
 
-from writers.errors import FormatError, ValueNotRepresentable, WriteError
+from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.parquet.writer import ParquetWriter
 from writers.testing import check_writer
@@ -114,7 +114,7 @@ def test_value_out_of_range_is_refused(tmp_path: Path) -> None:
 def test_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
     """A batch with other columns than the file is an error, not a wrong file."""
     writer = ParquetWriter(spec(tmp_path), pa.schema([("a", pa.int32())]), "t")
-    with pytest.raises(WriteError, match="schema"):
+    with pytest.raises(SchemaMismatch, match=r"column 1 is b \(string\) and was to be a \(int32\)"):
         writer.write(pa.RecordBatch.from_pydict({"b": ["x"]}))
     writer.abort()
 
