@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 FOLDER = Path(__file__).parent / "vm"
 FILE = FOLDER / "test_fake_nodes.py"
@@ -18,11 +19,14 @@ FILE = FOLDER / "test_fake_nodes.py"
     ("arguments", "everything", "is_run"),
     [
         ((str(FOLDER),), "", False),
-        ((str(FOLDER), "-n", "1"), "", False),
         ((str(FOLDER),), "1", True),
-        ((str(FOLDER), "-m", "long"), "", True),
-        ((str(FILE),), "", True),
-        ((f"{FILE}::test_memory_is_local",), "", True),
+        *also(
+            OTHER_ROUTES,
+            ((str(FOLDER), "-n", "1"), "", False),
+            ((str(FOLDER), "-m", "long"), "", True),
+            ((str(FILE),), "", True),
+            ((f"{FILE}::test_memory_is_local",), "", True),
+        ),
     ],
 )
 def test_long_tests_are_left_out_aloud(

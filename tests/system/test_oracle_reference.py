@@ -121,6 +121,7 @@ def _records(content: bytes) -> list[bytes]:
     return sorted(found)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_bytes_do_not_depend_on_the_parallelism(
     reference: OracleLeg, reference_file: Path, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def test_sessions_say_whose_they_are(server: OracleServer, tmp_path: Path) -> No
     assert runs.scns(server) == {done.manifest["snapshot"]["value"]}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_logged_statement_ends_exactly_this_run(server: OracleServer, tmp_path: Path) -> None:
     """What the log tells a DBA to run finds the sessions of this run alone; killed, they end it."""
     slow = server.faults.add(Fault(kind="trickle", statement=READING, times=4, seconds=0.02))

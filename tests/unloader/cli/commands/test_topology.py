@@ -163,6 +163,7 @@ def test_real_machines_fit_eighty_columns(environment: dict[str, str]) -> None:
         assert lines_of(text, "worker")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("columns", "bind"), [(80, "node"), *also(OTHER_ROUTES, (80, "core"), (120, "none"))]
 )

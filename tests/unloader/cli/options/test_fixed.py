@@ -81,6 +81,7 @@ def test_every_value_stands_where_the_manifest_says(
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_widths_do_not_depend_on_units_or_workers(
     unloader: Run, things: str, tmp_path: Path
 ) -> None:

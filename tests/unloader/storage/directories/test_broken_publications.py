@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from processes import killing_calls
 
 ROOT = Path(__file__).parents[4]
@@ -101,6 +101,7 @@ def test_a_reader_sees_all_of_one_run(
     check_aftermath(found, ONE, set(settings))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_reader_of_each_directory_sees_all_of_one_run(library: Path, quick: Path) -> None:
     """Of several directories each changes in one step, and no manifest stands meanwhile."""
     found = broken(library, quick, "two", "overwrite")
