@@ -115,6 +115,7 @@ def test_contract_of_many_types(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("partitions", [5, *also(OTHER_ROUTES, 0)])
 def test_contract_of_a_long_table(tmp_path: Path, partitions: int) -> None:
     """A table of several row groups keeps the contract, with a map of partitions or without."""

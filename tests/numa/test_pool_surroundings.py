@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import psutil
 import pytest
+from long_tests import OTHER_ROUTES
 from waiting import PATIENCE_SECONDS, alive, until
 
 from numa.model import Finished, Lost, Message, PoolEvent, Ready
@@ -94,6 +95,7 @@ def group(controller: Path) -> Path:
     return path
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_process_that_cannot_be_killed_is_left_behind() -> None:
     """One that waits inside the kernel holds up neither the pool nor its seat.
 

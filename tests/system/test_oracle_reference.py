@@ -152,6 +152,7 @@ def test_records_with_lengths_are_those_of_the_duckdb_file(
     assert records == _records(wanted)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_parquet_has_the_rows_of_the_duckdb_file(
     reference: OracleLeg, reference_file: Path, tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ def _duckdb_type(column: Column) -> str:
     return "DECIMAL(12,2)" if column.type.scale == 2 else DUCKDB_TYPES[column.type.name]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("fetch", ["arrow", *also(OTHER_ROUTES, "tuples")])
 def test_repeats_in_parquet(
     leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path, fetch: str

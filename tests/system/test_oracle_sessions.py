@@ -91,6 +91,7 @@ def logged(started: command.Running, words: str) -> str:
     return found.decode()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_sessions_say_whose_they_are(server: OracleServer, tmp_path: Path) -> None:
     """Module, client identifier and action name the program, the run, the table and the unit."""
     slow = server.faults.add(Fault(kind="trickle", statement=READING, times=2, seconds=0.02))

@@ -324,6 +324,7 @@ def test_julian_day_is_refused_by_name_and_written_as_text(
     _check_csv(before_christ, _unload(leg, name, tmp_path / "text", "--as-text", "D,TS"))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_free_numbers_as_decimals_or_doubles(leg: OracleLeg, tmp_path: Path) -> None:
     """--number-without-precision decides what a NUMBER becomes in Parquet, and only that one."""
     values = [Decimal("0.1"), Decimal("-12345678901234567890.12345"), 3, None, Decimal("1E-10")]
@@ -344,6 +345,7 @@ def test_free_numbers_as_decimals_or_doubles(leg: OracleLeg, tmp_path: Path) -> 
     leg.drop(name)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_nanoseconds_as_timestamps(leg: OracleLeg, tmp_path: Path) -> None:
     """--nanoseconds timestamp keeps all nine digits, and refuses years that do not fit."""
     columns = (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 from oracle import runs
 from oracle.accounts import PASSWORD, database
 from oracle_server.faults import Fault
@@ -79,6 +80,7 @@ def test_postgres_with_a_password(protected: str, tmp_path: Path) -> None:
     assert SECRET not in said + written_below(tmp_path)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_oracle_with_a_password(tmp_path: Path) -> None:
     """A run that is done and one that breaks off, whose journal stays: no password in either."""
     found = database()

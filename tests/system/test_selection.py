@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 SOME = ["postgresql", *also("selections", "duckdb", "sqlite")]
@@ -82,6 +82,7 @@ def test_a_table_without_columns_is_named(postgres: Any, tmp_path: Path) -> None
     assert "public.nothing has no columns" in error
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_tabs_and_hyphens_show_in_the_names_of_files(tmp_path: Path) -> None:
     """Text with tabs is .tsv, verified like any other; no file is called like an option."""
     with duckdb.connect(str(tmp_path / "t.db")) as database:

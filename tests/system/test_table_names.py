@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 SETUP = """
@@ -92,6 +93,7 @@ def test_columns_are_read_as_the_database_reads_them(url: str, tmp_path: Path) -
     assert unloaded(url, "x.a", tmp_path / "others", "--exclude", "N")[1] == "20\n"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_duckdb_and_sqlite_compare_names_without_case(tmp_path: Path) -> None:
     """Quotes or not, any case means the table; another schema must be named."""
     with duckdb.connect(str(tmp_path / "t.duckdb")) as duck:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Under = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -73,6 +74,7 @@ def test_too_few_processes_are_named(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_removed_working_directory_is_named(under: Under, database: str, tmp_path: Path) -> None:
     """A relative path has nowhere to lead; an absolute one has."""
     before = "mkdir gone && cd gone && rmdir ../gone"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from long_tests import OTHER_ROUTES
 from processes.engine_runs import (
     ENTRY,
     RecordedWork,
@@ -211,6 +212,7 @@ def test_stop_leaves_no_process_behind(local: LocalExecutor, tmp_path: Path) -> 
     assert not psutil.pid_exists(int(next(tmp_path.iterdir()).name))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_start_that_takes_too_long_is_ended() -> None:
     """A process that is never up is replaced, and in the end no place is left."""
     engine = engine_of(RecordedWork(), "ok-1")

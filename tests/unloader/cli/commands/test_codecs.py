@@ -176,6 +176,7 @@ def test_an_empty_table_takes_a_fixed_codec(unloader: Run, ranges: str, tmp_path
     assert "no rows" in manifest["options"]["compression_choice"]["reason"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_plan_keeps_what_was_measured(unloader: Run, ranges: str, tmp_path: Path) -> None:
     """The plan file names the codec and why; its run measures nothing and says the same."""
     made = answered(

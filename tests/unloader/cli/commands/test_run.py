@@ -191,6 +191,7 @@ def test_a_mistake_in_a_job_file_names_key_and_file(
     assert "job.toml, line 2" in errors
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_no_shell_has_seen_may_begin_at_home(
     unloader: Run, database: str, tmp_path: Path
 ) -> None:

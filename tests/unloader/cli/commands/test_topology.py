@@ -180,6 +180,7 @@ def test_a_thousand_nodes_are_a_few_lines(
     assert "nodes    1,024\n" in text
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_list_of_numbers_is_a_line(unloader: Run, thousand: str) -> None:
     """A thousand nodes have a million distances: as JSON they take a line for each node."""
     done = unloader("topology", "--sysfs", thousand, "--parallelism", "1", "--json")

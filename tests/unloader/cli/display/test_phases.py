@@ -72,6 +72,7 @@ def test_measuring_codecs_is_a_phase_of_its_own(unloader: Run, database: str) ->
     assert phases[-1] == "measuring"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_log_of_text_tells_a_phase_that_takes_long(
     server: tuple[str, str], environment: dict[str, str], program: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -146,6 +146,7 @@ def test_files_that_go_in_one_by_one(
     check_aftermath(found, runs, {*run, why})
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "settings",
     [("overwrite", "two"), *also(BROKEN, (("overwrite",),), (("overwrite", "two", "foreign"),))],
