@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from long_tests import OTHER_ROUTES, also
+from long_tests import OTHER_ROUTES
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
@@ -126,7 +126,7 @@ def _duckdb_type(column: Column) -> str:
 
 
 @pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("fetch", ["arrow", *also(OTHER_ROUTES, "tuples")])
+@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
 def test_repeats_in_parquet(
     leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path, fetch: str
 ) -> None:
