@@ -12,7 +12,9 @@
     └── Interrupted        130   stopped by a signal
 
 A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
-may get past. Across processes travels `unloader.model.AttemptFailure`, never an exception: see
+may get past. A `SnapshotGone` is a SourceError that nothing gets past, as the state that the run
+reads does not exist any more; of one that is `SnapshotTooOld` only further attempts can tell.
+Across processes travels `unloader.model.AttemptFailure`, never an exception: see
 `unloader.failures`.
 """
 
@@ -68,6 +70,16 @@ class TransientSourceError(SourceError):
     """A source failure that another attempt may get past (lost connection, deadlock, restart)."""
 
     retryable = True
+
+
+class SnapshotGone(SourceError):
+    """The source has no longer the state that the run reads, so nothing more of it can be read."""
+
+    usual_hint = "unload the table again: its state at the run's snapshot cannot be read any more"
+
+
+class SnapshotTooOld(SnapshotGone, TransientSourceError):
+    """Old versions of rows were missing; another attempt may find them, and none after it."""
 
 
 class PlanFailed(UnloaderError):
