@@ -13,7 +13,7 @@
 
 A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
 may get past. Of the former, a `ConnectFailed` got no session at all, and a `SessionsRefused` none
-beside those there are; `unloader.engine.schedule` says what follows from each. A `SnapshotGone` is a
+beside those there are; `unloader.engine.schedule` says what follows. A `SnapshotGone` is a
 SourceError that nothing gets past, as the state that the run reads does not exist any more; of one
 that is `SnapshotTooOld` only further attempts can tell. Across processes travels
 `unloader.model.AttemptFailure`, never an exception: see `unloader.failures`.
