@@ -50,7 +50,13 @@ def command(
     with display_for(values) as display:
         for warning in warnings(values):
             display(Notice(text=warning))
-        result = api.verify(destination, spec, strict=strict, observe=display)
+        result = api.verify(
+            destination,
+            spec,
+            strict=strict,
+            parallelism=values["parallelism"] or 0,
+            observe=display,
+        )
     if values["json"]:
         render.emit_json(result)
     elif not values["quiet"]:

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from unloader.cli.display import render
-from unloader.cli.display.phases import phase_text
+from unloader.cli.display.phases import phase_text, verified_text
 from unloader.cli.display.tally import Figures, Tally
 from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
 
@@ -72,6 +72,8 @@ class LogDisplay:
             self._phase_told = True
             figures = self._tally.figures(now)
             text = progress_text(figures, self._tally.phase)
+            if self._tally.verified is not None:
+                text += f", {verified_text(self._tally.verified)}"
             self._write("progress", text, _json_figures(figures, self._tally.phase))
         elif not self._phase_told and now - self._tally.phase_started >= LONG_SECONDS:
             self._tell_phase()

@@ -15,6 +15,7 @@ from unloader.events import (
     UnitFailed,
     UnitFinished,
     UnitStarted,
+    Verified,
 )
 
 RATE_SECONDS = 30.0
@@ -71,6 +72,8 @@ class Tally:
         self.phase = "connecting"
         self.phase_started = self._began = now
         self.running: dict[int, Running] = {}
+        self.verified: Verified | None = None
+        """How far the phase is that goes on, where it checks files or units."""
         self._begin(now)
 
     def _begin(self, now: float) -> None:
@@ -87,7 +90,7 @@ class Tally:
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
         elif isinstance(event, PhaseStarted):
-            self.phase, self.phase_started = event.phase, now
+            self.phase, self.phase_started, self.verified = event.phase, now, None
             if event.phase == "connecting":
                 self._began = now
         elif isinstance(event, RunFinished):
@@ -108,6 +111,8 @@ class Tally:
             self._rows_expected += (current.rows_expected or 0) if current else 0
         elif isinstance(event, UnitFailed):
             self.running.pop(event.worker, None)
+        elif isinstance(event, Verified):
+            self.verified = event
         elif isinstance(event, DirectoryFilled):
             self._directories[event.directory] = event.bytes
 
