@@ -16,10 +16,12 @@ from unloader.errors import (
     EXIT_CODES,
     LEAF_ERRORS,
     ConfigError,
+    ConnectFailed,
     Interrupted,
     OutputFailed,
     PartialUnload,
     PlanFailed,
+    SessionsRefused,
     SourceError,
     TransientSourceError,
     UnloaderError,
@@ -118,11 +120,14 @@ def test_exit_codes_are_those_of_the_tree_in_the_docstring() -> None:
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
 
 
-def test_two_kinds_of_errors_are_worth_a_retry() -> None:
+def test_errors_of_the_source_and_lost_workers_are_worth_a_retry() -> None:
     """Each ends a run with the same status as the kind it is of; no other is tried again."""
     assert TransientSourceError.exit_code == SourceError.exit_code
     assert WorkerLost.exit_code == PartialUnload.exit_code
-    assert {cls for cls in tree() if cls.retryable} == {TransientSourceError, WorkerLost}
+    assert SessionsRefused.exit_code == ConnectFailed.exit_code == SourceError.exit_code
+    assert {cls for cls in tree() if cls.retryable} == {
+        TransientSourceError, ConnectFailed, SessionsRefused, WorkerLost
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__qualname__)
