@@ -26,7 +26,6 @@ from unloader.cli.display.log import (
     started_text,
 )
 from unloader.cli.display.phases import phase_text, verified_share, verified_text
-from unloader.cli.display.tally import Figures, Running, Tally
 from unloader.cli.streams import give_up
 from unloader.events import (
     Event,
@@ -37,6 +36,7 @@ from unloader.events import (
     UnitFailed,
     Verified,
 )
+from unloader.status.tally import Figures, Running, Tally
 
 REDRAW_SECONDS = 0.125
 

@@ -13,8 +13,8 @@ from typing import Any
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
 from unloader.cli.display.phases import phase_text, verified_text
-from unloader.cli.display.tally import Figures, Tally
 from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+from unloader.status.tally import Figures, Tally
 
 LONG_SECONDS = 1.0
 """A phase that lasts so long gets a line in a log of text."""

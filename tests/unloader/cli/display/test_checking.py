@@ -28,7 +28,7 @@ def test_a_terminal_shows_a_bar_with_files_and_bytes() -> None:
     display = BarDisplay(Console(file=io.StringIO(), force_terminal=True, width=100))
     display(PhaseStarted(phase="verifying"))
     display(HALF)
-    assert "1/3 files, 5.0 MiB of 10.0 MiB" in picture(display)
+    assert "1/3 files, 5.2 MB of 10.5 MB" in picture(display)
     assert "reading the files back" in picture(display)
     display(PhaseStarted(phase="counting"))
     assert "files," not in picture(display)
@@ -47,4 +47,4 @@ def test_a_log_says_the_same(capsys: pytest.CaptureFixture[str], as_json: bool) 
             "done": 1, "of": 3, "what": "files", "bytes": 5 << 20, "of_bytes": 10 << 20,
         }  # fmt: skip
     else:
-        assert "1/3 files, 5.0 MiB of 10.0 MiB" in line
+        assert "1/3 files, 5.2 MB of 10.5 MB" in line
