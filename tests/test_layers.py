@@ -55,6 +55,7 @@ FLOORS = {
         {"unloader.storage"},
         {"unloader.sources"},
         {"unloader.request"},
+        {"unloader.secrets"},
         {
             "unloader.model",
             "unloader.errors",
