@@ -12,8 +12,9 @@
     └── Interrupted        130   stopped by a signal
 
 A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
-may get past. Across processes travels `unloader.model.AttemptFailure`, never an exception: see
-`unloader.failures`.
+may get past. Of the former, a `ConnectFailed` got no session at all, and a `SessionsRefused` none
+beside those there are; `unloader.engine.schedule` says what follows from each. Across processes
+travels `unloader.model.AttemptFailure`, never an exception: see `unloader.failures`.
 """
 
 from __future__ import annotations
@@ -68,6 +69,16 @@ class TransientSourceError(SourceError):
     """A source failure that another attempt may get past (lost connection, deadlock, restart)."""
 
     retryable = True
+
+
+class ConnectFailed(TransientSourceError):
+    """No session could be opened, which may be otherwise later (restart, network, failover)."""
+
+
+class SessionsRefused(ConnectFailed):
+    """The source takes no more sessions now; those that are open go on."""
+
+    usual_hint = "lower --parallelism, or raise the database's limit of sessions"
 
 
 class PlanFailed(UnloaderError):

@@ -389,6 +389,8 @@ class RetryOptions:
     retries: int = 3
     delay_seconds: float = 1.0
     """Before the first repetition; doubled before each further one."""
+    delay_max_seconds: float = 60.0
+    """No delay is longer, unless the first one is."""
     stall_seconds: float = 300.0
     """Without any progress; 0 is never."""
 

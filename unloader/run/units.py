@@ -45,6 +45,10 @@ class UnitWork(Work[WorkUnit]):
     """Raises Interrupted if the user asked for the end; called several times a second."""
     finished_units: dict[str, FinishedUnit] = field(default_factory=dict)
     """By id, in the order in which they were done."""
+    workers: int = 0
+    """How many there are."""
+    _working: int = 0
+    """How many the source lets work, once it has refused one; 0 before."""
 
     def task(self, attempt: Assignment) -> UnitTask:
         """Return the task of an attempt."""
@@ -65,6 +69,19 @@ class UnitWork(Work[WorkUnit]):
     def note(self, text: str) -> None:
         """Tell the user a line."""
         self._tell(Notice(text=text))
+
+    def limited(self, places: int, *, raises: bool) -> None:
+        """Tell that the source lets fewer workers work than there are, or one more again."""
+        if self._working and places > self._working:
+            text = f"one more worker opens a session: {places} of {self.workers} workers at work"
+        else:
+            later = "one more is tried after a while" if raises else "no more are tried"
+            text = (
+                f"the database takes no more sessions: {places} of {self.workers} workers go on, "
+                f"{later}. Next: lower --parallelism, or raise the database's limit of sessions"
+            )
+        self._working = places
+        self.note(text)
 
     def started(self, place: int, attempt: Assignment) -> None:
         """Report a unit that a worker has taken."""
@@ -158,6 +175,7 @@ class UnitWork(Work[WorkUnit]):
                 attempt=verdict.assignment.attempt,
                 message=failure.message,
                 retry_in_seconds=verdict.retry_in_seconds,
+                counted=verdict.counted,
             )
         )
 

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
@@ -84,6 +85,8 @@ class _Run:
     verify_result: str = "not verified"
     _evidence: Evidence = field(default_factory=Evidence)
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    _lowest: int | None = None
+    """See `unloader.engine.capacity`."""
 
     @property
     def run(self) -> ResolvedRun:
@@ -138,14 +141,18 @@ class _Run:
             observe=self.observe,
             stop=lambda: _check_stop(stop, "before all work units were done"),
             finished_units=self._finished,
+            workers=len(self.run.seating.seats),
         )
-        schedule = Schedule(units=units, retry=request.retry, in_order=in_order)
+        schedule = Schedule(
+            units=units, retry=request.retry, in_order=in_order, jitter=spread(self.run.run_id)
+        )
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
         executor.resize(len(self.run.seating.seats))
         try:
             engine.run(executor)
         finally:
             self._evidence = executor.evidence()
+            self._lowest = schedule.capacity.lowest
         if engine.failure is not None:
             self.output.check()
             raise error_of(engine.failure)
@@ -191,6 +198,7 @@ class _Run:
             verify_result=self.verify_result,
             directories=directories,
             evidence=self._evidence,
+            lowest_parallelism=self._lowest,
         )
         return build_manifest(facts, tuple(units), complete=complete)
 

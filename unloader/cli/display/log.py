@@ -157,11 +157,12 @@ def ended_text(figures: Figures, finished: bool) -> str:
 
 def failed_text(event: UnitFailed) -> str:
     """Return the line on a failed attempt and what becomes of the unit."""
-    again = (
-        "not retried"
-        if event.retry_in_seconds is None
-        else f"next attempt in {event.retry_in_seconds:g} s"
-    )
+    if event.retry_in_seconds is None:
+        again = "not retried"
+    elif not event.counted:
+        again = "retried when a worker is free; no retry is used up"
+    else:
+        again = f"next attempt in {event.retry_in_seconds:.3g} s"
     return f"unit {event.unit}, attempt {event.attempt} failed: {event.message} ({again})"
 
 
