@@ -21,6 +21,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.stripes import stripes
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
+from unloader.storage.base import LiveStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
 from writers.files.direct_io import refusal
@@ -69,6 +70,10 @@ class FileOutput:
     def keep(self, name: str, data: bytes) -> None:
         """Write the record into the first directory's `_run`."""
         self._storage.keep(name, data)
+
+    def live(self) -> LiveStorage:
+        """Return the storage."""
+        return self._storage
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the staging directory, and a name unique to the attempt."""
