@@ -57,6 +57,7 @@ FLOORS = {
         {"unloader.storage"},
         {"unloader.sources"},
         {"unloader.request"},
+        {"unloader.secrets"},
         {
             "unloader.model",
             "unloader.errors",
