@@ -48,6 +48,7 @@ FLOORS = {
         {"unloader.run"},
         {"unloader.retention"},
         {"unloader.status"},
+        {"unloader.verification"},
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.codecs"},
@@ -57,6 +58,7 @@ FLOORS = {
         {"unloader.storage"},
         {"unloader.sources"},
         {"unloader.request"},
+        {"unloader.secrets"},
         {
             "unloader.model",
             "unloader.errors",
