@@ -47,6 +47,7 @@ FLOORS = {
         {"unloader.api"},
         {"unloader.run"},
         {"unloader.status"},
+        {"unloader.verification"},
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.codecs"},
