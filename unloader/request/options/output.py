@@ -188,8 +188,8 @@ RIGHTS = (
         owner=OutputOptions,
         default_text="as the umask has it",
         not_for={"streams": "it has its rights already"},
-        help="Rights of the files and of the manifest, such as 640, whatever the umask. Directories "
-        "that the run makes can be entered by those who may read: 750.",
+        help="Rights of the files and of the manifest, such as 640, whatever the umask. "
+        "Directories that the run makes can be entered by those who may read: 750.",
     ),
     Option(
         name="owner-group",
