@@ -333,6 +333,10 @@ class OutputOptions:
     buffers: int = 4
     """Output buffers in flight between encoder and I/O thread."""
     checksum: Checksum = "xxh3"
+    mode: int | None = None
+    """Rights of files; None is as the umask has it."""
+    owner_group: str = ""
+    """`[USER][:GROUP]` of files and directories."""
     direct_io: bool = False
     encoder: EncoderChoice = "auto"
 
