@@ -131,6 +131,8 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
+                destinations=self.run.output.options.destinations,
+                nodes=tuple(seat.node for seat in self.run.seating.seats),
             )
         )
         for text in self.run.seating.notices:
