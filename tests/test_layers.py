@@ -47,6 +47,7 @@ FLOORS = {
         {"unloader.api"},
         {"unloader.run"},
         {"unloader.status"},
+        {"unloader.verification"},
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.codecs"},
@@ -56,6 +57,7 @@ FLOORS = {
         {"unloader.storage"},
         {"unloader.sources"},
         {"unloader.request"},
+        {"unloader.secrets"},
         {
             "unloader.model",
             "unloader.errors",

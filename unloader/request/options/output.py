@@ -16,7 +16,7 @@ from unloader.request.options.kinds import (
     PathText,
 )
 from unloader.request.options.option import READING, Option, default_of
-from unloader.request.options.parsing import COMPRESSION
+from unloader.request.options.parsing import COMPRESSION, MODE, OWNER_GROUP
 from writers.model import ParquetFormat, TextFormat
 
 OUTPUT = "Output"
@@ -177,4 +177,34 @@ FILES = (
     ),
 )
 
-OPTIONS = (*DESTINATION, *FILES)
+RIGHTS = (
+    Option(
+        name="mode",
+        kind=MODE,
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.mode",
+        owner=OutputOptions,
+        default_text="as the umask has it",
+        not_for={"streams": "it has its rights already"},
+        help="Rights of the files and of the manifest, such as 640, whatever the umask. "
+        "Directories that the run makes can be entered by those who may read: 750.",
+    ),
+    Option(
+        name="owner-group",
+        kind=OWNER_GROUP,
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.owner_group",
+        owner=OutputOptions,
+        default_text="this user",
+        empty=False,
+        not_for={"streams": "it has an owner already"},
+        help="Owner and group of the files, the manifest and the directories that the run makes: "
+        "names or numbers, either may be left out (:dba). Another owner needs root.",
+    ),
+)
+
+OPTIONS = (*DESTINATION, *FILES, *RIGHTS)
