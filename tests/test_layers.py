@@ -63,7 +63,7 @@ FLOORS = {
             "unloader.json_reading",
             "unloader.redaction",
         },
-        {"unloader.json_fields"},
+        {"unloader.json_fields", "unloader.json_schema"},
     ),
     "writers": (
         {"writers.testing"},

@@ -13,8 +13,10 @@
 
 A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
 may get past. Of the former, a `ConnectFailed` got no session at all, and a `SessionsRefused` none
-beside those there are; `unloader.engine.schedule` says what follows from each. Across processes
-travels `unloader.model.AttemptFailure`, never an exception: see `unloader.failures`.
+beside those there are; `unloader.engine.schedule` says what follows. A `SnapshotGone` is a
+SourceError that nothing gets past, as the state that the run reads does not exist any more; of one
+that is `SnapshotTooOld` only further attempts can tell. Across processes travels
+`unloader.model.AttemptFailure`, never an exception: see `unloader.failures`.
 """
 
 from __future__ import annotations
@@ -69,6 +71,16 @@ class TransientSourceError(SourceError):
     """A source failure that another attempt may get past (lost connection, deadlock, restart)."""
 
     retryable = True
+
+
+class SnapshotGone(SourceError):
+    """The source has no longer the state that the run reads, so nothing more of it can be read."""
+
+    usual_hint = "unload the table again: its state at the run's snapshot cannot be read any more"
+
+
+class SnapshotTooOld(SnapshotGone, TransientSourceError):
+    """Old versions of rows were missing; another attempt may find them, and none after it."""
 
 
 class ConnectFailed(TransientSourceError):

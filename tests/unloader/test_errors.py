@@ -16,12 +16,12 @@ from unloader.errors import (
     EXIT_CODES,
     LEAF_ERRORS,
     ConfigError,
-    ConnectFailed,
     Interrupted,
     OutputFailed,
     PartialUnload,
     PlanFailed,
-    SessionsRefused,
+    SnapshotGone,
+    SnapshotTooOld,
     SourceError,
     TransientSourceError,
     UnloaderError,
@@ -120,14 +120,15 @@ def test_exit_codes_are_those_of_the_tree_in_the_docstring() -> None:
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
 
 
-def test_errors_of_the_source_and_lost_workers_are_worth_a_retry() -> None:
+def test_errors_that_are_worth_a_retry() -> None:
     """Each ends a run with the same status as the kind it is of; no other is tried again."""
     assert TransientSourceError.exit_code == SourceError.exit_code
     assert WorkerLost.exit_code == PartialUnload.exit_code
-    assert SessionsRefused.exit_code == ConnectFailed.exit_code == SourceError.exit_code
-    assert {cls for cls in tree() if cls.retryable} == {
-        TransientSourceError, ConnectFailed, SessionsRefused, WorkerLost
-    }  # fmt: skip
+    assert SnapshotGone.exit_code == SnapshotTooOld.exit_code == SourceError.exit_code
+    again = {cls for cls in tree() if issubclass(cls, (TransientSourceError, WorkerLost))}
+    assert {cls for cls in tree() if cls.retryable} == again
+    assert SnapshotTooOld in again
+    assert SnapshotGone not in again
 
 
 @pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__qualname__)

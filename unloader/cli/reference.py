@@ -68,9 +68,9 @@ On a terminal: the step of planning that goes on and for how long, then the shar
 left, units, rows and rates, and a line for each worker. `- MB/s` means that no buffer has been
 written yet. In a log of text: a line for each step that lasts a second, one each
 `--log-interval`, one for each trouble, and the totals of the manifest at the end. With
-`--log-format json` each line is an object with `ts`, `event` and `run_id`; events are
-`phase_started`, `run_started`, `progress`, `unit_failed`, `notice`, `stopping`, `run_finished`
-and `run_stopped`. What else is written and read by programs is in [manifest.md](manifest.md).
+`--log-format json` each line of stderr is one object, the error at the end included; events and
+keys are in [operations.md](operations.md). What else is written and read by programs is in
+[manifest.md](manifest.md).
 """
 
 _STATUS = {

@@ -13,7 +13,14 @@ from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Assignment, Verdict
-from unloader.errors import OutputFailed, PartialUnload, SourceError, UnloaderError, WorkerLost
+from unloader.errors import (
+    OutputFailed,
+    PartialUnload,
+    SnapshotGone,
+    SourceError,
+    UnloaderError,
+    WorkerLost,
+)
 from unloader.events import (
     Event,
     Notice,
@@ -206,7 +213,7 @@ class UnitWork(Work[WorkUnit]):
             both = dict.fromkeys((failure.message, error.message))
             return replace(
                 failure,
-                error=SourceError.__name__,
+                error=(SnapshotGone if isinstance(error, SnapshotGone) else SourceError).__name__,
                 message="; ".join(both),
                 hint=error.hint,
                 retryable=False,

@@ -78,8 +78,10 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
     elif values["quiet"]:
         return
     elif destination_kind(output.destinations) == "stdout":
-        # Where the data itself is on stdout, the result is for those who watch.
-        render.print_aside(_summary(from_json(manifest), job))
+        # Where the data itself is on stdout, the result is for those who watch. A log in JSON has
+        # it already.
+        if values["log_format"] == "text":
+            render.print_aside(_summary(from_json(manifest), job))
     else:
         render.emit(_summary(from_json(manifest), job), done=done, asked=False)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from unloader.cli.display.json_log import writing
 from unloader.cli.options.request_of import session_of
 from unloader.cli.options.rules import validate_source
 from unloader.errors import UsageError
@@ -54,7 +55,10 @@ def warnings(values: Mapping[str, Any]) -> tuple[str, ...]:
 def warn(values: Mapping[str, Any]) -> None:
     """Write the warnings to stderr, unless the user wants to hear of errors only."""
     for text in () if values["quiet"] else warnings(values):
-        click.echo(f"unloader: warning: {text}", err=True)
+        if writing.is_on():
+            writing.write("notice", {"text": text})
+        else:
+            click.echo(f"unloader: warning: {text}", err=True)
 
 
 def _password_file(values: Mapping[str, Any]) -> Path | None:

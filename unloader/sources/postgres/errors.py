@@ -16,6 +16,7 @@ from typing import Literal
 from unloader.errors import (
     ConnectFailed,
     SessionsRefused,
+    SnapshotGone,
     SourceError,
     TransientSourceError,
     UnloaderError,
@@ -36,6 +37,13 @@ POOLER_FULL = "no more connections allowed"
 LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
 """Those with which a session ends. The last three are limits of time that the server sets."""
 
+NOT_EXPORTED = ("22023", "42704", "55000")
+"""What SET TRANSACTION SNAPSHOT fails with where the snapshot is not exported any more: there is no
+such number, or its transaction has just ended."""
+
+_TOO_OLD = "72000"
+"""Up to PostgreSQL 16, where old_snapshot_threshold is set."""
+
 AGAIN = "run again when the server takes connections: a lost snapshot cannot be opened again"
 """For a snapshot that ended with the connection that held it."""
 
@@ -48,12 +56,12 @@ HINTS = {
     "3D000": "check the name of the database at the end of the URL",
     "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table, "
     "or wait longer with --lock-timeout; pg_blocking_pids tells who holds it",
+    _TOO_OLD: "have old_snapshot_threshold raised on the server, and unload again",
     "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
     "42P01": "check the name, see the tables with: unloader describe SOURCE",
     "53100": "free space on the disk of the database server",
     "57014": "see who cancelled the statement in the server's log, then run again",
     "58P01": "check the server's log: a file of the database is missing",
-    "72000": "raise old_snapshot_threshold on the server, or run when less is written",
     "XX001": "check the server's log, and the table with amcheck: its data are corrupted",
     "42501": "grant SELECT on the table and its partitions; where policies of row level security "
     "apply, grant BYPASSRLS, or unload what they let through with --enable-row-security",
@@ -79,18 +87,18 @@ def translated(error: BaseException, *, phase: Phase, cancelled: bool = False) -
         return SourceError("the call was cancelled", "run again")
     if _is_full(error):
         return SessionsRefused(f"PostgreSQL: {_with_state(error)}", HINTS[FULL])
-    if is_loss(error, phase) or (phase == "connecting" and _state(error) in TRANSIENT_STATES):
+    if is_loss(error, phase) or (phase == "connecting" and state_of(error) in TRANSIENT_STATES):
         what = "failed" if phase == "connecting" else "was lost"
         text = _with_state(_last_word(error))
-        kind = ConnectFailed if phase == "connecting" else TransientSourceError
-        return kind(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
-    text, state = _with_state(error), _state(error)
+        lost = ConnectFailed if phase == "connecting" else TransientSourceError
+        return lost(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
+    text, state = _with_state(error), state_of(error)
     if not state:
         return SourceError(f"PostgreSQL: {type(error).__name__}: {text}")
-    transient = state.startswith(TRANSIENT_STATES)
-    return (TransientSourceError if transient else SourceError)(
-        f"PostgreSQL: {text}", HINTS.get(state, "")
-    )
+    kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
+    if state.startswith(TRANSIENT_STATES):
+        kind = TransientSourceError
+    return kind(f"PostgreSQL: {text}", HINTS.get(state, ""))
 
 
 def one_line(error: BaseException) -> str:
@@ -104,7 +112,7 @@ def is_loss(error: BaseException, phase: Phase) -> bool:
     from asyncpg import InterfaceError, InternalClientError
     from asyncpg.exceptions import UnsupportedClientFeatureError, UnsupportedServerFeatureError
 
-    if state := _state(error):
+    if state := state_of(error):
         return state.startswith(LOST_STATES)
     if isinstance(error, (UnsupportedClientFeatureError, UnsupportedServerFeatureError)):
         return False
@@ -116,7 +124,7 @@ def is_loss(error: BaseException, phase: Phase) -> bool:
 
 def _is_full(error: BaseException) -> bool:
     return any(
-        _state(each) == FULL or (_state(each).startswith("08") and POOLER_FULL in str(each))
+        state_of(each) == FULL or (state_of(each).startswith("08") and POOLER_FULL in str(each))
         for each in (error, error.__cause__)
         if each is not None
     )
@@ -125,13 +133,14 @@ def _is_full(error: BaseException) -> bool:
 def _last_word(error: BaseException) -> BaseException:
     """Return what the server said before it ended the connection, if it said anything."""
     said = error.__cause__
-    return said if said is not None and _state(said) else error
+    return said if said is not None and state_of(said) else error
 
 
 def _with_state(error: BaseException) -> str:
-    state = _state(error)
+    state = state_of(error)
     return one_line(error) + (f" (SQLSTATE {state})" if state else "")
 
 
-def _state(error: BaseException) -> str:
+def state_of(error: BaseException | None) -> str:
+    """Return the SQLSTATE of one of asyncpg's errors, empty if it has none."""
     return str(getattr(error, "sqlstate", None) or "")

@@ -14,6 +14,8 @@ from unloader.errors import (
     ConfigError,
     ConnectFailed,
     SessionsRefused,
+    SnapshotGone,
+    SnapshotTooOld,
     SourceError,
     TransientSourceError,
     UnloaderError,
@@ -173,6 +175,15 @@ TRANSIENT = frozenset(
 )
 """Codes after which another attempt, with a new connection, may succeed."""
 
+TOO_OLD = frozenset(("ORA-01555", "ORA-22924"))
+"""Old versions of rows are missing. Once more they may be found: whoever met a block first, long
+after it was changed, may have looked for what the next one does not need."""
+
+GONE = frozenset(
+    ("ORA-01410", "ORA-01466", "ORA-08103", "ORA-08180", "ORA-08181", "ORA-08186", "ORA-30052")
+)
+"""The state that a statement asks for cannot be read, by any statement."""
+
 CONFIGURATION = frozenset(
     ("DPI-1047", "DPI-1072", "DPY-2019", "DPY-2017", "DPY-4017", "DPY-4018", "DPY-2049")
 )
@@ -242,10 +253,12 @@ def translated(error: BaseException, *, connecting: bool = False) -> UnloaderErr
 def _kind(error: BaseException, code: str, connecting: bool) -> type[SourceError]:
     if code in REFUSED:
         return SessionsRefused
+    if code in TOO_OLD:
+        return SnapshotTooOld
     # A connection may also be lost for a reason that stays, such as a wallet that is not there.
     if code in TRANSIENT or (is_dead(error) and code not in HINTS):
         return ConnectFailed if connecting else TransientSourceError
-    return SourceError
+    return SnapshotGone if code in GONE else SourceError
 
 
 def _is_lost(error: BaseException) -> bool:
