@@ -46,6 +46,8 @@ FLOORS = {
         {"unloader.demo"},
         {"unloader.api"},
         {"unloader.run"},
+        {"unloader.status"},
+        {"unloader.verification"},
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.codecs"},
@@ -55,6 +57,7 @@ FLOORS = {
         {"unloader.storage"},
         {"unloader.sources"},
         {"unloader.request"},
+        {"unloader.secrets"},
         {
             "unloader.model",
             "unloader.errors",

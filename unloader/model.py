@@ -44,9 +44,9 @@ def late_types() -> dict[str, Any]:
 class SecretReference:
     """Where the password is found, so that parent and children each look there themselves."""
 
-    kind: Literal["none", "environment", "file"] = "none"
+    kind: Literal["none", "environment", "file", "keyring"] = "none"
     name: str = ""
-    """The environment variable or the absolute path of the file."""
+    """The environment variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,9 @@ prefix that no option has is reported on stderr.
 - Lists are separated by commas; an item with a comma stands in double quotes. The option may also
   be repeated. Numbers are `0,2-4`, or `0-62:2` for every second one.
 - Texts take the escapes `\xHH`, `\t`, `\n`, `\r` and `\\`; `\N` stands for itself.
-- Passwords come from `UNLOADER_PASSWORD`, `--password-file`, a prompt (`--password-prompt`) or what
-  the database's driver has for it. One inside the URL or on the command line is refused.
+- Passwords come from `UNLOADER_PASSWORD`, `--password-file`, `--password-keyring`, a systemd
+  credential, a prompt (`--password-prompt`) or what the database's driver has for it. One inside
+  the URL or on the command line is refused.
 
 The result goes to stdout, everything else to stderr. With `--json` stdout is one JSON object, also
 where a command fails: `{"error": {"kind", "message", "hint", "exit_code"}}`.

@@ -12,6 +12,7 @@ from numa.model import BindReport, Seat
 from unloader import __version__
 from unloader.json_fields import from_json, to_json
 from unloader.manifest.model import (
+    FORMAT_REVISION,
     ColumnRecord,
     DirectoryRecord,
     FileRecord,
@@ -84,6 +85,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
     evidence = facts.evidence
     table = TableRecord(schema=extract.table.schema, name=extract.table.name)
     return Manifest(
+        format_revision=FORMAT_REVISION,
         run_id=run.run_id,
         unloader_version=__version__,
         status="complete" if complete else "partial",

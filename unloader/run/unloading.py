@@ -36,6 +36,7 @@ from unloader.run.outputs.opening import open_output
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by
+from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
 
 
@@ -60,19 +61,27 @@ def run(
         PartialUnload: Some units failed after all attempts; the finished ones stay staged until
             the next run.
         VerifyMismatch: Rows written and rows counted by the source differ.
-        Interrupted: `stop` returned True.
+        Interrupted: `stop` returned True, or `unloader stop` asked for the end.
     """
     output = open_output(resolved.run)
     with closing(output):
-        current = _Run(resolved=resolved, output=output, observe=observe)
+        seats, storage = resolved.run.seating.seats, output.live()
+        live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
+        current = _Run(resolved=resolved, output=output, observe=live)
         try:
-            return current.execute(executor, stop)
+            return current.execute(executor, live.stop)
         except BaseException as error:
+            known = translate(error) if isinstance(error, Exception) else None
+            if known is not None:
+                known = _with_what_left(_told_by(live, known), output)
+            live.close(storage, known or error)
             with suppress(UnloaderError, OSError):
                 current.abandon()
-            if isinstance(error, Exception) and (known := translate(error)):
-                raise _with_what_left(known, output) from error
+            if known is not None:
+                raise known from error
             raise
+        finally:
+            live.close()
 
 
 @dataclass(slots=True)
@@ -208,6 +217,14 @@ class _Run:
             lowest_parallelism=self._lowest,
         )
         return build_manifest(facts, tuple(units), complete=complete)
+
+
+def _told_by(live: LiveRun, error: UnloaderError) -> UnloaderError:
+    """Return the error with who asked for the end: whoever raised it knows of signals alone."""
+    if not (isinstance(error, Interrupted) and live.stopped_by_others):
+        return error
+    message = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
+    return Interrupted(message, error.hint)
 
 
 def _with_what_left(error: UnloaderError, output: RunOutput) -> UnloaderError:

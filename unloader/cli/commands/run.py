@@ -58,12 +58,8 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     """
     job, planned = _job(context, argument, values)
     from unloader import api
-    from unloader.cli.options.credentials import warnings
-    from unloader.events import Notice
 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        for warning in warnings(values):
-            display(Notice(text=warning))
         manifest = api.unload(job, planned=planned, observe=display, stop=stop)
     _answer(manifest, job, values)
 

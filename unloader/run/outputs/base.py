@@ -14,6 +14,7 @@ from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
+from unloader.storage.base import LiveStorage
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""
@@ -47,6 +48,9 @@ class RunOutput(Protocol):
         Raises:
             WriteError: It could not be written.
         """
+
+    def live(self) -> LiveStorage | None:
+        """Return where others see the run and can end it; None if only a stream is there."""
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return where and how an attempt writes."""

@@ -71,6 +71,9 @@ class StreamOutput:
     def keep(self, name: str, data: bytes) -> None:
         """Do nothing: a stream has no place for a record."""
 
+    def live(self) -> None:
+        """Return that there is no place where others could look."""
+
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the way into the relay; the first unit begins with the header."""
         first = assignment.unit.id == self._first_unit

@@ -55,6 +55,9 @@ class PipeOutput:
     def keep(self, name: str, data: bytes) -> None:
         """Do nothing: a stream has no place for a record."""
 
+    def live(self) -> None:
+        """Return that there is no place where others could look."""
+
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the unit's pipe, whose reader the worker waits for."""
         staging = self._pipes.staging(self._numbers[assignment.unit.id])
