@@ -62,7 +62,22 @@ def run(
             the next run.
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
+        FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
+    options = resolved.run.output.options
+    if options.keep is None and options.latest_link is None:
+        return _executed(resolved, executor, observe, stop)
+    from unloader.retention.following import check_before, follow
+
+    check_before(resolved.run)
+    manifest = _executed(resolved, executor, observe, stop)
+    follow(resolved.run, manifest, observe)
+    return manifest
+
+
+def _executed(
+    resolved: OpenRun, executor: Executor, observe: Observer, stop: Callable[[], bool]
+) -> Manifest:
     output = open_output(resolved.run)
     with closing(output):
         seats, storage = resolved.run.seating.seats, output.live()

@@ -54,6 +54,8 @@ class FileOutput:
                 run_id=run.run_id,
                 overwrite=output.overwrite,
                 read_index=read_index,
+                mode=output.mode,
+                owner_group=output.owner_group,
             )
         )
         self._observe: Observer = silent
