@@ -46,6 +46,7 @@ FLOORS = {
         {"unloader.demo"},
         {"unloader.api"},
         {"unloader.run"},
+        {"unloader.retention"},
         {"unloader.status"},
         {"unloader.verification"},
         {"unloader.manifest"},

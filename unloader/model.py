@@ -323,6 +323,10 @@ class OutputOptions:
     overwrite: bool = False
     others: tuple[str, ...] = ()
     """Further directories that the files are spread over."""
+    keep: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Finished runs that stay in the directories beside this one, itself included; None is all."""
+    latest_link: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Name of a symbolic link, beside the directory, that is to lead to the newest run."""
     pipe_seconds: float = 300.0
     """Longest wait for the reader of a pipe; 0 is for ever."""
     buffer_bytes: int = 4 * 1024 * 1024

@@ -160,7 +160,7 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:
     """Return the options that decided what was written, by the names of the command line."""
-    output, shape = run.request.output, run.output.spec("").format
+    output, shape = run.output.options, run.output.spec("").format
     compression, choice = run.output.spec("").compression, run.output.choice
     found = recorded(every_option(), run.request)
     return {
