@@ -28,6 +28,7 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import Snapshot
 from unloader.placement.evidence import Evidence
+from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
@@ -192,8 +193,14 @@ class _Run:
         self.observe(PhaseStarted(phase="counting"))
         written = sum(unit.result.rows for unit in self._finished.values())
         catalog = self.resolved.catalog
+        request = self.run.request
+        patience = Patience(
+            retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
+        )
         with cancelled_by(stop, catalog):
-            self.source_rows = catalog.count(self.run.extract)
+            self.source_rows = patience.with_retries(
+                "counting", lambda: catalog.count(self.run.extract), catalog.check_snapshot
+            )
         consistent = self.run.request.consistency == "snapshot"
         if written != self.source_rows and consistent:
             raise VerifyMismatch(
