@@ -70,6 +70,12 @@ class TransientSourceError(SourceError):
     retryable = True
 
 
+class SnapshotGone(SourceError):
+    """The point in time that a run reads at cannot be read any more."""
+
+    usual_hint = "run again, which takes a new snapshot"
+
+
 class PlanFailed(UnloaderError):
     """The table cannot be planned as asked, or a plan file is not usable."""
 

@@ -7,7 +7,7 @@ between workers is a few lines of test. A unit is anything that has an id.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
@@ -63,6 +63,9 @@ class Schedule(Generic[U]):
     retry: RetryOptions
     in_order: bool = False
     """A unit that waits for another attempt holds up those behind it."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """Attempts at units that were made before this schedule, by id; their numbers go on from there.
+    """
     _next: int = 0
     _waiting: list[tuple[float, int, Attempt[U]]] = field(default_factory=list)
     _running: dict[int, Attempt[U]] = field(default_factory=dict)
@@ -91,8 +94,8 @@ class Schedule(Generic[U]):
         assignment = self._running.pop(place)
         if not failure.retryable:
             self._stopped = True
-        elif assignment.attempt <= self.retry.retries:
-            delay = self.retry.delay_seconds * 2.0 ** min(assignment.attempt - 1, _MOST_DOUBLINGS)
+        elif (made := self._made(assignment)) <= self.retry.retries:
+            delay = self.retry.delay_seconds * 2.0 ** min(made - 1, _MOST_DOUBLINGS)
             again = Attempt(unit=assignment.unit, attempt=assignment.attempt + 1)
             self._failures += 1  # of two that are due together the older goes first
             heapq.heappush(self._waiting, (now + delay, self._failures, again))
@@ -134,4 +137,8 @@ class Schedule(Generic[U]):
             return None
         unit = self.units[self._next]
         self._next += 1
-        return Attempt(unit=unit, attempt=1)
+        return Attempt(unit=unit, attempt=self.before.get(unit.id, 0) + 1)
+
+    def _made(self, attempt: Attempt[U]) -> int:
+        """Return how many attempts at a unit this schedule has made."""
+        return attempt.attempt - self.before.get(attempt.unit.id, 0)

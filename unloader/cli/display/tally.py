@@ -14,6 +14,7 @@ from unloader.events import (
     UnitAdvanced,
     UnitFailed,
     UnitFinished,
+    UnitsKept,
     UnitStarted,
 )
 
@@ -80,12 +81,15 @@ class Tally:
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
         self.running.clear()
         self._directories: dict[str, int] = {}
+        self._kept = 0.0
 
     def add(self, event: Event, now: float) -> None:
         """Take one event into account."""
         if isinstance(event, RunStarted):
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
+        elif isinstance(event, UnitsKept):
+            self._keep(event, now)
         elif isinstance(event, PhaseStarted):
             self.phase, self.phase_started = event.phase, now
             if event.phase == "connecting":
@@ -111,6 +115,14 @@ class Tally:
         elif isinstance(event, DirectoryFilled):
             self._directories[event.directory] = event.bytes
 
+    def _keep(self, kept: UnitsKept, now: float) -> None:
+        """Count what was done before this process, which is no work of its own."""
+        self._units_done, self._rows, self._bytes = kept.units, kept.rows, kept.bytes
+        self._rows_expected = kept.rows
+        self._started = now
+        self._samples = deque([(now, kept.rows, kept.bytes)])
+        self._kept = self._fraction()
+
     def give_up(self) -> None:
         """Forget the units in flight: the run stops, and what they wrote counts no more."""
         self.running.clear()
@@ -127,7 +139,7 @@ class Tally:
         then, rows_then, size_then = self._samples[0]
         past = max(now - then, 1e-3)
         fraction = self._fraction()
-        busy = now - self._started
+        busy, done = now - self._started, fraction - self._kept
         return Figures(
             units_done=self._units_done,
             units=self.run.units,
@@ -138,7 +150,9 @@ class Tally:
             bytes_per_second=max(0.0, (size - size_then) / past) if size else None,
             fraction=fraction,
             seconds=now - self._began,
-            seconds_left=busy * (1 - fraction) / fraction if fraction > 0.005 else None,
+            seconds_left=busy * (1 - fraction) / done
+            if (done := fraction - self._kept) > 0.005
+            else None,
             directories=tuple(sorted(self._directories.items())),
         )
 

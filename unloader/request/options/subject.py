@@ -5,7 +5,7 @@ from __future__ import annotations
 from unloader.model import Selection
 from unloader.request.names import parse_table
 from unloader.request.options.kinds import FLAG, GLOBS, NAMES, Kind, PathText
-from unloader.request.options.option import CONNECTING, READING, Option
+from unloader.request.options.option import REACHING, READING, Option
 
 SOURCE = "Source"
 WHAT = "What to unload"
@@ -14,7 +14,7 @@ PASSWORD_FILE = Option(
     name="password-file",
     kind=PathText("FILE", only="file"),
     section=SOURCE,
-    commands=CONNECTING,
+    commands=REACHING,
     effect="unrecorded",
     kept=False,
     help="Read the password from the first line of FILE. It takes precedence over "
@@ -25,7 +25,7 @@ PASSWORD_PROMPT = Option(
     name="password-prompt",
     kind=FLAG,
     section=SOURCE,
-    commands=CONNECTING,
+    commands=REACHING,
     effect="unrecorded",
     kept=False,
     help="Ask for the password; needs a terminal.",

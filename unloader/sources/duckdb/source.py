@@ -32,6 +32,10 @@ class DuckDBSource(Source):
         """Return how long the texts of types are that are read as text."""
         return one_of(source_type, _LONGEST)
 
+    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
+        """Return the same: the file is as it was, or it is not."""
+        return spec
+
     def load(self) -> None:
         """Import DuckDB."""
         import duckdb  # noqa: F401

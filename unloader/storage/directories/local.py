@@ -13,13 +13,14 @@ from unloader.storage.directories.leftovers import (
     Locked,
     holder_of,
     is_directory_of,
+    is_file_of,
     look,
     owners_for,
     take_lock,
 )
 from unloader.storage.directories.recovery import complete
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.directories.run_directory import read_regular
+from unloader.storage.directories.run_directory import read_record, read_regular
 from unloader.storage.model import Claim, Cleaning, Disk, WhoWasHere
 
 
@@ -58,6 +59,13 @@ class LocalDirectories:
         if not stat.S_ISDIR(status.st_mode):
             return None
         return Disk(number=status.st_dev, directory=str(directory))
+
+    def record(self, place: str, name: str) -> bytes:
+        """Return a file of a directory's `_run`, if this user may believe it."""
+        room, owners = Path(place) / RUN, owners_for(Path(place))
+        if not (is_directory_of(room, owners) and is_file_of(room / name, owners)):
+            return b""
+        return read_record(room, name)
 
     def who_was_here(self, place: str) -> WhoWasHere | None:
         """Return the run whose `_run` lies in a directory, if this user may believe it."""
