@@ -46,6 +46,7 @@ FLOORS = {
         {"unloader.demo"},
         {"unloader.api"},
         {"unloader.run"},
+        {"unloader.status"},
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.codecs"},
@@ -55,6 +56,7 @@ FLOORS = {
         {"unloader.storage"},
         {"unloader.sources"},
         {"unloader.request"},
+        {"unloader.secrets"},
         {
             "unloader.model",
             "unloader.errors",
@@ -63,7 +65,7 @@ FLOORS = {
             "unloader.json_reading",
             "unloader.redaction",
         },
-        {"unloader.json_fields"},
+        {"unloader.json_fields", "unloader.json_schema"},
     ),
     "writers": (
         {"writers.testing"},

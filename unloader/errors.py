@@ -12,8 +12,11 @@
     └── Interrupted        130   stopped by a signal
 
 A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
-may get past. Across processes travels `unloader.model.AttemptFailure`, never an exception: see
-`unloader.failures`.
+may get past. Of the former, a `ConnectFailed` got no session at all, and a `SessionsRefused` none
+beside those there are; `unloader.engine.schedule` says what follows. A `SnapshotGone` is a
+SourceError that nothing gets past, as the state that the run reads does not exist any more; of one
+that is `SnapshotTooOld` only further attempts can tell. Across processes travels
+`unloader.model.AttemptFailure`, never an exception: see `unloader.failures`.
 """
 
 from __future__ import annotations
@@ -71,9 +74,23 @@ class TransientSourceError(SourceError):
 
 
 class SnapshotGone(SourceError):
-    """The point in time that a run reads at cannot be read any more."""
+    """The source has no longer the state that the run reads, so nothing more of it can be read."""
 
-    usual_hint = "run again, which takes a new snapshot"
+    usual_hint = "unload the table again: its state at the run's snapshot cannot be read any more"
+
+
+class SnapshotTooOld(SnapshotGone, TransientSourceError):
+    """Old versions of rows were missing; another attempt may find them, and none after it."""
+
+
+class ConnectFailed(TransientSourceError):
+    """No session could be opened, which may be otherwise later (restart, network, failover)."""
+
+
+class SessionsRefused(ConnectFailed):
+    """The source takes no more sessions now; those that are open go on."""
+
+    usual_hint = "lower --parallelism, or raise the database's limit of sessions"
 
 
 class PlanFailed(UnloaderError):

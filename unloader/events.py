@@ -127,6 +127,8 @@ class UnitFailed:
     message: str
     retry_in_seconds: float | None
     """None if the unit is given up."""
+    counted: bool = True
+    """It counts against --retries; False where the unit has no part in the failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,9 +44,9 @@ def late_types() -> dict[str, Any]:
 class SecretReference:
     """Where the password is found, so that parent and children each look there themselves."""
 
-    kind: Literal["none", "environment", "file"] = "none"
+    kind: Literal["none", "environment", "file", "keyring"] = "none"
     name: str = ""
-    """The environment variable or the absolute path of the file."""
+    """The environment variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,9 @@ class SessionOptions:
     """Policies of row level security may choose the rows; without it they are an error."""
     lock_timeout_seconds: float = 30.0
     """Longest wait for a lock that another session holds; 0 is as the server is set."""
+    snapshot: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
+    by `Source.at_snapshot`, and never part of a run."""
     run_id: str = ""
     """Names the run in the database's list of sessions; empty outside a run."""
 
@@ -389,6 +392,8 @@ class RetryOptions:
     retries: int = 3
     delay_seconds: float = 1.0
     """Before the first repetition; doubled before each further one."""
+    delay_max_seconds: float = 60.0
+    """No delay is longer, unless the first one is."""
     stall_seconds: float = 300.0
     """Without any progress; 0 is never."""
 

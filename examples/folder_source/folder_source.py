@@ -23,7 +23,7 @@ from partition_planner.model import (
     Selector,
     TableInfo,
 )
-from unloader.errors import ConfigError, SourceError
+from unloader.errors import ConfigError, SnapshotGone, SourceError
 from unloader.events import Observer, silent
 from unloader.model import (
     Consistency,
@@ -61,7 +61,9 @@ class Folder:
     def check(self, snapshot: Snapshot | None) -> None:
         """Refuse a folder that is not what it was: nobody can hold files as they are."""
         if snapshot is not None and snapshot.kind != "none" and snapshot.value != self.state():
-            raise SourceError(f"files in {self.path} have changed since the run began", "run again")
+            raise SnapshotGone(
+                f"files in {self.path} have changed since the run began", "run again"
+            )
 
 
 class FolderCatalog(Catalog):  # Inherits what is optional: hold, missing_privileges, cancel.
@@ -208,12 +210,15 @@ def _paths(folder: Folder, extract: Extract, selector: Selector) -> list[Path]:
     return folder.files(extract.table.name)
 
 
-class FolderSource(Source):  # Inherits what is optional: load, driver_warning, at_snapshot.
+class FolderSource(Source):  # Inherits what is optional: load, driver_warning, declared.
     """What `unloader` finds by the entry point; made without arguments, and picklable."""
 
     scheme = "folder"
     summary = "folder of folders of CSV files: folder:///abs/path"
     url = UrlForm(written="folder:///PATH", what="file")
+
+    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
+        return spec if kind == "folder-state" else None  # Same value, same files.
 
     def open_catalog(self, spec: SourceSpec) -> FolderCatalog:
         catalog = FolderCatalog(spec)

@@ -20,6 +20,8 @@ from unloader.errors import (
     OutputFailed,
     PartialUnload,
     PlanFailed,
+    SnapshotGone,
+    SnapshotTooOld,
     SourceError,
     TransientSourceError,
     UnloaderError,
@@ -118,11 +120,15 @@ def test_exit_codes_are_those_of_the_tree_in_the_docstring() -> None:
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
 
 
-def test_two_kinds_of_errors_are_worth_a_retry() -> None:
+def test_errors_that_are_worth_a_retry() -> None:
     """Each ends a run with the same status as the kind it is of; no other is tried again."""
     assert TransientSourceError.exit_code == SourceError.exit_code
     assert WorkerLost.exit_code == PartialUnload.exit_code
-    assert {cls for cls in tree() if cls.retryable} == {TransientSourceError, WorkerLost}
+    assert SnapshotGone.exit_code == SnapshotTooOld.exit_code == SourceError.exit_code
+    again = {cls for cls in tree() if issubclass(cls, (TransientSourceError, WorkerLost))}
+    assert {cls for cls in tree() if cls.retryable} == again
+    assert SnapshotTooOld in again
+    assert SnapshotGone not in again
 
 
 @pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__qualname__)

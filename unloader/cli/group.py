@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 from unloader import __version__
+from unloader.cli.display.json_log.writing import asked_for, is_on, switch
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
 from unloader.cli.options.command import declared_options
@@ -72,12 +73,21 @@ def group(context: click.Context, debug: bool) -> None:
     invocation = context.ensure_object(Invocation)
     invocation.debug = debug
     if debug:
-        logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        _show_messages()
         for name in ("unloader", "partition_planner", "writers", "numa"):
             logging.getLogger(name).setLevel(logging.DEBUG)
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(2)
+
+
+def _show_messages() -> None:
+    if not is_on():
+        logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        return
+    from unloader.cli.display.json_log.records import LineHandler
+
+    logging.basicConfig(handlers=[LineHandler()], format="%(message)s")
 
 
 def dispatch(arguments: list[str], invocation: Invocation) -> int:
@@ -89,6 +99,7 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
     Raises:
         UsageError: An argument or a variable of ours is not in the encoding of the terminal.
     """
+    switch(asked_for(arguments))
     _check_decoded(arguments)
     instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:

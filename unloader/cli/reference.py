@@ -30,8 +30,9 @@ prefix that no option has is reported on stderr.
 - Lists are separated by commas; an item with a comma stands in double quotes. The option may also
   be repeated. Numbers are `0,2-4`, or `0-62:2` for every second one.
 - Texts take the escapes `\xHH`, `\t`, `\n`, `\r` and `\\`; `\N` stands for itself.
-- Passwords come from `UNLOADER_PASSWORD`, `--password-file`, a prompt (`--password-prompt`) or what
-  the database's driver has for it. One inside the URL or on the command line is refused.
+- Passwords come from `UNLOADER_PASSWORD`, `--password-file`, `--password-keyring`, a systemd
+  credential, a prompt (`--password-prompt`) or what the database's driver has for it. One inside
+  the URL or on the command line is refused.
 
 The result goes to stdout, everything else to stderr. With `--json` stdout is one JSON object, also
 where a command fails: `{"error": {"kind", "message", "hint", "exit_code"}}`.
@@ -68,9 +69,9 @@ On a terminal: the step of planning that goes on and for how long, then the shar
 left, units, rows and rates, and a line for each worker. `- MB/s` means that no buffer has been
 written yet. In a log of text: a line for each step that lasts a second, one each
 `--log-interval`, one for each trouble, and the totals of the manifest at the end. With
-`--log-format json` each line is an object with `ts`, `event` and `run_id`; events are
-`phase_started`, `run_started`, `progress`, `unit_failed`, `notice`, `stopping`, `run_finished`
-and `run_stopped`. What else is written and read by programs is in [manifest.md](manifest.md).
+`--log-format json` each line of stderr is one object, the error at the end included; events and
+keys are in [operations.md](operations.md). What else is written and read by programs is in
+[manifest.md](manifest.md).
 """
 
 _STATUS = {

@@ -23,6 +23,8 @@ from unloader.engine.executor import (
     Result,
 )
 from unloader.engine.schedule import Attempt, Schedule, U, Verdict
+from unloader.errors import ConnectFailed, SessionsRefused
+from unloader.failures import is_a
 from unloader.model import AttemptFailure
 
 TICK_SECONDS = 0.2
@@ -38,8 +40,20 @@ class Work(Generic[U]):
     def check(self) -> None:
         """Raise whatever is to end the run; called several times a second."""
 
+    def may_start(self) -> bool:
+        """Return whether an attempt may be started now; asked before each one."""
+        return True
+
     def note(self, text: str) -> None:
         """Take one line that the user should know."""
+
+    def limited(self, places: int, *, raises: bool) -> None:
+        """Note that the source lets so many places work from now on, of all there are.
+
+        Args:
+            places: How many.
+            raises: One more is tried after a while.
+        """
 
     def started(self, place: int, attempt: Attempt[U]) -> None:
         """Note that an attempt has been sent to a place."""
@@ -99,6 +113,7 @@ class Engine(Generic[U]):
         try:
             while not self.schedule.over and self.failure is None:
                 self._step(executor)
+            self._tell_capacity(at_once=True)
             self._handle_all(executor, executor.finish())
         finally:
             # A busy place must not finish a file after its attempt has been discarded.
@@ -113,6 +128,7 @@ class Engine(Generic[U]):
         events = executor.events(TICK_SECONDS)
         self._listened += self.clock() - began
         self._handle_all(executor, events)
+        self._tell_capacity()
         self.work.check()
         # What still runs after a failure is ended: the run cannot become whole any more.
         if self.failure is None and self._listened >= self._next_look:
@@ -132,7 +148,7 @@ class Engine(Generic[U]):
                 self._last_message[event.place] = self._listened
                 self.work.reported(event.place, attempt, event.payload)
         elif isinstance(event, AttemptFailed | PlaceLost):
-            self._failed(event.place, event.failure)
+            self._failed(event)
         elif isinstance(event, NoPlaceLeft):
             self.schedule.stop()
             self.failure = self.failure or event.failure
@@ -148,27 +164,46 @@ class Engine(Generic[U]):
             self._give(executor, place)
         self.work.record(place, attempt, event.value)
 
-    def _failed(self, place: int, failure: AttemptFailure) -> None:
+    def _failed(self, event: AttemptFailed | PlaceLost) -> None:
+        place, failure = event.place, event.failure
         attempt = self.schedule.running(place)
         if attempt is None:
-            return  # the place was idle
+            self.schedule.vacated(place)
+            return
         del self._sent[place]
         if failure.retryable:
             failure = self.work.verdict_on(attempt, failure)
-        verdict = self.schedule.failed(place, failure, self.clock())
+        verdict = self._verdict(event, failure)
         self.work.discard(attempt)
         self.work.failed(place, verdict, failure)
         if not failure.retryable and self.failure is None:
             self.failure = failure
 
+    def _verdict(self, event: AttemptFailed | PlaceLost, failure: AttemptFailure) -> Verdict[U]:
+        """Let the schedule judge a failure by its cause."""
+        judge = self.schedule.failed
+        if isinstance(event, PlaceLost):
+            judge = self.schedule.lost
+        elif is_a(failure, SessionsRefused):
+            judge = self.schedule.refused
+        elif is_a(failure, ConnectFailed):
+            judge = self.schedule.connecting
+        return judge(event.place, failure, self.clock())
+
+    def _tell_capacity(self, *, at_once: bool = False) -> None:
+        capacity = self.schedule.capacity
+        limit = capacity.news(self.clock(), at_once=at_once)
+        if limit is not None:
+            self.work.limited(limit, raises=capacity.raises)
+
     def _give_all(self, executor: Executor) -> None:
-        for place in list(executor.places()):
+        for place in self.schedule.preferred(executor.places()):
             # One that could not be sent its task is free again before its failure is read.
             if self.schedule.running(place) is None:
                 self._give(executor, place)
 
     def _give(self, executor: Executor, place: int) -> None:
-        attempt = self.schedule.take(place, self.clock())
+        attempt = self.schedule.take(place, self.clock()) if self.work.may_start() else None
         if attempt is None:
             return
         self._sent[place] = self._last_message[place] = self._listened

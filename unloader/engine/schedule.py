@@ -2,20 +2,28 @@
 
 Pure: events and the time go in, attempts come out. No process, no clock, no file, so every race
 between workers is a few lines of test. A unit is anything that has an id.
+
+Not every failure is the unit's own, and only what may be is counted against its retries:
+
+    failed      the attempt itself failed: counted
+    connecting  no session could be opened: counted, and the place waits as long as the unit
+    refused     the source takes no more sessions: not counted while other places have one
+    lost        the place's process ended: counted, unless it loses one unit after the other
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from partition_planner.model import WorkUnit
+from unloader.engine.backoff import Jitter, delay_seconds, no_jitter
+from unloader.engine.capacity import Capacity
+from unloader.engine.reliability import Reliability
 from unloader.model import AttemptFailure, RetryOptions
-
-# Of a second they make years; a thousand more would be no number any more.
-_MOST_DOUBLINGS = 30
 
 
 class Unit(Protocol):
@@ -36,6 +44,10 @@ class Attempt(Generic[U]):
     unit: U
     attempt: int
     """1 for the first."""
+    failures: int = 0
+    """Earlier attempts that count against the retries."""
+    lost_at: int | None = None
+    """The place whose process ended in the attempt before."""
 
 
 if TYPE_CHECKING:
@@ -53,6 +65,8 @@ class Verdict(Generic[U]):
     assignment: Attempt[U]
     retry_in_seconds: float | None
     """None if the unit is given up."""
+    counted: bool = True
+    """It counts against the unit's retries."""
 
 
 @dataclass(slots=True)
@@ -66,24 +80,42 @@ class Schedule(Generic[U]):
     before: Mapping[str, int] = field(default_factory=dict)
     """Attempts at units that were made before this schedule, by id; their numbers go on from there.
     """
+    jitter: Jitter = no_jitter
+    capacity: Capacity = field(default_factory=Capacity)
     _next: int = 0
     _waiting: list[tuple[float, int, Attempt[U]]] = field(default_factory=list)
     _running: dict[int, Attempt[U]] = field(default_factory=dict)
-    _failures: int = 0
+    _put_back: int = 0
     _given_up: dict[str, AttemptFailure] = field(default_factory=dict)
     _stopped: bool = False
+    _connected: set[int] = field(default_factory=set)
+    """Places that have finished a unit and kept their session."""
+    _places: Reliability = field(default_factory=Reliability)
+    _rest_until: float = -math.inf
+    """Nobody could open a session, so nobody tries before that time."""
 
     def take(self, place: int, now: float) -> Attempt[U] | None:
         """Return what an idle place does next, None if there is nothing now."""
-        if self._stopped:
+        if self._stopped or now < self._rest_until or not self._places.may_work(place, now):
             return None
-        assignment = self._due(now) or self._fresh()
+        if not self._has_work(now) or not self.capacity.allows(len(self._running), now):
+            return None
+        assignment = self._due(place, now) or self._fresh()
         if assignment is not None:
             self._running[place] = assignment
         return assignment
 
+    def preferred(self, places: Iterable[int]) -> list[int]:
+        """Return idle places in the order in which they are to be given work.
+
+        Those that have a session come first: where the source takes no more, only they can work.
+        """
+        return sorted(places, key=lambda place: (place not in self._connected, place))
+
     def finished(self, place: int) -> Attempt[U]:
         """Note that the unit at a place is done; return what it was."""
+        self._connected.add(place)
+        self._places.worked(place)
         return self._running.pop(place)
 
     def failed(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
@@ -91,17 +123,56 @@ class Schedule(Generic[U]):
 
         The delay doubles with each attempt. A failure that no retry can mend stops the schedule.
         """
+        self._connected.discard(place)
         assignment = self._running.pop(place)
         if not failure.retryable:
             self._stopped = True
-        elif (made := self._made(assignment)) <= self.retry.retries:
-            delay = self.retry.delay_seconds * 2.0 ** min(made - 1, _MOST_DOUBLINGS)
-            again = Attempt(unit=assignment.unit, attempt=assignment.attempt + 1)
-            self._failures += 1  # of two that are due together the older goes first
-            heapq.heappush(self._waiting, (now + delay, self._failures, again))
+        elif assignment.failures < self.retry.retries:
+            delay = self._delay(assignment)
+            self._put(replace(assignment, failures=assignment.failures + 1), now + delay)
             return Verdict(assignment=assignment, retry_in_seconds=delay)
         self._given_up[assignment.unit.id] = failure
         return Verdict(assignment=assignment, retry_in_seconds=None)
+
+    def connecting(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
+        """Note that an attempt failed as no session could be opened.
+
+        The next unit would fare no better, so the place waits, too: or an outage of some seconds
+        would use up the attempts of one unit after the other.
+        """
+        until = now + self._delay(self._running[place])
+        verdict = self.failed(place, failure, now)
+        if self._running or self._connected:
+            self._places.rest(place, until)
+        else:
+            self._rest_until = until
+        return verdict
+
+    def refused(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
+        """Note that the source takes no more sessions: those that have one go on with the units."""
+        self._connected.discard(place)
+        others = (self._running.keys() | self._connected) - {place}
+        if not failure.retryable or not self.capacity.refused(len(others), now):
+            return self.connecting(place, failure, now)
+        return self._not_counted(place, now)
+
+    def lost(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
+        """Note that the process at a place ended in an attempt.
+
+        A place that loses different units in a row, while others do not, is at fault itself: it
+        waits longer and longer, and what it loses is not counted. A unit comes back to the place
+        that lost it only if there is nothing else to do.
+        """
+        lost = replace(self._running[place], lost_at=place)
+        self._running[place] = lost
+        if failure.retryable and self._places.lost(place, lost.unit.id, now, self.retry):
+            self._connected.discard(place)
+            return self._not_counted(place, now)
+        return self.failed(place, failure, now)
+
+    def vacated(self, place: int) -> None:
+        """Note that the process at an idle place has ended, and its session with it."""
+        self._connected.discard(place)
 
     def stop(self) -> None:
         """Hand out nothing any more."""
@@ -127,18 +198,46 @@ class Schedule(Generic[U]):
         left = self._next < len(self.units) or bool(self._waiting)
         return not self._running and (self._stopped or not left)
 
-    def _due(self, now: float) -> Attempt[U] | None:
-        if self._waiting and self._waiting[0][0] <= now:
-            return heapq.heappop(self._waiting)[2]
-        return None
+    def _delay(self, assignment: Attempt[U]) -> float:
+        failures = assignment.failures + 1
+        return delay_seconds(self.retry, failures, self.jitter(assignment.unit.id, failures))
+
+    def _put(self, assignment: Attempt[U], due: float) -> None:
+        """Keep a unit for its next attempt; of two that are due together the older goes first."""
+        self._put_back += 1
+        again = replace(assignment, attempt=assignment.attempt + 1)
+        heapq.heappush(self._waiting, (due, self._put_back, again))
+
+    def _not_counted(self, place: int, now: float) -> Verdict[U]:
+        assignment = self._running.pop(place)
+        self._put(assignment, now)
+        return Verdict(assignment=assignment, retry_in_seconds=0.0, counted=False)
+
+    def _has_work(self, now: float) -> bool:
+        return bool(self._waiting and self._waiting[0][0] <= now) or self._has_fresh()
+
+    def _has_fresh(self) -> bool:
+        return self._next < len(self.units) and not (self.in_order and self._waiting)
+
+    def _due(self, place: int, now: float) -> Attempt[U] | None:
+        """Return the oldest due unit, one that this place has just lost only if it must be."""
+        mine = []
+        found = None
+        while found is None and self._waiting and self._waiting[0][0] <= now:
+            entry = heapq.heappop(self._waiting)
+            if entry[2].lost_at == place:
+                mine.append(entry)
+            else:
+                found = entry[2]
+        if found is None and mine and not self._has_fresh():
+            found = mine.pop(0)[2]
+        for entry in mine:
+            heapq.heappush(self._waiting, entry)
+        return found
 
     def _fresh(self) -> Attempt[U] | None:
-        if self._next >= len(self.units) or (self.in_order and self._waiting):
+        if not self._has_fresh():
             return None
         unit = self.units[self._next]
         self._next += 1
         return Attempt(unit=unit, attempt=self.before.get(unit.id, 0) + 1)
-
-    def _made(self, attempt: Attempt[U]) -> int:
-        """Return how many attempts at a unit this schedule has made."""
-        return attempt.attempt - self.before.get(attempt.unit.id, 0)

@@ -73,6 +73,8 @@ class RunFacts:
     """Absolute paths, the first being where the manifest lies; empty where there is just one."""
     evidence: Evidence = field(default_factory=Evidence)
     """Where the workers were."""
+    lowest_parallelism: int | None = None
+    """Workers that the source let work when it took fewest sessions; None if it refused none."""
 
 
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
@@ -112,12 +114,23 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             from_json(NodeRecord, each, "a node")
             for each in nodes_json(evidence, results, facts.seconds)
         ),
-        warnings=tuple(redact(text) for text in evidence.warnings.values()),
+        warnings=tuple(redact(text) for text in (*evidence.warnings.values(), *_refusals(facts))),
         not_measured=evidence.not_measured,
         totals=_totals(facts, units),
         verified=VerifiedRecord(
             level=run.request.verify, source_rows=facts.source_rows, result=facts.verify_result
         ),
+    )
+
+
+def _refusals(facts: RunFacts) -> tuple[str, ...]:
+    """Return the line on a source that took fewer sessions than there are workers."""
+    if facts.lowest_parallelism is None:
+        return ()
+    workers = len(facts.run.seating.seats)
+    return (
+        f"the database refused sessions: at times {facts.lowest_parallelism} of {workers} workers "
+        "could work",
     )
 
 
@@ -138,6 +151,7 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
         uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
         rows_per_second=round(rows / facts.seconds) if facts.seconds else None,
         bytes_per_second=round(size / facts.seconds) if facts.seconds else None,
+        lowest_parallelism=facts.lowest_parallelism,
         peak_worker_rss_bytes=max((unit.result.peak_rss_bytes for unit in units), default=0),
     )
 

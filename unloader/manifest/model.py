@@ -110,6 +110,7 @@ class OptionsRecord:
     verify: str = "count"
     retries: int = 0
     retry_delay: float = 0.0
+    retry_delay_max: float = 0.0
     stall_timeout: float = 0.0
     fetch: str = "auto"
     enable_row_security: bool = False
@@ -248,6 +249,7 @@ class TotalsRecord:
     uncompressed_bytes: int | None = None
     rows_per_second: int | None = None
     bytes_per_second: int | None = None
+    lowest_parallelism: int | None = None
     peak_worker_rss_bytes: int = 0
 
 

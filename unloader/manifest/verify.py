@@ -10,11 +10,10 @@ from typing import Any
 from unloader.errors import (
     OutputFailed,
     SourceError,
-    TransientSourceError,
     VerifyMismatch,
     translate,
 )
-from unloader.events import Notice, Observer, PhaseStarted
+from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.manifest.file_check import check_file
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import (
@@ -178,12 +177,16 @@ def _count(manifest: Manifest, source: SourceSpec, observe: Observer) -> tuple[i
     if at_snapshot is not None:
         try:
             return _counted(manifest, at_snapshot, observe)
-        except TransientSourceError:
-            raise
         except SourceError as error:
+            if error.retryable:
+                raise
             observe(
-                Notice(text=f"the source can no longer read the run's snapshot: {error.message}")
+                Notice(
+                    text="the run's snapshot is gone: compared with the source as it is now, for "
+                    f"it can no longer read the earlier state: {error.message}"
+                )
             )
+            observe = silent  # It would say so once more.
     return _counted(manifest, source, observe)
 
 
@@ -191,11 +194,9 @@ def _counted(manifest: Manifest, source: SourceSpec, observe: Observer) -> tuple
     catalog = source_of(source.kind).open_catalog(source)
     try:
         snapshot = catalog.snapshot("snapshot")
-        same = (
-            catalog.capabilities.snapshot_outlives_run
-            and manifest.snapshot is not None
-            and snapshot.value == manifest.snapshot.value
-        )
+        was = manifest.snapshot
+        now = None if snapshot.kind == "none" else (snapshot.kind, snapshot.value)
+        same = was is not None and (was.kind, was.value) == now
         state = "at the run's snapshot" if same else "as the source is now"
         if not same:
             observe(

@@ -24,6 +24,8 @@ from unloader.redaction import (
     learn,
     redact_forms,
 )
+from unloader.secrets.credentials import usual_credential
+from unloader.secrets.files import check_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +77,28 @@ def parse_source(
     kinds: Mapping[str, str],
     form_of: Callable[[str], UrlForm],
     password_file: Path | None = None,
+    keyring: str | None = None,
 ) -> SourceSpec:
     """Return the source a URL names, with a reference to where its password is found.
 
-    A password file comes before the variable UNLOADER_PASSWORD; without either the driver's own
-    ways (a wallet, `.pgpass`, a service file) are left. The location is the URL as it was written,
-    but for the colon of an empty password.
+    A place that is given comes before the variable UNLOADER_PASSWORD, and that before a credential
+    of systemd with the usual name; without any the driver's own ways (a wallet, `.pgpass`, a
+    service file) are left. The location is the URL as it was written, but for the colon of an
+    empty password.
 
     Args:
         url: As the user wrote it.
         kinds: Each scheme there is, and the kind of source it stands for.
         form_of: How the URLs of a kind are written.
         password_file: Where the password is, if in a file.
+        keyring: `SERVICE` or `SERVICE/USER` of the password, if in a keyring; without a user it is
+            that of the URL.
 
     Raises:
-        UsageError: Not a URL, a password inside it, or a file path that is not absolute.
-        ConfigError: No source has the scheme, or the password file cannot be read.
+        UsageError: Not a URL, a password inside it, a file path that is not absolute, or nobody
+            whose password the keyring could have.
+        ConfigError: No source has the scheme, or the password file cannot be read or can be read
+            by others.
     """
     match = _SCHEME.match(url)
     kind = kinds.get(match[1].lower()) if match else None
@@ -117,20 +125,24 @@ def parse_source(
     if form.what == "file":
         _check_path(kind, rest)
     known_openly(_open_words(rest))
-    return SourceSpec(kind=kind, location=url, secret=secret_reference(password_file))
+    secret = secret_reference(password_file) if keyring is None else _in_keyring(keyring, url)
+    return SourceSpec(kind=kind, location=url, secret=secret)
 
 
 def secret_reference(password_file: Path | None = None) -> SecretReference:
     """Return where the password is found: the file, else UNLOADER_PASSWORD, else nowhere.
 
-    What the file holds is hidden from now on.
+    Nowhere is a credential of systemd, if there is one. What the file holds is hidden from now on.
 
     Raises:
-        ConfigError: The password file cannot be read.
+        ConfigError: The password file cannot be read, or others can read it.
     """
+    if password_file is None and not os.environ.get(PASSWORD_VARIABLE):
+        password_file = usual_credential()
     if password_file is not None:
         if not os.access(password_file, os.R_OK) or password_file.is_dir():
             raise _unreadable(password_file)
+        check_private(password_file, "password file")
         if password_file.is_file():  # A pipe could be read once only.
             with password_file.open(encoding="utf-8", errors="replace") as file:
                 learn(file.readline(LONGEST_SECRET).rstrip("\r\n"))
@@ -140,15 +152,11 @@ def secret_reference(password_file: Path | None = None) -> SecretReference:
     return SecretReference()
 
 
-def open_to_others(password_file: Path) -> str | None:
-    """Return a warning if users other than the owner may read the password file."""
-    mode = password_file.stat().st_mode & 0o777
-    if not mode & 0o077:
-        return None
-    return (
-        f"the password file {password_file} is open to other users (mode {mode:03o}); "
-        f"close it: chmod 600 {password_file}"
-    )
+def user_of(url: str) -> str:
+    """Return the user that an accepted URL of a server names, empty where it names none."""
+    head = url.partition("://")[2].partition("?")[0]
+    user = head.partition("@(")[0] if "@(" in head else head.rpartition("@")[0]
+    return unquote(user).strip("/")
 
 
 def holds_password(url: str) -> bool:
@@ -167,6 +175,18 @@ def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
     scheme = _SCHEME.match(place)
     known = scheme is not None and scheme[1].lower() in known_schemes
     return known or _LOGIN.match(place) is not None or holds_field(place)
+
+
+def _in_keyring(written: str, url: str) -> SecretReference:
+    service, _, user = written.rpartition("/")
+    if not service:
+        service, user = user, user_of(url)
+    if not service or not user:
+        raise UsageError(
+            "--password-keyring does not say whose password it is, and the URL names no user",
+            "write --password-keyring SERVICE/USER",
+        )
+    return SecretReference(kind="keyring", name=f"{service}/{user}")
 
 
 def _unknown(

@@ -13,7 +13,14 @@ from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Assignment, Verdict
-from unloader.errors import OutputFailed, PartialUnload, SourceError, UnloaderError, WorkerLost
+from unloader.errors import (
+    OutputFailed,
+    PartialUnload,
+    SnapshotGone,
+    SourceError,
+    UnloaderError,
+    WorkerLost,
+)
 from unloader.events import (
     Event,
     Notice,
@@ -47,6 +54,10 @@ class UnitWork(Work[WorkUnit]):
     """A later process can go on with what is staged."""
     finished_units: dict[str, FinishedUnit] = field(default_factory=dict)
     """By id, in the order in which they were done."""
+    workers: int = 0
+    """How many there are."""
+    _working: int = 0
+    """How many the source lets work, once it has refused one; 0 before."""
 
     def task(self, attempt: Assignment) -> UnitTask:
         """Return the task of an attempt."""
@@ -67,6 +78,19 @@ class UnitWork(Work[WorkUnit]):
     def note(self, text: str) -> None:
         """Tell the user a line."""
         self._tell(Notice(text=text))
+
+    def limited(self, places: int, *, raises: bool) -> None:
+        """Tell that the source lets fewer workers work than there are, or one more again."""
+        if self._working and places > self._working:
+            text = f"one more worker opens a session: {places} of {self.workers} workers at work"
+        else:
+            later = "one more is tried after a while" if raises else "no more are tried"
+            text = (
+                f"the database takes no more sessions: {places} of {self.workers} workers go on, "
+                f"{later}. Next: lower --parallelism, or raise the database's limit of sessions"
+            )
+        self._working = places
+        self.note(text)
 
     def started(self, place: int, attempt: Assignment) -> None:
         """Report a unit that a worker has taken."""
@@ -161,6 +185,7 @@ class UnitWork(Work[WorkUnit]):
                 attempt=verdict.assignment.attempt,
                 message=failure.message,
                 retry_in_seconds=verdict.retry_in_seconds,
+                counted=verdict.counted,
             )
         )
 
@@ -191,7 +216,7 @@ class UnitWork(Work[WorkUnit]):
             both = dict.fromkeys((failure.message, error.message))
             return replace(
                 failure,
-                error=SourceError.__name__,
+                error=(SnapshotGone if isinstance(error, SnapshotGone) else SourceError).__name__,
                 message="; ".join(both),
                 hint=error.hint,
                 retryable=False,

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
@@ -45,6 +46,7 @@ from unloader.run.outputs.opening import open_output
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by
+from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
 
 
@@ -69,20 +71,29 @@ def run(
         PartialUnload: Some units failed after all attempts; the finished ones stay staged until
             the next run.
         VerifyMismatch: Rows written and rows counted by the source differ.
-        Interrupted: `stop` returned True.
+        Interrupted: `stop` returned True, or `unloader stop` asked for the end.
     """
     output = open_output(resolved.run, resolved.resumed_in)
     with closing(output):
-        current = _Run(resolved=resolved, output=output, observe=observe)
+        seats, storage = resolved.run.seating.seats, output.live()
+        live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
+        current = _Run(resolved=resolved, output=output, observe=live)
         try:
-            return current.execute(executor, stop)
+            return current.execute(executor, live.stop)
         except BaseException as error:
             known = translate(error) if isinstance(error, Exception) else None
+            kept = current.is_worth_keeping(known)
+            if known is not None:
+                told = _told_by(live, known)
+                known = _with_what_left(current.advised(told) if kept else told, output)
+            live.close(storage, known or error)
             with suppress(UnloaderError, OSError):
-                current.abandon(known)
-            if known is None:
-                raise
-            raise _with_what_left(current.advised(known), output) from error
+                current.abandon(kept=kept)
+            if known is not None:
+                raise known from error
+            raise
+        finally:
+            live.close()
 
 
 @dataclass(slots=True)
@@ -97,9 +108,9 @@ class _Run:
     _evidence: Evidence = field(default_factory=Evidence)
     _is_recorded: bool = False
     """What the run is to do lies where its files go."""
-    _is_kept: bool = False
-    """The run has failed, and what it did lies there, too."""
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    _lowest: int | None = None
+    """See `unloader.engine.capacity`."""
 
     @property
     def run(self) -> ResolvedRun:
@@ -138,21 +149,24 @@ class _Run:
         self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
         return manifest
 
-    def abandon(self, error: UnloaderError | None) -> None:
-        """Leave what is done for `resume`, or no trace where there is nothing to go on with.
+    def is_worth_keeping(self, error: UnloaderError | None) -> bool:
+        """Return whether `resume` could go on with what a failed run leaves.
 
         Args:
             error: What ended the run; None for what nobody expected.
         """
         again = isinstance(error, Interrupted) or (error is not None and error.retryable)
-        self._is_kept = bool(self._finished) or bool(self.resolved.resumed_in)
-        self._is_kept = self._is_recorded and (self._is_kept or (again and self._is_resumable))
+        done = bool(self._finished) or bool(self.resolved.resumed_in)
+        return self._is_recorded and (done or (again and self._is_resumable))
+
+    def abandon(self, *, kept: bool) -> None:
+        """Leave what is done for `resume`, or no trace."""
         partial = self._manifest(tuple(self._finished.values()), complete=False)
-        self.output.abandon(partial if self._is_kept else None)
+        self.output.abandon(partial if kept else None)
 
     def advised(self, error: UnloaderError) -> UnloaderError:
-        """Return the error with the way to go on, where the run has left what that needs."""
-        if not self._is_kept or isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
+        """Return the error of a run that is kept with the way to go on."""
+        if isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
             return error
         step = self.output.next_step(resumable=self._is_resumable)
         alone = isinstance(error, Interrupted)
@@ -198,9 +212,14 @@ class _Run:
             stop=lambda: _check_stop(stop, "before all work units were done"),
             resumable=self._is_resumable,
             finished_units=self._finished,
+            workers=len(self.run.seating.seats),
         )
         schedule = Schedule(
-            units=units, retry=request.retry, in_order=in_order, before=before.attempts
+            units=units,
+            retry=request.retry,
+            in_order=in_order,
+            before=before.attempts,
+            jitter=spread(self.run.run_id),
         )
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
         executor.resize(max(1, min(len(self.run.seating.seats), len(units))))
@@ -208,6 +227,7 @@ class _Run:
             engine.run(executor)
         finally:
             self._evidence = executor.evidence()
+            self._lowest = schedule.capacity.lowest
         if engine.failure is not None:
             self.output.check()
             raise error_of(engine.failure)
@@ -253,8 +273,17 @@ class _Run:
             verify_result=self.verify_result,
             directories=directories,
             evidence=self._evidence,
+            lowest_parallelism=self._lowest,
         )
         return build_manifest(facts, tuple(units), complete=complete)
+
+
+def _told_by(live: LiveRun, error: UnloaderError) -> UnloaderError:
+    """Return the error with who asked for the end: whoever raised it knows of signals alone."""
+    if not (isinstance(error, Interrupted) and live.stopped_by_others):
+        return error
+    message = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
+    return Interrupted(message, error.hint)
 
 
 def _with_what_left(error: UnloaderError, output: RunOutput) -> UnloaderError:

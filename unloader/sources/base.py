@@ -59,7 +59,8 @@ class Capabilities:
     shared_snapshot: bool
     """Several connections can read one and the same state of the data."""
     snapshot_outlives_run: bool
-    """A later process can read at the snapshot of an earlier run."""
+    """A later process can read at the snapshot of an earlier run, as long as the data stay or the
+    database keeps what it needs; not only while a process or a connection lives."""
     encoded_text: bool
     """The source can render delimited text itself in some dialects; the catalog is an
     `abilities.TextCatalog`, the reader a `TextReader`."""
@@ -114,17 +115,21 @@ class Catalog(Protocol):
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Fix the state that all workers read, and hold it until `close`.
 
-        Called before `describe`, so that the description is of that state, too.
+        Called before `describe`, so that the description is of that state, too. A catalog that was
+        opened with what `Source.at_snapshot` returned enters that snapshot. If it returns another
+        kind or value than that run had, the snapshot is gone.
 
         Raises:
             SourceError: The database cannot give one; the hint names the way out.
+            SnapshotGone: The state that is to be entered does not exist any more.
         """
 
     def check_snapshot(self) -> None:
         """Return if the snapshot is still held. Optional: it is.
 
         Raises:
-            SourceError: It is gone, so that no further worker can enter it.
+            SourceError: No further worker can enter it; `SnapshotGone` where no later process can,
+                either.
         """
         return
 
@@ -151,7 +156,8 @@ class Catalog(Protocol):
         is nothing to do without a snapshot, or where nobody else can write.
 
         Raises:
-            SourceError: Something has changed since the snapshot, or cannot be held.
+            SnapshotGone: Something has changed since the snapshot, so that its rows are lost.
+            SourceError: Something cannot be held.
         """
         return
 
@@ -202,6 +208,7 @@ class Reader(Protocol):
 
         Raises:
             SourceError: The database failed; `TransientSourceError` where a retry may help.
+            SnapshotGone: The state at the snapshot does not exist any more.
             OutputFailed: A value cannot be held exactly by the type it is read as.
             ReadAgain: The unit must be read once more, in another way.
         """
@@ -273,7 +280,9 @@ class Source(Protocol):
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
         """Return the source as `open_catalog` takes it to read at the snapshot of an earlier run.
 
-        Optional: None, as the source cannot go back to a snapshot.
+        The catalog's `snapshot` then returns the same kind and value, if that state still exists;
+        it raises `SnapshotGone`, or returns another value, if it does not. Nothing is connected
+        here. Optional: None, as the source cannot go back to a snapshot.
 
         Args:
             spec: The source as it is given now.
@@ -303,5 +312,6 @@ class Source(Protocol):
 
         Raises:
             ConfigError: The driver is missing.
-            SourceError: The database refused, or the snapshot is gone.
+            SourceError: The database refused.
+            SnapshotGone: The state at the snapshot does not exist any more.
         """

@@ -8,13 +8,15 @@ from pathlib import Path
 from unloader.errors import ConfigError
 from unloader.model import SourceSpec
 from unloader.redaction import LONGEST_SECRET, learn
+from unloader.secrets.files import check_private
 
 
 def password_of(spec: SourceSpec) -> str | None:
     """Return the password the reference points at, None to leave it to the driver's own ways.
 
     Raises:
-        ConfigError: The password file cannot be read.
+        ConfigError: The password file cannot be read, or others can read it, too; or the keyring
+            does not have the password.
     """
     password = None
     if spec.secret.kind == "environment":
@@ -22,6 +24,12 @@ def password_of(spec: SourceSpec) -> str | None:
     if spec.secret.kind == "file":
         text = secret_in(Path(spec.secret.name), "password file", "check --password-file")
         password = text.partition("\n")[0].rstrip("\r")
+    if spec.secret.kind == "keyring":
+        # Imported on use: few have their passwords there.
+        from unloader.secrets.keyrings import keyring_password
+
+        service, _, user = spec.secret.name.rpartition("/")
+        password = keyring_password(service, user)
     learn(password)
     return password
 
@@ -37,8 +45,9 @@ def secret_in(path: Path, what: str, hint: str) -> str:
         hint: What to do if it cannot be read.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: It cannot be read, or others can read it, too.
     """
+    check_private(path, what)
     try:
         with path.open(encoding="utf-8") as file:
             secret = file.read(LONGEST_SECRET + 1).rstrip("\r\n")

@@ -60,7 +60,23 @@ class RunPlaces(Protocol):
         """Release the places to others."""
 
 
-class RunStorage(RunPlaces, Protocol):
+class LiveStorage(Protocol):
+    """Where others see how far a run is, and can ask it to end."""
+
+    def show(self, data: bytes) -> None:
+        """Replace the record of how far the run is, as a whole; it need not survive a power cut.
+
+        Nothing happens once the run is committed or abandoned. May be called from any thread.
+
+        Raises:
+            OSError: It could not be written; what was shown before may be gone.
+        """
+
+    def stop_asked(self) -> bool:
+        """Tell whether somebody has asked the run to end since the places were taken."""
+
+
+class RunStorage(RunPlaces, LiveStorage, Protocol):
     """Places that keep what is written to them: it is staged, read again and taken back.
 
     They are taken when this is made and given back by `close`. A stream has none of it.
@@ -187,6 +203,13 @@ class Storage(Protocol):
 
         Raises:
             OSError: It cannot be read.
+        """
+
+    def ask_to_stop(self, place: str) -> None:
+        """Ask the run that has a place to end; `LiveStorage.stop_asked` tells it so.
+
+        Raises:
+            OSError: This user may not, or there is no run.
         """
 
     def who_was_here(self, place: str) -> WhoWasHere | None:

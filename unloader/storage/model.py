@@ -21,6 +21,12 @@ RUN_RECORD = "run.json"
 RECORDS = (RUN_RECORD, JOURNAL)
 """The names that `keep` and `append` take. Clearing a place removes them as a run's."""
 
+STATUS = "status.json"
+"""Name of the record of how far a run is. It is replaced about once a second, for readers only."""
+
+STOP = "stop"
+"""Name of the file that asks a run to end. Its presence counts, not what is in it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
@@ -132,8 +138,13 @@ class WhoWasHere:
     places: tuple[str, ...]
     """The addresses of all its places."""
     is_running: bool
-    """It still has the place's lock."""
+    """It still has the place's lock; where the lock does not reach its machine, its record of how
+    far it is was replaced while that was watched."""
     left: Leftover
+    host: str = ""
+    """The machine of its process; empty where it is not known."""
+    since: str = ""
+    """When its process took the place, ISO 8601 in UTC; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

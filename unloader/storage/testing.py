@@ -13,7 +13,16 @@ from pathlib import Path
 
 from unloader.errors import OutputFailed
 from unloader.storage.base import RunStorage, Storage
-from unloader.storage.model import JOURNAL, MANIFEST, RUN_RECORD, STAGED_LINE, Claim, Index, Move
+from unloader.storage.model import (
+    JOURNAL,
+    MANIFEST,
+    RUN_RECORD,
+    STAGED_LINE,
+    STATUS,
+    Claim,
+    Index,
+    Move,
+)
 from writers.errors import WriteError
 from writers.files.readable import Readable
 
@@ -43,6 +52,7 @@ def check_storage(
     _check_abandon(case)
     first = _check_commit(case)
     _check_lock(case, first)
+    _check_watched(case, first)
     _check_death(case, first)
     _check_partial(case, first)
     _check_resumed(case, first)
@@ -158,7 +168,9 @@ def _check_commit(case: _Case) -> Contents:
             _ensure(
                 staged == f"first {move.final}\n".encode(), "a staged file reads back differently"
             )
+        run.show(b"how far it is")
         run.commit(moves, case.manifest("first", moves))
+        run.show(b"late")
     expected = case.expected("first", moves)
     _ensure(case.contents() == expected, "what was committed is not what was written")
     home = case.places[0]
@@ -182,6 +194,31 @@ def _check_lock(case: _Case, standing: Contents) -> None:
             )
         run.abandon(None)
     _ensure(case.contents() == standing, "a refused or abandoned run changed a finished one")
+
+
+def _check_watched(case: _Case, standing: Contents) -> None:
+    """Others see how far a run is and can ask it to end, the next one at the same places not."""
+    home = case.places[0]
+    _ensure(case.storage.record(home, STATUS) == b"", "there is a record of no run")
+    run = case.take("watched")
+    case.stage(run, "watched", "a")
+    for data in (b"longer than", b"the next"):
+        run.show(data)
+        _ensure(case.storage.record(home, STATUS) == data, "what a run shows is not seen")
+    who = case.storage.who_was_here(home)
+    _ensure(bool(who and who.host and who.since), "machine and start of a run are not known")
+    _ensure(not run.stop_asked(), "a run is asked to end by nobody")
+    case.storage.ask_to_stop(case.places[-1])
+    _ensure(run.stop_asked(), "a run that is asked to end does not know it")
+    run.close()
+    _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run shows nothing any more")
+    with closing(case.take("next")) as following:
+        _ensure(not following.stop_asked(), "a run is asked to end in the place of a dead one")
+        _ensure(case.storage.record(home, STATUS) == b"", "a run shows what a dead one did")
+        following.abandon(None)
+        following.show(b"late")
+    _ensure(case.contents() == standing, "a watched run changed a finished one")
+    case.check_nobody("after a watched run was abandoned")
 
 
 def _check_death(case: _Case, standing: Contents) -> None:

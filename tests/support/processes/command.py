@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from schemas.logs import check_call
 from schemas.manifests import check, check_at
 
 from processes import warm
@@ -30,7 +31,8 @@ def ended(
     `env` are all its variables, by default ours.
     """
     done = ended_bytes(*arguments, env=env, cwd=cwd)
-    texts = (io.TextIOWrapper(io.BytesIO(each)).read() for each in (done.stdout, done.stderr))
+    texts = [io.TextIOWrapper(io.BytesIO(each)).read() for each in (done.stdout, done.stderr)]
+    check_call(arguments, env or {}, texts[1])
     return subprocess.CompletedProcess(done.args, done.returncode, *texts)
 
 

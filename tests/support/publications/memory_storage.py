@@ -18,6 +18,7 @@ from unloader.storage.model import (
     MANIFEST,
     RECORDS,
     STAGED_LINE,
+    STATUS,
     Claim,
     Cleaning,
     Leftover,
@@ -49,6 +50,8 @@ class Room:
     places: tuple[str, ...]
     staged: dict[str, bytes] = field(default_factory=dict)
     records: dict[str, bytes] = field(default_factory=dict)
+    shown: bytes = b""
+    is_stop_asked: bool = False
     is_locked: bool = True
     plan: Plan | None = None
 
@@ -139,7 +142,16 @@ class MemoryStorage:
 
     def record(self, place: str, name: str) -> bytes:
         """Return a record of the run that has a room at the place."""
-        return self.rooms[place].records.get(name, b"") if place in self.rooms else b""
+        if place not in self.rooms:
+            return b""
+        room = self.rooms[place]
+        return room.shown if name == STATUS else room.records.get(name, b"")
+
+    def ask_to_stop(self, place: str) -> None:
+        """Leave a word in the room of the run's first place."""
+        if place not in self.rooms:
+            raise FileNotFoundError(place)
+        self.rooms[self.rooms[place].places[0]].is_stop_asked = True
 
     def who_was_here(self, place: str) -> WhoWasHere | None:
         """Return the run that has a room at the place."""
@@ -152,6 +164,8 @@ class MemoryStorage:
             places=room.places,
             is_running=room.is_locked,
             left=self.left(place),
+            host="memory",
+            since="2026-01-01T00:00:00+00:00",
         )
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
@@ -245,6 +259,16 @@ class MemoryRun:
         """Append to a record."""
         self._record(name)
         self._room(0).records[name] = self._room(0).records.get(name, b"") + line
+
+    def show(self, data: bytes) -> None:
+        """Store how far the run is, while it goes on."""
+        room = self._room(0)
+        if room.plan is None and self._storage.rooms.get(self.places[0].name) is room:
+            room.shown = data
+
+    def stop_asked(self) -> bool:
+        """Tell whether there is a word in the room."""
+        return self._room(0).is_stop_asked
 
     def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
         """Store the plan, then carry it out."""

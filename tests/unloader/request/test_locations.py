@@ -12,7 +12,6 @@ from unloader.request.locations import (
     UrlForm,
     holds_password,
     looks_like_source,
-    open_to_others,
     parse_source,
 )
 from unloader.sources import registry
@@ -205,11 +204,38 @@ def test_a_password_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_a_password_file_open_to_others_is_warned_of(tmp_path: Path) -> None:
-    """Group or world rights on the file bring a warning with the command that closes it."""
-    path = tmp_path / "pw"
-    path.touch()
-    path.chmod(0o640)
-    assert "chmod 600" in (open_to_others(path) or "")
-    path.chmod(0o600)
-    assert open_to_others(path) is None
+@pytest.mark.parametrize(
+    ("keyring", "name"),
+    [
+        ("sales", "sales/etl"),
+        ("sales/night", "sales/night"),
+        ("https://vault/sales/night", "https://vault/sales/night"),
+    ],
+)
+def test_a_keyring_is_asked_for_the_user_of_the_url(
+    keyring: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands behind the last slash is the user; without one it is that of the URL."""
+    monkeypatch.setenv("UNLOADER_PASSWORD", SECRET)
+    secret = parse_source("postgresql://etl@db01/x", KINDS, form_of, keyring=keyring).secret
+    assert (secret.kind, secret.name) == ("keyring", name)
+
+
+@pytest.mark.parametrize("keyring", ["sales", "/etl", "sales/"])
+def test_a_keyring_without_service_or_user_is_refused(keyring: str) -> None:
+    """Where neither the option nor the URL says whose password it is, nothing is guessed."""
+    with pytest.raises(UsageError, match="SERVICE/USER"):
+        parse_source("postgresql://db01/x", KINDS, form_of, keyring=keyring)
+
+
+def test_a_credential_of_systemd_comes_after_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The credential with the usual name is used where nothing else says where the password is."""
+    (tmp_path / "unloader-password").write_text(SECRET)
+    monkeypatch.delenv("UNLOADER_PASSWORD", raising=False)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    found = parse_source("postgresql://db01/x", KINDS, form_of).secret
+    assert (found.kind, found.name) == ("file", str(tmp_path / "unloader-password"))
+    monkeypatch.setenv("UNLOADER_PASSWORD", SECRET)
+    assert parse_source("postgresql://db01/x", KINDS, form_of).secret.kind == "environment"

@@ -41,12 +41,11 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     shows what --compression fastest, balanced and smallest would choose. It takes about ten
     seconds.
     """
-    from unloader.cli.options.credentials import connect_to, warn
+    from unloader.cli.options.credentials import connect_to
     from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
     job = request_of(values, connect_to(argument.url, values, given(context)))
-    warn(values)
     from unloader import api
 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:

@@ -36,12 +36,11 @@ def command(context: click.Context, /, source: str, **values: Any) -> None:
     For each column this shows its type in the database, its form in CSV and in Parquet, and
     whether the conversion is lossless.
     """
-    from unloader.cli.options.credentials import connect_to, warn
+    from unloader.cli.options.credentials import connect_to
     from unloader.request.names import parse_table
 
     table = None if values["table"] is None else parse_table(values["table"])
     spec = connect_to(source, values, given(context))
-    warn(values)
     from unloader import api
 
     with display_for(values) as display:

@@ -57,14 +57,13 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     --compression is to be chosen by measuring. Of more than 20 work units it shows the first few,
     unless --units is given; --json and --output contain all of them.
     """
-    from unloader.cli.options.credentials import connect_to, warn
+    from unloader.cli.options.credentials import connect_to
     from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
     rules.validate_plan_file(values)
     source = connect_to(argument.url, values, given(context))
     job = request_of(values, source, settings_of(context, source.kind))
-    warn(values)
     from unloader import api
 
     with display_for(values) as display:

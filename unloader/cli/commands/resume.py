@@ -42,13 +42,10 @@ def command(destination: Path, **values: Any) -> None:
     already, the command shows its result.
     """
     from unloader import api
-    from unloader.cli.options.credentials import secret_at, warnings
-    from unloader.events import Notice
+    from unloader.cli.options.credentials import secret_at
 
     secret = secret_at(str(destination), values)
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        for warning in warnings(values):
-            display(Notice(text=warning))
         manifest = api.resume(
             destination,
             secret=secret,

@@ -58,12 +58,8 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     """
     job, planned = _job(context, argument, values)
     from unloader import api
-    from unloader.cli.options.credentials import warnings
-    from unloader.events import Notice
 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        for warning in warnings(values):
-            display(Notice(text=warning))
         manifest = api.unload(
             job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
         )
@@ -82,8 +78,10 @@ def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     elif values["quiet"]:
         return
     elif destination_kind(places) == "stdout":
-        # Where the data itself is on stdout, the result is for those who watch.
-        render.print_aside(_summary(from_json(manifest), places))
+        # Where the data itself is on stdout, the result is for those who watch. A log in JSON has
+        # it already.
+        if values["log_format"] == "text":
+            render.print_aside(_summary(from_json(manifest), places))
     else:
         render.emit(_summary(from_json(manifest), places), done=done, asked=False)
 

@@ -39,17 +39,14 @@ def command(
     loader would read are reported; with --strict they count as a difference. Names that begin with
     _ or . are ignored.
     """
-    from unloader.cli.options.credentials import connect_to, warnings
+    from unloader.cli.options.credentials import connect_to
 
     if source is None and values["password_prompt"]:
         raise UsageError("--password-prompt without SOURCE", "give the SOURCE, or leave it out")
     spec = None if source is None else connect_to(source, values, given(context))
     from unloader import api
-    from unloader.events import Notice
 
     with display_for(values) as display:
-        for warning in warnings(values):
-            display(Notice(text=warning))
         result = api.verify(destination, spec, strict=strict, observe=display)
     if values["json"]:
         render.emit_json(result)

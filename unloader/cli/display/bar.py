@@ -26,9 +26,9 @@ from unloader.cli.display.log import (
     started_text,
 )
 from unloader.cli.display.phases import phase_text
-from unloader.cli.display.tally import Figures, Running, Tally
 from unloader.cli.streams import give_up
 from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+from unloader.status.tally import Figures, Running, Tally
 
 REDRAW_SECONDS = 0.125
 

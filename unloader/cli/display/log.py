@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 import time
@@ -12,8 +11,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from unloader.cli.display import render
+from unloader.cli.display.json_log import writing
 from unloader.cli.display.phases import phase_text
-from unloader.cli.display.tally import Figures, Tally
 from unloader.events import (
     Event,
     Notice,
@@ -23,6 +22,7 @@ from unloader.events import (
     UnitFailed,
     UnitsKept,
 )
+from unloader.status.tally import Figures, Tally
 
 LONG_SECONDS = 1.0
 """A phase that lasts so long gets a line in a log of text."""
@@ -53,6 +53,7 @@ class LogDisplay:
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
+            writing.run_is(event.run_id)
         self._tally.add(event, now)
         if isinstance(event, UnitFailed):
             self._write("unit_failed", failed_text(event), dataclasses.asdict(event))
@@ -89,7 +90,8 @@ class LogDisplay:
     def stopping(self, text: str) -> None:
         """Tell that a signal asked to stop; safe within a signal handler."""
         with suppress(OSError):
-            os.write(2, (self._line("stopping", text, {"text": text}) + "\n").encode())
+            line = writing.line_of("stopping", {"text": text}) if self._as_json else _line(text)
+            os.write(2, (line + "\n").encode())
 
     def close(self, finished: bool) -> None:
         """Write how far the run came; the next one of several begins with its `RunStarted`."""
@@ -109,16 +111,16 @@ class LogDisplay:
     def _write(self, name: str, text: str, facts: dict[str, Any]) -> None:
         # Nobody reading the log is no reason to lose the run.
         with suppress(OSError):
-            sys.stderr.write(self._line(name, text, facts) + "\n")
+            if self._as_json:
+                writing.write(name, facts)
+                return
+            sys.stderr.write(_line(text) + "\n")
             sys.stderr.flush()
 
-    def _line(self, name: str, text: str, facts: dict[str, Any]) -> str:
-        at = datetime.now(timezone.utc)
-        if not self._as_json:
-            line = render.one_line(text).strip()
-            return f"{at.strftime('%Y-%m-%dT%H:%M:%SZ')} {line}"
-        head = {"ts": at.isoformat(timespec="milliseconds"), "event": name}
-        return json.dumps({**head, "run_id": self._tally.run.run_id, **facts})
+
+def _line(text: str) -> str:
+    at = datetime.now(timezone.utc)
+    return f"{at.strftime('%Y-%m-%dT%H:%M:%SZ')} {render.one_line(text).strip()}"
 
 
 def started_text(event: RunStarted) -> str:
@@ -173,11 +175,12 @@ def ended_text(figures: Figures, finished: bool) -> str:
 
 def failed_text(event: UnitFailed) -> str:
     """Return the line on a failed attempt and what becomes of the unit."""
-    again = (
-        "not retried"
-        if event.retry_in_seconds is None
-        else f"next attempt in {event.retry_in_seconds:g} s"
-    )
+    if event.retry_in_seconds is None:
+        again = "not retried"
+    elif not event.counted:
+        again = "retried when a worker is free; no retry is used up"
+    else:
+        again = f"next attempt in {event.retry_in_seconds:.3g} s"
     return f"unit {event.unit}, attempt {event.attempt} failed: {event.message} ({again})"
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import select
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from unloader.cli import mistakes
 from unloader.cli.display import render
+from unloader.cli.display.json_log import writing
 from unloader.cli.streams import give_up
 from unloader.errors import Interrupted, UnloaderError, translate
 
@@ -34,7 +35,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
             "run again with --debug (unloader --debug ...) and report it",
         )
     details = _details(error) if invocation.debug else ""
-    _complain(f"{details}unloader: error: {one_line(known)}\n")
+    _complain(known, details)
     if invocation.json and not invocation.data_on_stdout:
         _answer(known)
     return known.exit_code
@@ -57,10 +58,13 @@ def _details(error: BaseException) -> str:
     return f"Traceback:\n{''.join(traceback.format_tb(error.__traceback__))}"
 
 
-def _complain(text: str) -> None:
+def _complain(error: UnloaderError, details: str) -> None:
     # The exit status tells the same to those whose stderr is full or gone.
     try:
-        sys.stderr.write(text)
+        if writing.is_on():
+            writing.write("error", {**_facts(error), "traceback": details or None})
+            return
+        sys.stderr.write(f"{details}unloader: error: {one_line(error)}\n")
         sys.stderr.flush()
     except OSError:
         give_up(sys.stderr)
@@ -82,16 +86,19 @@ def _came_from_click(error: OSError) -> bool:
     return any(frame.f_globals.get("__name__") == click.echo.__module__ for frame in frames)
 
 
-def _answer(error: UnloaderError) -> None:
+def _facts(error: UnloaderError) -> dict[str, Any]:
     shown = _shortened(error)
-    answer = {
+    return {
         "kind": type(error).__name__,
         "message": shown.message,
         "hint": shown.hint,
         "exit_code": error.exit_code,
     }
+
+
+def _answer(error: UnloaderError) -> None:
     try:
-        render.emit_json({"error": answer})
+        render.emit_json({"error": _facts(error)})
     except OSError:
         give_up(sys.stdout)
     except UnloaderError:

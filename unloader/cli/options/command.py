@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from unloader.cli.display.json_log import writing
 from unloader.cli.options.parameter import JobOption
 from unloader.cli.options.variables import tell_unknown_variables
 from unloader.cli.streams import was_closed
@@ -76,7 +77,10 @@ def declared_options(command: str) -> Callable[[click.decorators.FC], click.deco
 
 def _parameter(declared: Option) -> click.Option:
     option = JobOption(declared)
-    if declared.name == "json":
+    if declared.name == "log-format":
+        # As early as the job file, so that what is wrong with other options is told in its form.
+        option.callback, option.is_eager = _log_in, True
+    elif declared.name == "json":
         option.callback = _answer_json
     elif declared.name == "to" and declared.required:
         option.callback = _answer_beside_data
@@ -108,6 +112,11 @@ def _answer_beside_data(
     """Keep the JSON of an error off a standard output that is for data."""
     if any("-" in places for places in value) and ctx.obj is not None:
         ctx.obj.data_on_stdout = True
+    return value
+
+
+def _log_in(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    writing.switch(value == "json")
     return value
 
 

@@ -17,8 +17,11 @@ from unloader.cli.options.rules import validate_source
 from unloader.errors import UsageError
 from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
-from unloader.request.locations import open_to_others, parse_source, secret_reference
+from unloader.request.locations import parse_source, secret_reference
+from unloader.secrets.credentials import credential
 from unloader.sources.registry import KINDS, url_form
+
+_PLACES = ("password_file", "password_keyring", "password_credential", "password_prompt")
 
 
 def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> SourceSpec:
@@ -32,9 +35,10 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
     Raises:
         UsageError: The URL is none or holds a password, an option is given that its source does
             not know or that repeats the password, or there is no terminal to ask at.
-        ConfigError: No such source, or the password file cannot be read.
+        ConfigError: No such source, or the password's place is not there, cannot be read or can
+            be read by others.
     """
-    spec = parse_source(url, KINDS, url_form, _password_file(values))
+    spec = parse_source(url, KINDS, url_form, _password_file(values), values["password_keyring"])
     validate_source(spec.kind, given)
     if values["password_prompt"]:
         _ask(spec.location)
@@ -62,26 +66,15 @@ def secret_at(destination: str, values: Mapping[str, Any]) -> SecretReference | 
     return None if found.kind == "none" else found
 
 
-def warnings(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what the user should know about the places of secrets."""
-    path = _password_file(values)
-    warning = None if path is None else open_to_others(path)
-    return () if warning is None else (warning,)
-
-
-def warn(values: Mapping[str, Any]) -> None:
-    """Write the warnings to stderr, unless the user wants to hear of errors only."""
-    for text in () if values["quiet"] else warnings(values):
-        click.echo(f"unloader: warning: {text}", err=True)
-
-
 def _password_file(values: Mapping[str, Any]) -> Path | None:
-    path = values["password_file"]
-    if path is not None and values["password_prompt"]:
+    given = ["--" + key.replace("_", "-") for key in _PLACES if values[key]]
+    if len(given) > 1:
         raise UsageError(
-            "--password-file and --password-prompt exclude each other", "leave one of the two out"
+            f"{given[0]} and {given[1]} exclude each other", "leave one of the two out"
         )
-    return None if path is None else Path(path)
+    if values["password_credential"] is not None:
+        return credential(values["password_credential"])
+    return None if values["password_file"] is None else Path(values["password_file"])
 
 
 def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:

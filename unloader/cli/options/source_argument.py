@@ -19,10 +19,12 @@ from unloader.cli.options.file_values import check_value
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
+from unloader.redaction import holds_sql_password
 from unloader.request.job_file import place_in, read_job_file
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
+from unloader.secrets.files import check_private
 from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
 
@@ -113,12 +115,19 @@ def job_document(ctx: click.Context, argument: SourceArgument) -> dict[str, Any]
     return {SOURCE: argument.url, **kept}
 
 
+def _texts(value: Any) -> list[str]:
+    return list(map(str, value)) if isinstance(value, list) else [str(value)]
+
+
 def _is_file(text: str) -> bool:
     return text.lower().endswith((".toml", ".json"))
 
 
 def _read_job(ctx: click.Context, path: str, url: str) -> SourceArgument:
     values = read_job_file(Path(path), {*_job_options(), SOURCE})
+    # A statement may need a password: SET ROLE ... IDENTIFIED BY ...
+    if any(map(holds_sql_password, _texts(values.get("session_sql")))):
+        check_private(Path(path), "job file, which holds a password,")
     return SourceArgument(url=_take_over(ctx, path, values, url))
 
 

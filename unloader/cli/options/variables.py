@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
 
+from unloader.cli.display.json_log import writing
 from unloader.redaction import PASSWORD_VARIABLE
 from unloader.sources.options import every_option, source_variables
 
@@ -29,11 +31,9 @@ def tell_unknown_variables(values: Mapping[str, Any]) -> None:
     if not unknown:
         return
     text = "no option has the variable " + ", ".join(map(_with_guess, unknown))
-    if values.get("log_format") == "json":
-        from unloader.cli.display.log import LogDisplay
-        from unloader.events import Notice
-
-        LogDisplay(as_json=True, interval_seconds=None)(Notice(text=text))
+    if writing.is_on():
+        with suppress(OSError):
+            writing.write("notice", {"text": text})
     else:
         click.echo(f"unloader: notice: {text}", err=True)
 

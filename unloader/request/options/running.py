@@ -134,7 +134,17 @@ SAFETY = (
         field="retry.delay_seconds",
         owner=RetryOptions,
         record="retry_delay",
-        help="Seconds before the first retry; doubled before each further retry.",
+        help="Seconds before the first retry; doubled before each further retry. Up to a half of "
+        "each delay is left out, a different part for each work unit.",
+    ),
+    _safety(
+        name="retry-delay-max",
+        kind=SECONDS,
+        effect="none",
+        field="retry.delay_max_seconds",
+        owner=RetryOptions,
+        record="retry_delay_max",
+        help="Longest delay before a retry, in seconds; --retry-delay itself may be longer.",
     ),
     _safety(
         name="stall-timeout",

@@ -17,8 +17,32 @@ PASSWORD_FILE = Option(
     commands=REACHING,
     effect="unrecorded",
     kept=False,
-    help="Read the password from the first line of FILE. It takes precedence over "
-    "UNLOADER_PASSWORD.",
+    help="Read the password from the first line of FILE, which no other user may read. It takes "
+    "precedence over UNLOADER_PASSWORD.",
+)
+
+PASSWORD_KEYRING = Option(
+    name="password-keyring",
+    kind=Kind("SERVICE[/USER]"),
+    section=SOURCE,
+    commands=REACHING,
+    effect="unrecorded",
+    kept=False,
+    empty=False,
+    help="Read the password from the system's keyring, where it is stored for SERVICE and USER; "
+    "USER is that of the URL unless given.",
+)
+
+PASSWORD_CREDENTIAL = Option(
+    name="password-credential",
+    kind=Kind("NAME"),
+    section=SOURCE,
+    commands=REACHING,
+    effect="unrecorded",
+    kept=False,
+    empty=False,
+    help="Read the password from the systemd credential NAME. A credential named "
+    "unloader-password is used without this option.",
 )
 
 PASSWORD_PROMPT = Option(
@@ -126,4 +150,10 @@ SELECTION = (
     ),
 )
 
-OPTIONS = (PASSWORD_FILE, PASSWORD_PROMPT, *SELECTION)
+OPTIONS = (
+    PASSWORD_FILE,
+    PASSWORD_KEYRING,
+    PASSWORD_CREDENTIAL,
+    PASSWORD_PROMPT,
+    *SELECTION,
+)

@@ -15,6 +15,7 @@ from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
 from unloader.run.journal import Progress
+from unloader.storage.base import LiveStorage
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""
@@ -58,6 +59,9 @@ class RunOutput(Protocol):
         Args:
             tick: Called several times a second; what it raises comes through.
         """
+
+    def live(self) -> LiveStorage | None:
+        """Return where others see the run and can end it; None if only a stream is there."""
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return where and how an attempt writes; called just before it is handed out."""

@@ -32,6 +32,7 @@ from unloader.run.journal import (
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.run.staged_files import damaged_units
+from unloader.storage.base import LiveStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
 from writers.files.direct_io import refusal
@@ -106,6 +107,10 @@ class FileOutput:
         for each in kept.finished.values():
             self._fill(each)
         return kept
+
+    def live(self) -> LiveStorage:
+        """Return the storage."""
+        return self._storage
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the staging directory, and a name unique to the attempt."""

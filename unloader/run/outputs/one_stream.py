@@ -76,6 +76,9 @@ class StreamOutput:
         """Return nothing: what has left through a stream cannot be gone on with."""
         return Progress()
 
+    def live(self) -> None:
+        """Return that there is no place where others could look."""
+
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the way into the relay; the first unit begins with the header."""
         first = assignment.unit.id == self._first_unit

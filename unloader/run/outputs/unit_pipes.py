@@ -60,6 +60,9 @@ class PipeOutput:
         """Return nothing: what has left through a stream cannot be gone on with."""
         return Progress()
 
+    def live(self) -> None:
+        """Return that there is no place where others could look."""
+
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the unit's pipe, whose reader the worker waits for."""
         staging = self._pipes.staging(self._numbers[assignment.unit.id])

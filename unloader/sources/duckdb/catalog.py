@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 from partition_planner.model import ColumnInfo, Selector, TableInfo
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -22,7 +21,7 @@ from unloader.request.names import matching_partitions, resolve
 from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.duckdb import layout as duckdb_layout
 from unloader.sources.duckdb import types as duckdb_types
-from unloader.sources.duckdb.file import identity, relation, translated
+from unloader.sources.duckdb.file import OpenFile, relation, translated
 from unloader.sources.duckdb.statement import relation_of, selector_statement
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
@@ -34,6 +33,9 @@ from unloader.sources.statement import (
     select,
     select_list,
 )
+
+FILE = "read-only-file"
+"""The kind of a snapshot here."""
 
 
 class DuckDBCatalog(Catalog):
@@ -48,10 +50,11 @@ class DuckDBCatalog(Catalog):
         folding="any",
     )
 
-    def __init__(self, connection: Any, path: Path) -> None:
-        """Take over an open connection to the file at `path`."""
-        self._connection = connection
-        self._path = path
+    def __init__(self, file: OpenFile) -> None:
+        """Take over an open file."""
+        self._connection = file.connection
+        self._path = file.path
+        self._identity = file.identity
         self.server_version = (
             f"DuckDB {self._rows('SELECT library_version FROM pragma_version()')[0][0]}"
         )
@@ -121,15 +124,15 @@ class DuckDBCatalog(Catalog):
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Return the identity of the file, which nobody can write while we have it open."""
         return Snapshot(
-            kind="read-only-file",
-            value=identity(self._path),
+            kind=FILE,
+            value=self._identity,
             taken_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
 
     def check_snapshot(self) -> None:
         """Check that the file is still the one we opened."""
         if not self._path.is_file():
-            raise SourceError(f"{self._path} is gone", "restore the file and run again")
+            raise SnapshotGone(f"{self._path} is gone", "restore the file and run again")
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,6 +14,22 @@ from unloader.errors import ConfigError, OutputFailed, SourceError, UnloaderErro
 from unloader.model import SourceSpec
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.registry import missing_driver
+
+HEADER_BYTES = 3 * 4096
+"""A DuckDB file begins with one block that never changes, and two of which each checkpoint writes
+one, with a number that it counts up."""
+
+SQLITE = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFile:
+    """A DuckDB file that is open, so that no other process can write it."""
+
+    connection: Any
+    path: Path
+    identity: str
+    """Differs between any two states of the data."""
 
 
 def path_of(spec: SourceSpec) -> Path:
@@ -25,12 +44,13 @@ def path_of(spec: SourceSpec) -> Path:
     return path
 
 
-def identity(path: Path) -> str:
-    status = path.stat()
-    return f"size={status.st_size} mtime_ns={status.st_mtime_ns}"
+def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
+    """Open the file for reading.
 
-
-def connect(spec: SourceSpec, config: dict[str, str]) -> Any:
+    Raises:
+        ConfigError: DuckDB is missing, or the file is another database's.
+        SourceError: DuckDB refuses.
+    """
     try:
         import duckdb
     except ImportError as error:
@@ -38,7 +58,9 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> Any:
     path = path_of(spec)
     if not path.is_file():
         raise SourceError(f"there is no file {path}", "check the path in the URL")
-    if _is_sqlite(path):
+    # Before DuckDB has it: POSIX drops a process's locks on a file when any descriptor is closed.
+    header = _header(path)
+    if header.startswith(SQLITE):
         raise ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")
     # Nothing is to be fetched from the network, an extension for another kind of file included.
     config = {**config, "autoinstall_known_extensions": "false"}
@@ -54,15 +76,32 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> Any:
     # Zones of TIMESTAMPTZ must not follow the environment of a worker.
     with suppress(duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")
-    return connection
+    return OpenFile(connection=connection, path=path, identity=_identity(path, header))
 
 
-def _is_sqlite(path: Path) -> bool:
+def _header(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
+            return file.read(HEADER_BYTES)
     except OSError:
-        return False  # DuckDB has the words for what is wrong.
+        return b""  # DuckDB has the words for what is wrong.
+
+
+def _identity(path: Path, header: bytes) -> str:
+    """Return what tells the state of the data from any other.
+
+    Not the number of the inode: a file that was restored is the same data. What was committed last
+    may lie in a log beside the file, where a writer was killed or keeps it from being written back.
+    """
+    status = path.stat()
+    digest = hashlib.sha256(header).hexdigest()[:16]
+    parts = [f"size={status.st_size}", f"mtime_ns={status.st_mtime_ns}", f"header={digest}"]
+    for log in sorted(path.parent.glob(f"{glob.escape(path.name)}.wal*")):
+        with suppress(OSError):
+            status = log.stat()
+            name = log.name[len(path.name) + 1 :]
+            parts.append(f"{name}={status.st_size}/{status.st_mtime_ns}")
+    return " ".join(parts)
 
 
 def first_line(error: BaseException) -> str:

@@ -6,13 +6,13 @@ snapshot. It has no partitions; a table may bring its own map of them, see `layo
 
 from __future__ import annotations
 
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone
 from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import Source
 from unloader.sources.declared import Declared, one_of
-from unloader.sources.duckdb.catalog import DuckDBCatalog
-from unloader.sources.duckdb.file import connect, identity, path_of
+from unloader.sources.duckdb.catalog import FILE, DuckDBCatalog
+from unloader.sources.duckdb.file import connect
 from unloader.sources.duckdb.reader import DuckDBReader
 
 _LONGEST = {"HUGEINT": 40, "TIME WITH TIME ZONE": 24, "UHUGEINT": 39, "UUID": 36}
@@ -28,13 +28,13 @@ class DuckDBSource(Source):
     extra = "duckdb"
     driver = "duckdb"
 
+    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
+        """Return the file itself: the snapshot is its state."""
+        return spec if kind == FILE else None
+
     def declared(self, source_type: str) -> Declared:
         """Return how long the texts of types are that are read as text."""
         return one_of(source_type, _LONGEST)
-
-    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        """Return the same: the file is as it was, or it is not."""
-        return spec
 
     def load(self) -> None:
         """Import DuckDB."""
@@ -42,15 +42,15 @@ class DuckDBSource(Source):
 
     def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
         """Open the file in the parent."""
-        return DuckDBCatalog(connect(spec, {}), path_of(spec))
+        return DuckDBCatalog(connect(spec, {}))
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> DuckDBReader:
         """Open the file in a worker; one thread, as the processes are the parallelism."""
-        connection = connect(spec, {"threads": "1"})
-        if snapshot is not None and snapshot.value not in ("", identity(path_of(spec))):
-            connection.close()
-            raise SourceError(
-                f"{path_of(spec)} is no longer the file that the snapshot was taken of",
+        file = connect(spec, {"threads": "1"})
+        if snapshot is not None and snapshot.value not in ("", file.identity):
+            file.connection.close()
+            raise SnapshotGone(
+                f"{file.path} is no longer the file that the snapshot was taken of",
                 "run again; nothing may write the file meanwhile",
             )
-        return DuckDBReader(connection)
+        return DuckDBReader(file.connection)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from partition_planner.model import RowRange, Selector, TableInfo
-from unloader.errors import SourceError, TransientSourceError
+from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -51,7 +51,6 @@ _WHO = (
     "FROM DUAL"
 )
 
-_NO_UNDO = "ORA-01555"
 _KILLED = "ORA-00028"
 _QUERY = re.compile(r"(?is)(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b")
 """How a query begins. `PURGE RECYCLEBIN` in parentheses would be one, too: a table, an alias."""
@@ -170,9 +169,9 @@ class OracleCatalog:
         try:
             for source in self._readable:
                 self._session.run(f"SELECT 1 FROM {source}{at} WHERE 1 = 0")
+        except SnapshotGone as error:
+            raise SnapshotGone(error.message, error.hint) from error
         except TransientSourceError as error:
-            if _NO_UNDO in error.message:
-                raise
             if _KILLED in error.message:
                 raise SourceError(
                     f"the run's own session was killed: {error.message}",
@@ -225,7 +224,7 @@ class OracleCatalog:
         for name, number in then.items():
             if now and number is not None and now.get(last_level(name) or None) != number:
                 what = f"partition {name} of {extract.table.label}" if name else extract.table.label
-                raise SourceError(
+                raise SnapshotGone(
                     f"{what} was truncated, exchanged or moved since it was described",
                     "run again, with a new plan if it was made earlier",
                 )

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Consistency, Snapshot
 from unloader.sources.oracle.connection.session import Session
 
@@ -79,7 +79,8 @@ def take_snapshot(
         wanted: An SCN that was asked for; whether undo reaches back to it turns out on reading.
 
     Raises:
-        SourceError: The user may not know the SCN, or the one asked for lies in the future.
+        SourceError: The user may not know the SCN.
+        SnapshotGone: The one asked for lies in the future.
     """
     taken_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     if consistency == "none":
@@ -87,8 +88,9 @@ def take_snapshot(
     found = current_scn(session)
     if wanted is not None:
         if found is not None and found[1].grant and wanted > found[0]:
-            raise SourceError(
-                f"--scn {wanted} lies in the future: the database is at {found[0]}",
+            # That of an earlier run does where the database was set back since.
+            raise SnapshotGone(
+                f"SCN {wanted} lies in the future: the database is at {found[0]}",
                 "give --scn a number that the database has reached, or leave it out",
             )
         return Snapshot(kind=SCN, value=str(wanted), taken_at=taken_at)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from partition_planner.model import ColumnInfo, Selector, TableInfo
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -24,6 +24,7 @@ from unloader.request.names import matching_partitions, no_such_table, resolve
 from unloader.sources.base import Capabilities
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
+from unloader.sources.postgres.exported import EXPORTED, enter, export
 from unloader.sources.postgres.selectors import (
     is_alone,
     relation_name,
@@ -71,6 +72,7 @@ class PostgresCatalog:
     def __init__(self, session: Session, spec: SourceSpec) -> None:
         """Take over a connected session."""
         self._session = session
+        self._earlier = spec.session.snapshot
         self._name = session_name(spec)
         self._policies_apply = spec.session.enable_row_security
         parts = urlsplit(spec.location)
@@ -142,13 +144,19 @@ class PostgresCatalog:
         return (*missing, f"BYPASSRLS is missing: {found}") if found else tuple(missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Open a read-only transaction and export its snapshot; held until `close`."""
+        """Open a read-only transaction with a snapshot; held until `close`.
+
+        It is exported, or that of an earlier run if the source was opened for one.
+        """
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         if consistency == "none":
             return Snapshot(kind="none", value="", taken_at=now)
-        self._session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        value = self._session.value("SELECT pg_export_snapshot()")
-        return Snapshot(kind="exported-snapshot", value=value, taken_at=now)
+        if self._earlier is None:
+            value = export(self._session)
+        else:
+            value = self._earlier
+            enter(self._session, value)
+        return Snapshot(kind=EXPORTED, value=value, taken_at=now)
 
     def check_snapshot(self) -> None:
         """Check that the connection which holds the snapshot is alive."""
@@ -190,8 +198,8 @@ class PostgresCatalog:
         with self._holding():
             changed = self._locked_and_changed(extract, selectors)
         if changed is not None:
-            raise SourceError(
-                f"{changed} was truncated, rewritten or replaced while the run was starting",
+            raise SnapshotGone(
+                f"{changed} was truncated, rewritten or replaced since the snapshot was taken",
                 "run again: the snapshot is from before that, and cannot see those rows any more",
             )
 
@@ -290,7 +298,7 @@ class PostgresCatalog:
         except SourceError as error:
             if self._session.alive:
                 raise
-            raise SourceError(
+            raise SnapshotGone(
                 f"the connection that holds the snapshot is lost: {error.message}", AGAIN
             ) from error
 

@@ -13,13 +13,20 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from unloader.errors import SourceError, TransientSourceError, UnloaderError
+from unloader.errors import SnapshotGone, SourceError, TransientSourceError, UnloaderError
 
 TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03", "58030")
 """SQLSTATEs, or their first digits, after which another attempt may succeed."""
 
 LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
 """Those with which a session ends. The last three are limits of time that the server sets."""
+
+NOT_EXPORTED = ("22023", "42704", "55000")
+"""What SET TRANSACTION SNAPSHOT fails with where the snapshot is not exported any more: there is no
+such number, or its transaction has just ended."""
+
+_TOO_OLD = "72000"
+"""Up to PostgreSQL 16, where old_snapshot_threshold is set."""
 
 AGAIN = "run again when the server takes connections: a lost snapshot cannot be opened again"
 """For a snapshot that ended with the connection that held it."""
@@ -32,6 +39,7 @@ HINTS = {
     "3D000": "check the name of the database at the end of the URL",
     "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table, "
     "or wait longer with --lock-timeout; pg_blocking_pids tells who holds it",
+    _TOO_OLD: "have old_snapshot_threshold raised on the server, and unload again",
     "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
     "42501": "grant SELECT on the table and its partitions; where policies of row level security "
     "apply, grant BYPASSRLS, or unload what they let through with --enable-row-security",
@@ -59,10 +67,12 @@ def translated(error: BaseException, *, phase: Phase, cancelled: bool = False) -
         what = "failed" if phase == "connecting" else "was lost"
         text = _with_state(_last_word(error))
         return TransientSourceError(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
-    text, state = _with_state(error), _state(error)
+    text, state = _with_state(error), state_of(error)
     if not state:
         return SourceError(f"PostgreSQL: {type(error).__name__}: {text}")
-    kind = TransientSourceError if state.startswith(TRANSIENT_STATES) else SourceError
+    kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
+    if state.startswith(TRANSIENT_STATES):
+        kind = TransientSourceError
     return kind(f"PostgreSQL: {text}", HINTS.get(state, ""))
 
 
@@ -77,7 +87,7 @@ def is_loss(error: BaseException, phase: Phase) -> bool:
     from asyncpg import InterfaceError, InternalClientError
     from asyncpg.exceptions import UnsupportedClientFeatureError, UnsupportedServerFeatureError
 
-    if state := _state(error):
+    if state := state_of(error):
         return state.startswith(LOST_STATES)
     if isinstance(error, (UnsupportedClientFeatureError, UnsupportedServerFeatureError)):
         return False
@@ -90,13 +100,14 @@ def is_loss(error: BaseException, phase: Phase) -> bool:
 def _last_word(error: BaseException) -> BaseException:
     """Return what the server said before it ended the connection, if it said anything."""
     said = error.__cause__
-    return said if said is not None and _state(said) else error
+    return said if said is not None and state_of(said) else error
 
 
 def _with_state(error: BaseException) -> str:
-    state = _state(error)
+    state = state_of(error)
     return one_line(error) + (f" (SQLSTATE {state})" if state else "")
 
 
-def _state(error: BaseException) -> str:
+def state_of(error: BaseException | None) -> str:
+    """Return the SQLSTATE of one of asyncpg's errors, empty if it has none."""
     return str(getattr(error, "sqlstate", None) or "")

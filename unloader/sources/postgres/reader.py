@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from partition_planner.model import Piece
-from unloader.errors import SourceError, UnloaderError
+from unloader.errors import UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Text
-from unloader.sources.postgres.errors import AGAIN
+from unloader.sources.postgres.exported import EXPORTED, enter
 from unloader.sources.postgres.selectors import selector_statement
 from unloader.sources.postgres.session import CopyDialect, Session
 from unloader.sources.postgres.types import base_type, is_number
-from unloader.sources.statement import literal, select_list
+from unloader.sources.statement import select_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,22 +28,14 @@ ENCODED_PIECE_BYTES = 1024 * 1024
 
 
 def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
+    """Return a worker's session, in the run's snapshot if there is one."""
     session = Session(spec)
-    if snapshot is not None and snapshot.kind == "exported-snapshot":
+    if snapshot is not None and snapshot.kind == EXPORTED:
         try:
-            session.execute(
-                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-                f"SET TRANSACTION SNAPSHOT {literal(snapshot.value)}"
-            )
-        except UnloaderError as error:
+            enter(session, snapshot.value)
+        except UnloaderError:
             session.close()
-            if error.retryable:
-                raise  # Of this session only; whether the snapshot is still held is the parent's.
-            raise SourceError(
-                f"snapshot {snapshot.value} cannot be imported, the connection that holds the "
-                f"snapshot is lost: {error.message}",
-                AGAIN,
-            ) from error
+            raise
     return session
 
 

@@ -8,6 +8,7 @@ dialect is one that COPY writes (`encoded`), parsed into batches elsewhere.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
@@ -15,6 +16,7 @@ from unloader.sources.base import Source
 from unloader.sources.declared import Declared
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.declared import declared
+from unloader.sources.postgres.exported import EXPORTED, is_exported
 from unloader.sources.postgres.options import OPTIONS
 from unloader.sources.postgres.reader import PostgresReader, session_in
 from unloader.sources.postgres.session import PARENT_GATHER, Session
@@ -33,6 +35,12 @@ class PostgresSource(Source):
     extra = "postgres"
     driver = "asyncpg"
     options = OPTIONS
+
+    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
+        """Return the source with the exported snapshot that its parent is to enter."""
+        if kind != EXPORTED or not is_exported(value):
+            return None
+        return replace(spec, session=replace(spec.session, snapshot=value))
 
     def declared(self, source_type: str) -> Declared:
         """Return what a type says of the length of its values."""

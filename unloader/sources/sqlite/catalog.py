@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from partition_planner.model import ColumnInfo, Selector, TableInfo
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -23,6 +23,7 @@ from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite import layout as sqlite_layout
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
+    RESERVATION,
     conditions,
     relation_name,
     relation_of,
@@ -40,7 +41,7 @@ class SQLiteCatalog(Catalog):
 
     capabilities = Capabilities(
         shared_snapshot=True,
-        snapshot_outlives_run=False,
+        snapshot_outlives_run=True,
         encoded_text=False,
         queries=True,
         conditions=True,
@@ -131,12 +132,12 @@ class SQLiteCatalog(Catalog):
         taken_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         if consistency == "none":
             return Snapshot(kind="none", value="", taken_at=taken_at)
-        return Snapshot(kind="write-reservation", value=self._session.reserve(), taken_at=taken_at)
+        return Snapshot(kind=RESERVATION, value=self._session.reserve(), taken_at=taken_at)
 
     def check_snapshot(self) -> None:
         """Check that nobody has written since the file was reserved."""
         if not self._session.intact():
-            raise SourceError(
+            raise SnapshotGone(
                 f"the snapshot is gone: {self._session.path} was written although it was locked",
                 "run again; if it is on a network file system, copy it to a local disk first",
             )

@@ -69,13 +69,22 @@ class Session:
             )
         # It moves with every commit of another connection, and with nothing else.
         self._version = self._data_version()
-        schema, pages = (
-            self.rows(f"PRAGMA {what}")[0][0] for what in ("schema_version", "page_count")
-        )
+        return self._state()
+
+    def _state(self) -> str:
+        """Return what tells this state of the data from any other.
+
+        Not the counter in the header: nothing here may open the file, see `file`. And not the
+        number of the inode: a file that was restored is the same data.
+        """
+        facts = ("schema_version", "page_count", "freelist_count", "user_version")
+        parts = [f"{fact}={self.rows(f'PRAGMA {fact}')[0][0]}" for fact in facts]
+        parts.append(f"mtime_ns={_written_ns(self.path)}")
         wal = f"{self.path}-wal"
         # An empty WAL only tells when somebody last opened the file.
-        written = max(_written_ns(self.path), _written_ns(wal) if _size(wal) else 0)
-        return f"schema_version={schema} pages={pages} mtime_ns={written}"
+        if size := _size(wal):
+            parts.append(f"wal={size}/{_written_ns(wal)}")
+        return " ".join(parts)
 
     def intact(self) -> bool:
         """Return False if somebody wrote although the file is reserved."""

@@ -25,6 +25,7 @@ from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.file import BUSY_SECONDS, database_path, database_uri, driver_error
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
+    RESERVATION,
     TOO_WIDE,
     Stretch,
     in_rowid_order,
@@ -70,6 +71,10 @@ class SQLiteSource(Source):
     url = UrlForm(written="sqlite:///PATH", what="file")
     extra = "sqlite"
     driver = "adbc-driver-sqlite"
+
+    def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
+        """Return the file itself: reserving it again gives the same state if nobody wrote it."""
+        return spec if kind == RESERVATION else None
 
     def declared(self, source_type: str) -> Declared:
         """Return the length that a type declares, though SQLite does not hold values to it."""

@@ -10,6 +10,9 @@ from unloader.model import Extract
 from unloader.sources.sqlite.types import ROWID, attribute, first_row, refused_class, value_of
 from unloader.sources.statement import condition, derived_table, qualified, quoted, select
 
+RESERVATION = "write-reservation"
+"""The kind of a snapshot here."""
+
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _COLUMNS_PER_SEARCH = 200
 """SQLite nests a chain of OR, or of sums, and its expressions may be 1000 deep."""
@@ -59,7 +62,7 @@ def in_rowid_order(extract: Extract) -> bool:
     SQLite may read a view, a query or a condition by whatever index it takes for the fastest.
     Without a reservation others may change the rows between two statements.
     """
-    reserved = extract.snapshot is not None and extract.snapshot.kind == "write-reservation"
+    reserved = extract.snapshot is not None and extract.snapshot.kind == RESERVATION
     return reserved and _is_plain(extract)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName
 from unloader.request.names import matching_partitions
 from unloader.sources.base import Catalog, Source
@@ -87,9 +87,11 @@ def check_source(
                 nothing = _check_description(catalog, empty)
                 _check_plans(replace(case, table=nothing, rows=0), ())
         catalog.check_snapshot()
-        _check_going_back(source, spec, snapshot)
+        _check_the_way_back(source, spec, snapshot)
         check_refused_conditions(case)
         check_cancel(case, case.extract(PARQUET))
+    if consistency == "snapshot":
+        _check_reentry(source, spec, info, snapshot, len(expected))
     if after_close is not None:
         after_close()
 
@@ -111,11 +113,51 @@ def _check_snapshot(catalog: Catalog, snapshot: Snapshot, consistency: str) -> N
     ensure(bool(catalog.server_version), "the catalog does not tell the server's version")
 
 
-def _check_going_back(source: Source, spec: SourceSpec, snapshot: Snapshot) -> None:
+def _check_the_way_back(source: Source, spec: SourceSpec, snapshot: Snapshot) -> None:
     """Check what a later process is given to read at the snapshot; that of no snapshot is none."""
     found = source.at_snapshot(spec, snapshot.kind, snapshot.value)
     ensure(found is None or found.kind == spec.kind, "the way back to a snapshot is no source spec")
     ensure(source.at_snapshot(spec, "none", "") is None, "there is a way back to no snapshot")
+    ensure(
+        source.at_snapshot(spec, "of no known kind", "") is None,
+        "there is a way back to a snapshot of another source",
+    )
+
+
+def _check_reentry(
+    source: Source, spec: SourceSpec, info: TableInfo, snapshot: Snapshot, rows: int
+) -> None:
+    """Go back to the snapshot after all was closed: the same data, or the word that it is gone."""
+    earlier = source.at_snapshot(spec, snapshot.kind, snapshot.value)
+    if earlier is None:
+        return
+    with closing(source.open_catalog(earlier)) as catalog:
+        lasts = catalog.capabilities.snapshot_outlives_run
+        try:
+            entered = catalog.snapshot("snapshot")
+        except SnapshotGone as error:
+            ensure(not lasts, f"a snapshot that outlives its run is gone: {error}")
+            ensure(bool(error.hint), "the error for a snapshot that is gone has no hint")
+            return
+        ensure(
+            (entered.kind, entered.value) == (snapshot.kind, snapshot.value),
+            f"another snapshot was entered than the one asked for: {entered}, not {snapshot}",
+        )
+        again = catalog.describe(_name_of(info))
+        ensure(again == info, "a table is described differently at the snapshot of an earlier run")
+        with closing(WorkerReader(source, spec, snapshot)) as reader:
+            case = Case(catalog, reader, spec, snapshot, again, rows)
+            check_hold(case, extract := case.extract(PARQUET))
+            units = plan(info, PlanLimits(parallelism=2)).units
+            read = sum(batch.num_rows for batch in case.batches(extract, units))
+        counted = catalog.count(extract)
+    ensure(counted == rows, f"{counted} rows, not {rows}, are counted at an earlier snapshot")
+    ensure(read == rows, f"{read} rows, not {rows}, are read at an earlier snapshot")
+
+
+def _name_of(info: TableInfo) -> TableName:
+    schema = None if info.schema is None else NamePart(text=info.schema, quoted=True)
+    return TableName(schema=schema, name=NamePart(text=info.name, quoted=True))
 
 
 def _check_unknown_table(catalog: Catalog, table: TableName) -> None:

@@ -5,6 +5,8 @@ DIR/_run/run.json         what the run is to do, in the first directory
 DIR/_run/journal.jsonl    one line a step of a work unit, in the first directory
 DIR/_run/staged/          files of finished and running units
 DIR/_run/_manifest.json   of a broken run; while publishing the manifest to come
+DIR/_run/status.json      how far the run is, replaced every second, in the first directory
+DIR/_run/stop             asks the run to end, in the first directory
 DIR/_run/publication.json while publishing: what goes where; see `publication`
 DIR/_run/replaced/        while publishing: files of the run that is being replaced
 """
@@ -15,12 +17,14 @@ import fcntl
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, STAGED_LINE, Leftover
+from unloader.storage.directories.liveness import is_elsewhere, is_replaced
+from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, STAGED_LINE, STATUS, STOP, Leftover
 from writers.files.staging import PART_SUFFIX
 
 RUN = "_run"
@@ -29,12 +33,12 @@ LOCK = "lock"
 RECORD = "publication.json"
 REPLACED = "replaced"
 
-BULK = (STAGED, REPLACED, *RECORDS, MANIFEST)
+BULK = (STAGED, REPLACED, *RECORDS, STATUS, STOP, MANIFEST)
 """What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed. Of
 the two directories among them only the run's own files are: staged ones by the end of their names,
 replaced ones by the record of the publication."""
 
-_PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, MANIFEST, RECORD))
+_PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, MANIFEST, RECORD))
 """Records that are being written."""
 
 
@@ -46,6 +50,25 @@ class Holder:
     pid: int = 0
     directories: tuple[str, ...] = ()
     """All of the run's, absolute and without symbolic links."""
+    host: str = ""
+    """Name of the machine of its process."""
+    boot_id: str = ""
+    """Tells one start of that machine from another."""
+    started: str = ""
+    """When the process took the directory, ISO 8601 in UTC."""
+
+    def text(self) -> str:
+        """Return it in words, as far as it is known."""
+        return ", ".join(
+            f"{what} {value}"
+            for what, value in (
+                ("run", self.run_id),
+                ("on", self.host),
+                ("process", self.pid),
+                ("since", self.started),
+            )
+            if value
+        )
 
 
 def owners_for(*directories: Path) -> frozenset[int]:
@@ -78,8 +101,11 @@ def _is(kind: int, path: Path, owners: Collection[int]) -> bool:
     return stat.S_IFMT(found.st_mode) == kind and found.st_uid in owners
 
 
+_TRIES, _TRY_SECONDS = 4, 0.05
+
+
 class Locked(Exception):
-    """Another process holds the lock."""
+    """Another process holds the lock, or lives on a machine that the lock does not reach."""
 
 
 def take_lock(room: Path, *, create: bool = True) -> int:
@@ -97,10 +123,12 @@ def take_lock(room: Path, *, create: bool = True) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     descriptor = os.open(room / LOCK, flags, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
         # A lock on a file that has been removed or exchanged meanwhile keeps nobody out.
         if not os.path.samestat(os.fstat(descriptor), os.stat(room / LOCK)):
             raise FileNotFoundError(room / LOCK)
+        if lives_elsewhere(room):
+            raise Locked
     except BlockingIOError:
         os.close(descriptor)
         raise Locked from None
@@ -108,6 +136,54 @@ def take_lock(room: Path, *, create: bool = True) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    for _ in range(_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        # Somebody may only be asking; see `is_locked`.
+        time.sleep(_TRY_SECONDS)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_locked(room: Path) -> bool:
+    """Tell whether a process of this machine, or of one that the lock reaches, has a `_run`.
+
+    Who may only read it can ask, too. A run that starts in this moment waits until it is over.
+    """
+    try:
+        descriptor = os.open(room / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+_found_dead: set[Holder] = set()
+"""Of other machines, so that each is watched once."""
+
+
+def lives_elsewhere(room: Path) -> bool:
+    """Tell whether the run of a `_run` that nobody here has locked goes on on another machine.
+
+    That is watched for seconds if another machine, or this one before it was started again, has
+    written who it is. A process id tells nothing: another process may have it by now.
+    """
+    holder = read_holder(room)
+    if holder in _found_dead or not is_elsewhere(holder.host, holder.boot_id):
+        return False
+    rooms = dict.fromkeys((room, *(Path(each) / RUN for each in holder.directories[:1])))
+    if is_replaced([each / STATUS for each in rooms]):
+        return True
+    _found_dead.add(holder)
+    return False
 
 
 def holder_of(room: Path, owners: Collection[int]) -> Holder:
@@ -133,6 +209,9 @@ def read_holder(room: Path) -> Holder:
             run_id=str(document["run_id"]),
             pid=int(document["pid"]),
             directories=tuple(str(each) for each in document["directories"]),
+            host=str(document.get("host", "")),
+            boot_id=str(document.get("boot_id", "")),
+            started=str(document.get("started", "")),
         )
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return Holder()

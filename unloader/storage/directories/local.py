@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -10,18 +11,18 @@ from pathlib import Path
 from unloader.storage.directories.cleaning import clean
 from unloader.storage.directories.leftovers import (
     RUN,
-    Locked,
     holder_of,
     is_directory_of,
     is_file_of,
+    is_locked,
+    lives_elsewhere,
     look,
     owners_for,
-    take_lock,
 )
 from unloader.storage.directories.recovery import complete
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.directories.run_directory import read_record, read_regular
-from unloader.storage.model import Claim, Cleaning, Disk, WhoWasHere
+from unloader.storage.model import STATUS, STOP, Claim, Cleaning, Disk, WhoWasHere
 
 
 class LocalDirectories:
@@ -67,6 +68,17 @@ class LocalDirectories:
             return b""
         return read_record(room, name)
 
+    def ask_to_stop(self, place: str) -> None:
+        """Put a file into the `_run` of the run's first directory."""
+        room, owners = Path(place) / RUN, owners_for(Path(place))
+        first = holder_of(room, owners).directories[:1]
+        if first and not (room / STATUS).exists():
+            room = Path(first[0]) / RUN
+        if not is_directory_of(room, owners):
+            raise FileNotFoundError(errno.ENOENT, "no run is there", str(room))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        os.close(os.open(room / STOP, flags, 0o644))
+
     def who_was_here(self, place: str) -> WhoWasHere | None:
         """Return the run whose `_run` lies in a directory, if this user may believe it."""
         directory = Path(place)
@@ -78,21 +90,12 @@ class LocalDirectories:
             run_id=holder.run_id,
             pid=holder.pid,
             places=holder.directories,
-            is_running=_is_locked(room),
+            is_running=is_locked(room) or lives_elsewhere(room),
             left=look(directory),
+            host=holder.host,
+            since=holder.started,
         )
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         """Remove what dead runs have left in directories."""
         return clean([Path(place) for place in places], dry_run=dry_run)
-
-
-def _is_locked(room: Path) -> bool:
-    try:
-        # Held for a moment only; a run that starts just then is refused and can start again.
-        os.close(take_lock(room, create=False))
-    except Locked:
-        return True
-    except FileNotFoundError:
-        return False
-    return False

@@ -8,8 +8,10 @@ file system to another; the records and the manifest are in the first.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
@@ -29,6 +31,7 @@ from unloader.storage.directories.publishing import carry_out, check_real, take_
 from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
+from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import MANIFEST, RECORDS, Claim, Move, Place, Staging
 from writers.files.publish import check_moves, remove_staged
 
@@ -51,6 +54,7 @@ class RunDirectories:
         self.notices: tuple[str, ...] = ()
         self._publishing = False
         self._journals: dict[str, Journal] = {}
+        self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
         with self._take(paths) as undo:
             if not claim.overwrite:
@@ -58,7 +62,7 @@ class RunDirectories:
                     _on(directory, directory.check_free)
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self.all, claim.read_index)
-            holder = Holder(run_id=self._run_id, pid=os.getpid(), directories=self._real())
+            holder = self._holder()
             if claim.resumed:
                 for directory in self.all:
                     _on(directory, partial(directory.go_on, holder))
@@ -141,6 +145,16 @@ class RunDirectories:
             names = {name for place, name in kept if place == number}
             _on(directory, partial(directory.remove_staged, names), "clear")
 
+    def show(self, data: bytes) -> None:
+        """Replace the record of how far the run is, in the first directory's `_run`, unsynced."""
+        with self._show_lock:
+            if self._is_shown:
+                self.first.replace_status(data)
+
+    def stop_asked(self) -> bool:
+        """Tell whether the first directory's `_run` has a file that asks for the end."""
+        return self.first.has_stop()
+
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged."""
         for directory in self.all:
@@ -149,6 +163,7 @@ class RunDirectories:
     def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
         """Publish: give every staged file its final name, the manifest last; see `publishing`."""
         self._check_held()
+        self._show_no_more()
         self._earlier.check_unchanged()
         earlier = self._earlier.files()
         for number, directory in enumerate(self.all):
@@ -174,6 +189,7 @@ class RunDirectories:
         if self._publishing:
             # What is on record is to be completed, and needs the manifest that is there.
             return
+        self._show_no_more()
         # A directory that was lost may be another run's by now.
         held = [directory for directory in self.all if directory.is_held(self._run_id)]
         if manifest is not None:
@@ -281,6 +297,21 @@ class RunDirectories:
                 f"publishing in {self.first.path} broke off: {error}",
                 f"fix the cause, then finish it with: unloader verify {self.first.path}",
             ) from error
+
+    def _show_no_more(self) -> None:
+        # Whoever clears or moves a directory must be alone in it.
+        with self._show_lock:
+            self._is_shown = False
+
+    def _holder(self) -> Holder:
+        return Holder(
+            run_id=self._run_id,
+            pid=os.getpid(),
+            directories=self._real(),
+            host=host_name(),
+            boot_id=boot_id(),
+            started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
 
     def _real(self) -> tuple[str, ...]:
         return tuple(os.path.realpath(directory.path) for directory in self.all)

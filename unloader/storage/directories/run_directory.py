@@ -34,8 +34,9 @@ from unloader.storage.directories.leftovers import (
     write_holder,
 )
 from unloader.storage.directories.recovery import sweep
-from unloader.storage.model import MANIFEST, Index, Leftover, ReadIndex
+from unloader.storage.model import MANIFEST, STATUS, STOP, Index, Leftover, ReadIndex
 from writers.files.publish import write_atomically
+from writers.files.staging import PART_SUFFIX
 
 
 class RunDirectory:
@@ -160,6 +161,32 @@ class RunDirectory:
             if entry.name not in kept:
                 os.unlink(entry.path)
 
+    def replace_status(self, data: bytes) -> None:
+        """Replace the record of how far the run is, so that readers see the old one or the new.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        staged = self.room / f"{STATUS}{PART_SUFFIX}"
+        try:
+            staged.write_bytes(data)
+            os.replace(staged, self.room / STATUS)
+        except OSError:
+            with suppress(OSError):
+                staged.unlink()
+            with suppress(OSError):
+                # A sign of life that needs no space.
+                os.utime(self.room / STATUS)
+            raise
+
+    def has_stop(self) -> bool:
+        """Tell whether somebody has asked the run to end, since it was taken."""
+        try:
+            # A network file system looks at the server again when a directory is opened.
+            return STOP in os.listdir(self.room)
+        except OSError:
+            return False
+
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
         try:
@@ -212,10 +239,11 @@ class RunDirectory:
 
     def _take_lock(self) -> int:
         try:
-            return take_lock(self.room)
+            lock = take_lock(self.room)
         except Locked:
+            who = read_holder(self.room).text()
             raise OutputFailed(
-                f"another run is writing to {self.path}",
+                f"another run is writing to {self.path}{who and f': {who}'}",
                 "wait for it, or choose another --to",
             ) from None
         except FileNotFoundError:
@@ -223,6 +251,13 @@ class RunDirectory:
             raise OutputFailed(f"another run was writing to {self.path}", "start again") from None
         except OSError as error:
             raise self.refused("prepare", error) from error
+        try:
+            # It was meant for the run before.
+            (self.room / STOP).unlink(missing_ok=True)
+        except OSError as error:
+            os.close(lock)
+            raise self.refused("prepare", error) from error
+        return lock
 
     def _check_staged(self) -> None:
         if not is_directory_of(self.staged, self.owners):

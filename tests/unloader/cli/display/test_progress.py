@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from schemas.logs import checked
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -73,13 +74,12 @@ def test_sigterm_stops_and_json_lines_have_the_same_facts(
         output, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert json.loads(output)["error"]["kind"] == "Interrupted"
-    *log, error = rest.splitlines()
-    assert error.startswith("unloader: error: ")
-    events = [json.loads(line) for line in [*lines, *log]]
+    events = checked("".join((*lines, rest)))
     assert {"ts", "event", "run_id"} <= set.intersection(*(set(each) for each in events))
     assert "run_started" in [each["event"] for each in events]
     told = [each["event"] for each in events if each["event"] != "progress"]
-    assert told[-2:] == ["stopping", "run_stopped"]
+    assert told[-3:] == ["stopping", "run_stopped", "error"]
+    assert (events[-1]["kind"], events[-1]["exit_code"]) == ("Interrupted", 130)
     progress = next(each for each in events if is_progress(each))
     assert progress["units"] == 1
     assert {"rows", "rows_per_second", "mb_per_second", "percent"} <= set(progress)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import subprocess
+import tempfile
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,18 +48,79 @@ def test_a_password_in_a_job_file_is_refused(unloader: Run, tmp_path: Path) -> N
     assert SECRET not in result.stderr
 
 
-def test_a_password_file_open_to_others_is_warned_of(
-    unloader: Run, tmp_path: Path, database: str
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that every user may enter; those of pytest let nobody in."""
+    made = Path(tempfile.mkdtemp(dir="/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def test_a_password_file_open_to_others_is_refused(
+    unloader: Run, open_directory: Path, database: str
 ) -> None:
-    """The command works, and says on stderr how to close the file."""
-    path = tmp_path / "pw"
+    """Status 3, and the command that closes the file; then it is read."""
+    path = open_directory / "pw"
     path.write_text(SECRET)
     path.chmod(0o644)
-    result = unloader("describe", database, "--password-file", "pw")
-    assert result.returncode == 0
-    assert "chmod 600 pw" in result.stderr
+    result = unloader("describe", database, "--password-file", str(path))
+    assert result.returncode == 3
+    assert f"chmod 600 {path}" in result.stderr
     path.chmod(0o600)
-    assert unloader("describe", database, "--password-file", "pw").stderr == ""
+    result = unloader("describe", database, "--password-file", str(path))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("mode", "status"), [(0o644, 3), (0o600, 4)])
+def test_a_job_file_with_a_password_is_a_secret(
+    unloader: Run, open_directory: Path, mode: int, status: int
+) -> None:
+    """A job file whose --session-sql has a password must not be open to others, either."""
+    job = open_directory / "job.toml"
+    statement = f"SET ROLE READER IDENTIFIED BY {SECRET}"
+    job.write_text(f"source = 'oracle://scott@127.0.0.1:1/X'\nsession-sql = ['{statement}']\n")
+    job.chmod(mode)
+    result = unloader("plan", str(job), "--table", "T", variables={"UNLOADER_PASSWORD": "x"})
+    assert result.returncode == status, result.stderr
+    assert ("chmod 600" in result.stderr) == (status == 3)
+    assert SECRET not in result.stderr + result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--password-file", "pw", "--password-keyring", "x/y"), "exclude each other"),
+        (("--password-keyring", "x/y", "--password-prompt"), "exclude each other"),
+        (("--password-credential", f"../{SECRET}"), "not the name of a credential"),
+        (("--password-credential", SECRET), "needs CREDENTIALS_DIRECTORY"),
+    ],
+)
+def test_places_that_cannot_be_are_refused(
+    unloader: Run, database: str, options: tuple[str, ...], said: str
+) -> None:
+    """Two places at once, and a credential where there is none; its name may be the password."""
+    result = unloader("describe", database, *options)
+    assert result.returncode in (2, 3)
+    assert said in result.stderr
+    assert SECRET not in result.stderr
+
+
+def test_a_credential_that_systemd_gives_is_read(
+    unloader: Run, tmp_path: Path, database: str
+) -> None:
+    """It is the password from then on: nothing else may hold it."""
+    credentials = tmp_path / "credentials"
+    credentials.mkdir(mode=0o700)
+    (credentials / "db-password").write_text(f"{SECRET}\n")
+    variables = {"CREDENTIALS_DIRECTORY": str(credentials)}
+    named = ("describe", database, "--password-credential", "db-password")
+    assert unloader(*named, variables=variables).returncode == 0
+    told = unloader(*named, "--as-text", SECRET, variables=variables)
+    assert (told.returncode, "holds the password" in told.stderr) == (2, True)
+    missing = unloader("describe", database, "--password-credential", "x", variables=variables)
+    assert missing.returncode == 3
+    assert "LoadCredential=" in missing.stderr
 
 
 def test_a_prompt_asks_on_the_terminal_and_shows_nothing(

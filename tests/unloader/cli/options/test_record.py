@@ -37,6 +37,7 @@ RECORDED: dict[str, Any] = {
     "verify": "count",
     "retries": 1,
     "retry_delay": 1.0,
+    "retry_delay_max": 60.0,
     "stall_timeout": 300.0,
     "fetch": "auto",
     "enable_row_security": False,

@@ -21,6 +21,7 @@ from unloader.model import SourceSpec
 from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
 from unloader.sources.oracle.connection.errors import code_of, one_line, translated
 from unloader.sources.oracle.connection.url import OracleAddress, parse_location
+from unloader.sources.oracle.connection.wallet import check_wallet
 from unloader.sources.oracle.options import TOKEN_FILE, TOKEN_KEY_FILE, WALLET_PASSWORD_FILE
 from unloader.sources.password import password_of, secret_in
 
@@ -60,6 +61,8 @@ def open_connection(
     if spec.session.client_library is not None:
         _load_client_library(spec.session.client_library, address)
     arguments = {**DEFAULTS, "program": PROGRAM, **dict(address.settings)}
+    if "wallet_location" in arguments:
+        check_wallet(Path(arguments["wallet_location"]))
     arguments.update(_credentials(spec, address))
     if address.pooled:
         arguments.setdefault("cclass", PROGRAM)

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import re
 
-from unloader.errors import ConfigError, SourceError, TransientSourceError, UnloaderError
+from unloader.errors import (
+    ConfigError,
+    SnapshotGone,
+    SnapshotTooOld,
+    SourceError,
+    TransientSourceError,
+    UnloaderError,
+)
 
 _CODE = re.compile(r"\b(ORA|TNS|DPY|DPI)-(\d{4,5})\b")
 _NOISE = re.compile(r"^(Help: |https?://|ORA-06512: )")
@@ -139,6 +146,15 @@ TRANSIENT = frozenset(
 )
 """Codes after which another attempt, with a new connection, may succeed."""
 
+TOO_OLD = frozenset(("ORA-01555", "ORA-22924"))
+"""Old versions of rows are missing. Once more they may be found: whoever met a block first, long
+after it was changed, may have looked for what the next one does not need."""
+
+GONE = frozenset(
+    ("ORA-01410", "ORA-01466", "ORA-08103", "ORA-08180", "ORA-08181", "ORA-08186", "ORA-30052")
+)
+"""The state that a statement asks for cannot be read, by any statement."""
+
 CONFIGURATION = frozenset(
     ("DPI-1047", "DPI-1072", "DPY-2019", "DPY-2017", "DPY-4017", "DPY-4018", "DPY-2049")
 )
@@ -199,7 +215,10 @@ def translated(error: BaseException) -> UnloaderError:
     hint = HINTS.get(code, _HOST if _is_lost(error) else "")
     if _TIMED_OUT in message:
         hint = _CALL_TIMEOUT
-    return (TransientSourceError if transient else SourceError)(message, hint)
+    if code in TOO_OLD:
+        return SnapshotTooOld(message, hint)
+    kind = SnapshotGone if code in GONE else SourceError
+    return (TransientSourceError if transient else kind)(message, hint)
 
 
 def _is_lost(error: BaseException) -> bool:

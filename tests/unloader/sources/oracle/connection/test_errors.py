@@ -8,7 +8,14 @@ import pytest
 from oracledb import exceptions
 from oracledb.errors import _create_err, _Error
 
-from unloader.errors import ConfigError, SourceError, TransientSourceError, UnloaderError
+from unloader.errors import (
+    ConfigError,
+    SnapshotGone,
+    SnapshotTooOld,
+    SourceError,
+    TransientSourceError,
+    UnloaderError,
+)
 from unloader.sources.oracle.connection.errors import (
     CONFIGURATION,
     HINTS,
@@ -29,8 +36,8 @@ def raised(code: int, text: str) -> Exception:
     [
         (942, SourceError, False),
         (1031, SourceError, False),
-        (1555, TransientSourceError, False),
-        (22924, TransientSourceError, False),
+        (1555, SnapshotTooOld, False),
+        (22924, SnapshotTooOld, False),
         (28, TransientSourceError, True),
         (2396, TransientSourceError, True),
         (3113, TransientSourceError, True),
@@ -40,8 +47,9 @@ def raised(code: int, text: str) -> Exception:
         (12609, TransientSourceError, False),
         (2395, SourceError, False),
         (1013, TransientSourceError, False),
-        (8103, SourceError, False),
-        (1466, SourceError, False),
+        (8103, SnapshotGone, False),
+        (8180, SnapshotGone, False),
+        (1466, SnapshotGone, False),
         (28000, SourceError, False),
         (1722, SourceError, False),
     ],

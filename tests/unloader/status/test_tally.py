@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from unloader.cli.display.log import ended_text, progress_text
-from unloader.cli.display.tally import Tally
 from unloader.events import (
     Event,
     PhaseStarted,
@@ -16,6 +15,7 @@ from unloader.events import (
     UnitFinished,
     UnitStarted,
 )
+from unloader.status.tally import Tally
 
 
 def started(rows: int | None = 4000, units: int = 4) -> RunStarted:

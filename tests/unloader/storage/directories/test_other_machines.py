@@ -1,0 +1,143 @@
+"""Who holds a directory, where the lock does not reach the machine of the run that holds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from unloader.errors import OutputFailed
+from unloader.storage.base import RunStorage
+from unloader.storage.directories import liveness
+from unloader.storage.directories.leftovers import Holder
+from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.machine import boot_id, host_name
+from unloader.storage.model import Claim, Index
+
+HEARTBEAT = """
+import itertools, os, sys, time
+for number in itertools.count(1):
+    with open(sys.argv[1] + '.part', 'w') as file:
+        file.write('{"sequence": %d}' % number)
+    os.replace(sys.argv[1] + '.part', sys.argv[1])
+    time.sleep(0.2)
+"""
+
+
+def no_index(data: bytes, place: str) -> Index:
+    """Stand for a reader of manifests where there is none to read."""
+    raise AssertionError(place)
+
+
+def taken(*places: Path) -> RunStorage:
+    """Let a run take directories."""
+    names = tuple(map(str, places))
+    return LocalDirectories().take(
+        Claim(places=names, run_id="ours", overwrite=False, read_index=no_index)
+    )
+
+
+def left_by(holder: Holder, directory: Path) -> Path:
+    """Leave the `_run` of a run whose lock nobody holds here; return its record."""
+    room = directory / "_run"
+    (room / "staged").mkdir(parents=True)
+    (room / "staged" / "1-a1.csv.part").write_text("1\n")
+    (room / "lock").write_text(json.dumps(asdict(holder)))
+    (room / "status.json").write_text('{"sequence": 0}')
+    return room / "status.json"
+
+
+ELSEWHERE = Holder(
+    run_id="theirs", pid=os.getpid(), host="db77", boot_id="another", started="2026-01-01T00:00:00"
+)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """The directory that a run wants."""
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def heart(out: Path, tmp_path: Path) -> Iterator[None]:
+    """A run on another machine that lives, seen through a file system without locks for both."""
+    record = left_by(replace(ELSEWHERE, directories=(str(out),)), out)
+    program = subprocess.Popen([sys.executable, "-c", HEARTBEAT, str(record)])
+    yield
+    program.kill()
+    program.wait()
+
+
+@pytest.mark.usefixtures("heart")
+def test_a_run_that_lives_elsewhere_is_left_alone(out: Path) -> None:
+    """As long as it replaces its record nobody takes or clears its directory."""
+    with pytest.raises(OutputFailed, match=r"another run is writing to .*run theirs, on db77"):
+        taken(out)
+    with pytest.raises(OutputFailed, match="a run is writing to"):
+        LocalDirectories().clear([str(out)], dry_run=False)
+    who = LocalDirectories().who_was_here(str(out))
+    assert who is not None
+    assert (who.is_running, who.host, who.since) == (True, "db77", "2026-01-01T00:00:00")
+    assert (out / "_run" / "staged" / "1-a1.csv.part").exists()
+
+
+def test_the_record_of_a_run_over_several_directories_is_in_the_first(
+    heart: None, out: Path, tmp_path: Path
+) -> None:
+    """Its other directories are left alone as well."""
+    second = tmp_path / "second"
+    left_by(replace(ELSEWHERE, directories=(str(out), str(second))), second).unlink()
+    with pytest.raises(OutputFailed, match=r"another run is writing to .*second"):
+        taken(second)
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        pytest.param(ELSEWHERE, id="another machine"),
+        pytest.param(replace(ELSEWHERE, host=host_name()), id="ours, started again since"),
+        pytest.param(replace(ELSEWHERE, boot_id=""), id="another one that knows no boot id"),
+    ],
+)
+def test_a_run_that_died_elsewhere_is_taken_over(
+    out: Path, monkeypatch: pytest.MonkeyPatch, holder: Holder
+) -> None:
+    """Nothing grows: it is dead, although a process with its number lives."""
+    monkeypatch.setattr(liveness, "WATCH_SECONDS", 0.6)
+    left_by(replace(holder, directories=(str(out),)), out)
+    assert any("run theirs" in text for text in taken_and_left(out))
+
+
+def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A living process of the number that the dead run had is nobody, and nothing is watched."""
+    monkeypatch.setattr(liveness, "is_replaced", None)
+    here = replace(ELSEWHERE, host=host_name(), boot_id=boot_id(), directories=(str(out),))
+    left_by(here, out)
+    assert any("run theirs" in text for text in taken_and_left(out))
+
+
+def test_a_run_on_a_full_disk_still_gives_signs_of_life(out: Path) -> None:
+    """Where the record cannot be written, it gets another time at least."""
+    run = taken(out)
+    run.show(b'{"sequence": 1}')
+    record = out / "_run" / "status.json"
+    os.utime(record, (1, 1))
+    (out / "_run" / "status.json.part").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        run.show(b'{"sequence": 2}')
+    assert record.stat().st_mtime > 1
+    run.close()
+
+
+def taken_and_left(directory: Path) -> tuple[str, ...]:
+    """Take a directory; return what the run tells of an earlier one there."""
+    run = taken(directory)
+    run.abandon(None)
+    run.close()
+    return run.notices

@@ -1,0 +1,95 @@
+"""What the lines of a log in JSON hold: a contract with the programs that read them.
+
+Every line has the fields of `Head`, and those of the type that `LINES` has for its event. A new
+event or a new field leaves the version as it is, so readers pass over what they do not know. A
+field that goes, or means something else, makes a new version: `writing.VERSION`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from unloader.events import Notice, Phase, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+from unloader.json_fields import OPTIONAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What every line begins with."""
+
+    version: Literal[1]
+    event: str
+    """A key of `LINES`."""
+    at: str
+    """ISO 8601, UTC, with milliseconds."""
+    ts: str
+    """The same, under the name that it had before there was a version."""
+    run_id: str
+    """Empty until the run is planned, and in commands without a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the run is, or how far it came."""
+
+    phase: Phase
+    units_done: int
+    units: int
+    rows: int
+    bytes: int
+    rows_per_second: float
+    mb_per_second: float | None
+    """None until the first bytes have left a worker's buffers."""
+    percent: float
+    seconds: float
+    seconds_left: float | None
+    directories: dict[str, int] | None = field(default=None, metadata={OPTIONAL: True})
+    """Bytes of finished units in each of several directories."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A line that has nothing but its text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The end of a command that failed, always the last line."""
+
+    kind: str
+    """Name of the error, as in the page on exit statuses."""
+    message: str
+    hint: str
+    exit_code: int
+    traceback: str | None
+    """With --debug; else None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A message for those who look for a fault, with --debug."""
+
+    level: str
+    logger: str
+    text: str
+
+
+LINES: Mapping[str, type] = {
+    "setting": SettingUsed,
+    "phase_started": PhaseStarted,
+    "run_started": RunStarted,
+    "progress": Progress,
+    "unit_failed": UnitFailed,
+    "notice": Notice,
+    "stopping": Text,
+    "run_finished": Progress,
+    "run_stopped": Progress,
+    "error": Failed,
+    "debug": Record,
+    "output": Text,
+}
+"""Each event with what its lines hold. `output` is text that a library wrote to stderr."""

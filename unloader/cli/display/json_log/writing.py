@@ -1,0 +1,132 @@
+"""Standard error as JSON lines and nothing else.
+
+While this is switched on `sys.stderr` takes whatever anybody writes there, such as a warning of a
+library or the traceback of a thread, and makes lines of it, too. Past it goes only what is written
+to the descriptor itself, as the interpreter does when it crashes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, TextIO, cast
+
+VERSION = 1
+"""Of the contract in `lines`."""
+
+_OPTION = "--log-format"
+_VARIABLE = "UNLOADER_LOG_FORMAT"
+_LONGEST = 65_536
+"""Characters of text without an end of line, before it is written as a line all the same."""
+
+_run_id = ""
+
+
+class JsonLines:
+    """A text stream of JSON lines; other text becomes a line of the event `output`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Take the stream to write to."""
+        self._stream = stream
+        self._unfinished = ""
+
+    @property
+    def plain(self) -> TextIO:
+        """The stream itself."""
+        return self._stream
+
+    def write_line(self, line: str) -> None:
+        """Write a line that is JSON."""
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def write(self, text: str) -> int:
+        """Take text of anybody; whole lines of it are written at once."""
+        if not isinstance(text, str):
+            # click asks in this way whether a stream takes bytes.
+            raise TypeError("a text stream takes text")
+        *lines, self._unfinished = (self._unfinished + text).split("\n")
+        if len(self._unfinished) > _LONGEST:
+            lines, self._unfinished = [*lines, self._unfinished], ""
+        for line in filter(str.strip, lines):
+            self.write_line(line_of("output", {"text": line}))
+        return len(text)
+
+    def writelines(self, lines: Sequence[str]) -> None:
+        """Take several texts."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Pass on what is written; the beginning of a line waits for its end."""
+        self._stream.flush()
+
+    def finish(self) -> None:
+        """Write what had no end of line."""
+        if self._unfinished:
+            self.write("\n")
+
+    def __getattr__(self, name: str) -> Any:
+        """Leave everything else to the stream; bytes cannot be written past us."""
+        if name in ("buffer", "detach", "_stream"):
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+
+def switch(on: bool) -> None:
+    """Make standard error JSON lines, or what it was before."""
+    stream = sys.stderr
+    if on and not isinstance(stream, JsonLines):
+        sys.stderr = cast(TextIO, JsonLines(stream))
+    elif not on and isinstance(stream, JsonLines):
+        sys.stderr = stream.plain
+
+
+def is_on() -> bool:
+    """Return whether standard error is JSON lines."""
+    return isinstance(sys.stderr, JsonLines)
+
+
+def asked_for(arguments: Sequence[str]) -> bool:
+    """Return whether a command line, or else the environment, asks for JSON lines.
+
+    For the time before the options are read, and for those that cannot be.
+    """
+    last = None
+    for at, argument in enumerate(arguments):
+        if argument == _OPTION and at + 1 < len(arguments):
+            last = arguments[at + 1]
+        elif argument.startswith(f"{_OPTION}="):
+            last = argument.partition("=")[2]
+    return (last or os.environ.get(_VARIABLE)) == "json"
+
+
+def run_is(run_id: str) -> None:
+    """Name the run in all further lines."""
+    global _run_id
+    _run_id = run_id
+
+
+def line_of(event: str, facts: Mapping[str, Any]) -> str:
+    """Return a line without its end."""
+    at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    head = {"version": VERSION, "event": event, "at": at, "ts": at, "run_id": _run_id}
+    return json.dumps({**head, **facts})
+
+
+def write(event: str, facts: Mapping[str, Any]) -> None:
+    """Write a line to standard error.
+
+    Raises:
+        OSError: It is full or gone.
+    """
+    stream = sys.stderr
+    if isinstance(stream, JsonLines):
+        stream.finish()
+        stream.write_line(line_of(event, facts))
+    else:
+        stream.write(line_of(event, facts) + "\n")
+        stream.flush()

@@ -1,0 +1,66 @@
+"""JSON Schemas of plain data, made from its dataclasses as `json_fields` writes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from unloader.json_fields import OPTIONAL, hints_of, key_of
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_PLAIN = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+    Any: {},
+}
+
+
+def document(title: str, top: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a whole schema: what stands at its top, and the types that it refers to."""
+    return {"$schema": DIALECT, "title": title, **top, "$defs": dict(sorted(found.items()))}
+
+
+def text(schema: Mapping[str, Any]) -> str:
+    """Return a schema as it stands in the docs."""
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def schema_of(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a type; those of dataclasses go into `found`, by their names."""
+    origin, of = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of(each, found) for each in of]}
+    if origin is Literal:
+        return {"enum": list(of)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema_of(of[1], found)}
+    if origin is tuple and of[-1] is Ellipsis:
+        return {"type": "array", "items": schema_of(of[0], found)}
+    if origin is tuple:
+        items = [schema_of(each, found) for each in of]
+        return {"type": "array", "prefixItems": items, "minItems": len(of), "maxItems": len(of)}
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        if kind.__name__ not in found:
+            found[kind.__name__] = {}  # Known from here on, should it hold itself.
+            found[kind.__name__] = object_of(kind, found)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    return _PLAIN[kind]
+
+
+def object_of(kind: type, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a dataclass, written out and not referred to."""
+    fields = dataclasses.fields(kind)
+    hints = hints_of(kind)
+    return {
+        "type": "object",
+        "properties": {key_of(each): schema_of(hints[each.name], found) for each in fields},
+        "required": [key_of(each) for each in fields if not each.metadata.get(OPTIONAL)],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,1 @@
+"""Places that secrets are found in, and what is demanded of them."""

@@ -1,0 +1,114 @@
+"""The record of how far a run is, as it lies in `_run/status.json`.
+
+A later version may add keys, and readers pass over those that they do not know. What a key means
+changes only together with `FORMAT_VERSION`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from unloader import json_fields
+from unloader.json_reading import decode
+
+FORMAT_VERSION = 1
+
+Waits = Literal["nothing", "source", "destination", "reader of a pipe", "retry"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitCounts:
+    """The work units of a run."""
+
+    total: int = 0
+    done: int = 0
+    """Staged; they have final names once the run is published."""
+    running: int = 0
+    waiting: int = 0
+    """Not begun, or waiting for their next attempt."""
+    failed: int = 0
+    """Given up after all their attempts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """One worker, at work or idle."""
+
+    worker: int
+    node: int
+    """Where nothing is bound, the node that it was counted for."""
+    cpus: tuple[int, ...]
+    """Those that it is bound to; none if it is not."""
+    unit: str | None = None
+    """None while it is idle."""
+    partition: str | None = None
+    attempt: int = 0
+    rows: int = 0
+    bytes: int = 0
+    """Both of the running attempt."""
+    seconds: float = 0.0
+    """Since the attempt began."""
+    waits_for: Waits = "nothing"
+    """`retry` if it is idle because all units that are left wait for their next attempt."""
+    retry_in_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStatus:
+    """How far a run is, at one point in time."""
+
+    run_id: str
+    sequence: int
+    """Grows with each record of a process; a run that goes on writes one about every second."""
+    updated: str
+    """ISO 8601 in UTC, by the clock of the run's machine, as `phase_since`."""
+    host: str = ""
+    boot_id: str = ""
+    """Tells one start of that machine from another."""
+    pid: int = 0
+    table: str = ""
+    phase: str = ""
+    phase_since: str = ""
+    units: UnitCounts = UnitCounts()
+    rows: int = 0
+    bytes: int = 0
+    """Both of finished units and running attempts."""
+    rows_expected: int | None = None
+    """The source's estimate; None if it has none."""
+    bytes_expected: int | None = None
+    """Of the output, from what is written so far; None until that says enough."""
+    rows_per_second: float = 0.0
+    """Over the last half minute."""
+    mean_rows_per_second: float = 0.0
+    bytes_per_second: float | None = None
+    fraction: float = 0.0
+    seconds: float = 0.0
+    """Since this process began with the run."""
+    seconds_left: float | None = None
+    """An estimate; None until there is one."""
+    workers: tuple[WorkerStatus, ...] = ()
+    retries: int = 0
+    last_error: str = ""
+    stopping: bool = False
+    """Somebody asked the run to end, by a signal or with `unloader stop`."""
+    ended: str = ""
+    """Kind of the error that ended the run; empty while it goes on, and where it was killed."""
+
+
+def status_bytes(status: LiveStatus) -> bytes:
+    """Return the text of a record."""
+    document = {"format_version": FORMAT_VERSION, **json_fields.to_json(status)}
+    return (json.dumps(document) + "\n").encode("ascii")
+
+
+def parse_status(data: bytes) -> LiveStatus | None:
+    """Return the record that these bytes are; None if they are none, or of a later version."""
+    try:
+        document = decode(data.decode())
+        if not isinstance(document, dict) or document.pop("format_version") != FORMAT_VERSION:
+            return None
+        return json_fields.from_json(LiveStatus, document, "the record", newer=True)
+    except (ValueError, KeyError):
+        return None

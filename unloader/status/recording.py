@@ -1,0 +1,124 @@
+"""Lets others see how far a run is, and end it, by way of where its files go.
+
+A thread of its own writes the record and looks for the file that asks for the end: neither a slow
+disk nor a long call of the run into its source holds up the other. That the record cannot be
+written is told once and is no reason to fail.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from unloader.events import Event, Notice, Observer, PhaseStarted
+from unloader.status.tally import Tally
+
+if TYPE_CHECKING:
+    from numa.model import Seat
+    from unloader.storage.base import LiveStorage
+
+FIRST_SECONDS, EVERY_SECONDS = 0.2, 1.0
+"""Before the first record, which a run of a moment does not need, and between two."""
+
+_PATIENCE_SECONDS = 5.0
+"""How long the end of a run waits for a record that is being written to a storage that hangs."""
+
+STOP_ASKED = "`unloader stop` asks for the end: the work units in progress are ended"
+
+
+class LiveRun:
+    """A run on its way: takes its events, shows what they add up to, and knows if it is to end."""
+
+    def __init__(
+        self,
+        run_id: str,
+        seats: Sequence[Seat],
+        storage: LiveStorage | None,
+        observe: Observer,
+        asked: Callable[[], bool],
+    ) -> None:
+        """Begin to record.
+
+        Args:
+            run_id: The run.
+            seats: Of its workers.
+            storage: Where the record goes; None where nothing is kept, as of a stream.
+            observe: Gets all events, in the thread that brings them.
+            asked: Tells whether the caller of the run asks for its end.
+        """
+        self._run_id, self._seats = run_id, tuple(seats)
+        self._observe, self._asked = observe, asked
+        self._tally = Tally(time.monotonic())
+        self._tally.add(PhaseStarted(phase="planning"), time.monotonic())
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._sequence = 0
+        self._notices: list[str] = []
+        self._has_failed = False
+        self.stopped_by_others = False
+        """The end was asked for by way of the storage."""
+        self._thread: threading.Thread | None = None
+        if storage is not None:
+            self._thread = threading.Thread(
+                target=self._record, args=(storage,), name="status", daemon=True
+            )
+            self._thread.start()
+
+    def __call__(self, event: Event) -> None:
+        """Take an event into account and hand it on."""
+        with self._lock:
+            self._tally.add(event, time.monotonic())
+        while self._notices:
+            self._observe(Notice(text=self._notices.pop()))
+        self._observe(event)
+
+    def stop(self) -> bool:
+        """Tell whether the run is to end; asked several times a second, from any thread."""
+        return self._asked() or self.stopped_by_others
+
+    def close(self, storage: LiveStorage | None = None, error: BaseException | None = None) -> None:
+        """End the recording; may be called again.
+
+        Args:
+            storage: Where a run that broke shows once more how far it came.
+            error: What broke it.
+        """
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_SECONDS)
+            if storage is not None and not self._thread.is_alive():
+                self._show(storage, error)
+
+    def _record(self, storage: LiveStorage) -> None:
+        wait = FIRST_SECONDS
+        while not self._over.wait(wait):
+            wait = EVERY_SECONDS
+            if not self.stopped_by_others and storage.stop_asked():
+                self._notices.append(STOP_ASKED)
+                self.stopped_by_others = True
+            self._show(storage)
+
+    def _show(self, storage: LiveStorage, error: BaseException | None = None) -> None:
+        # Imported here: a run of a moment does without.
+        from unloader.status.model import status_bytes
+        from unloader.status.snapshot import Process, snapshot_of
+
+        self._sequence += 1
+        process = Process(
+            run_id=self._run_id,
+            seats=self._seats,
+            sequence=self._sequence,
+            stopping=self.stop(),
+            error=error,
+        )
+        with self._lock:
+            status = snapshot_of(self._tally, process, time.monotonic())
+        try:
+            storage.show(status_bytes(status))
+        except OSError as trouble:
+            if not self._has_failed:
+                self._has_failed = True
+                why = trouble.strerror or str(trouble)
+                self._notices.append(f"`unloader status` cannot see this run go on: {why}")

@@ -1,0 +1,206 @@
+"""How far a run is, worked out from its events; the clock is the caller's."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from unloader.events import (
+    DirectoryFilled,
+    Event,
+    PhaseStarted,
+    RunFinished,
+    RunStarted,
+    UnitAdvanced,
+    UnitFailed,
+    UnitFinished,
+    UnitsKept,
+    UnitStarted,
+)
+
+RATE_SECONDS = 30.0
+"""Rates are averages over so much of the past: shorter jumps, longer hides a stall."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A unit in a worker's hands."""
+
+    unit: str
+    partition: str | None
+    attempt: int
+    rows_expected: int | None
+    started: float
+    rows: int = 0
+    bytes: int = 0
+    waiting_for: str = ""
+    """The pipe whose reader is missing."""
+
+    def rows_per_second(self, now: float) -> float:
+        """Return the rate of this attempt."""
+        return self.rows / max(now - self.started, 1e-3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Everything a display shows of the run as a whole, at one point in time."""
+
+    units_done: int
+    units: int
+    rows: int
+    bytes: int
+    rows_per_second: float
+    bytes_per_second: float | None
+    """None until the first bytes have left a worker's buffers: how many there are is not known."""
+    fraction: float
+    """0 to 1; of the expected rows where every started unit has an estimate, else of the units."""
+    seconds: float
+    """Since the run began to plan, as in the manifest."""
+    seconds_left: float | None
+    mean_rows_per_second: float = 0.0
+    """Since the first unit was handed out."""
+    directories: tuple[tuple[str, int], ...] = ()
+    """Each of several directories with the bytes of finished units in it."""
+
+
+class Tally:
+    """The state that the events of one run add up to."""
+
+    def __init__(self, now: float) -> None:
+        """Start with nothing known.
+
+        Args:
+            now: Seconds of any clock that only goes forward; later calls use the same.
+        """
+        self.run = RunStarted(run_id="", table="", units=0, workers=0, rows=None, bytes=None)
+        self.phase = "connecting"
+        self.phase_started = self._began = now
+        self.running: dict[int, Running] = {}
+        """By worker."""
+        self.retry_at: dict[str, float] = {}
+        """By unit that failed and waits: when its next attempt is due."""
+        self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        self._started = now
+        self._finished: RunFinished | None = None
+        self._units_done = self._rows = self._bytes = self._rows_expected = 0
+        self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
+        self.running.clear()
+        self.retry_at.clear()
+        self.retries = self.given_up = 0
+        self.last_error = ""
+        self._directories: dict[str, int] = {}
+        self._kept = 0.0
+        self._rows_kept = 0
+
+    def add(self, event: Event, now: float) -> None:
+        """Take one event into account."""
+        if isinstance(event, RunStarted):
+            self.run, self.phase, self.phase_started = event, "unloading", now
+            self._begin(now)
+        elif isinstance(event, UnitsKept):
+            self._keep(event, now)
+        elif isinstance(event, PhaseStarted):
+            self.phase, self.phase_started = event.phase, now
+            if event.phase == "connecting":
+                self._began = now
+        elif isinstance(event, RunFinished):
+            self._finished = event
+        elif isinstance(event, UnitStarted):
+            self.running[event.worker] = Running(
+                event.unit, event.partition, event.attempt, event.rows, now
+            )
+            self.retry_at.pop(event.unit, None)
+        elif isinstance(event, UnitAdvanced):
+            current = self.running.get(event.worker)
+            if current is not None and current.unit == event.unit:
+                current.rows, current.bytes = event.rows, event.bytes
+                current.waiting_for = event.waiting_for
+        elif isinstance(event, UnitFinished):
+            current = self.running.pop(event.worker, None)
+            self._units_done += 1
+            self._rows += event.rows
+            self._bytes += event.bytes
+            self._rows_expected += (current.rows_expected or 0) if current else 0
+        elif isinstance(event, UnitFailed):
+            self.running.pop(event.worker, None)
+            self._failed(event, now)
+        elif isinstance(event, DirectoryFilled):
+            self._directories[event.directory] = event.bytes
+
+    def _failed(self, event: UnitFailed, now: float) -> None:
+        self.last_error = event.message
+        if event.retry_in_seconds is None:
+            self.given_up += 1
+        else:
+            self.retries += 1
+            self.retry_at[event.unit] = now + event.retry_in_seconds
+
+    def _keep(self, kept: UnitsKept, now: float) -> None:
+        """Count what was done before this process, which is no work of its own."""
+        self._units_done, self._rows, self._bytes = kept.units, kept.rows, kept.bytes
+        self._rows_expected = self._rows_kept = kept.rows
+        self._started = now
+        self._samples = deque([(now, kept.rows, kept.bytes)])
+        self._kept = self._fraction()
+
+    def give_up(self) -> None:
+        """Forget the units in flight: the run stops, and what they wrote counts no more."""
+        self.running.clear()
+
+    def figures(self, now: float) -> Figures:
+        """Return how far the run is; once it is finished, what its manifest says."""
+        if self._finished is not None:
+            return self._final(self._finished)
+        rows = self._rows + sum(each.rows for each in self.running.values())
+        size = self._bytes + sum(each.bytes for each in self.running.values())
+        self._samples.append((now, rows, size))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= RATE_SECONDS:
+            self._samples.popleft()
+        then, rows_then, size_then = self._samples[0]
+        past = max(now - then, 1e-3)
+        fraction = self._fraction()
+        busy, done = now - self._started, fraction - self._kept
+        return Figures(
+            units_done=self._units_done,
+            units=self.run.units,
+            rows=rows,
+            bytes=size,
+            # A failed attempt takes back rows that were counted before.
+            rows_per_second=max(0.0, (rows - rows_then) / past),
+            bytes_per_second=max(0.0, (size - size_then) / past) if size else None,
+            fraction=fraction,
+            seconds=now - self._began,
+            seconds_left=busy * (1 - fraction) / done if done > 0.005 else None,
+            mean_rows_per_second=(rows - self._rows_kept) / max(busy, 1e-3),
+            directories=tuple(sorted(self._directories.items())),
+        )
+
+    def _final(self, totals: RunFinished) -> Figures:
+        seconds = max(totals.seconds, 1e-3)
+        return Figures(
+            units_done=self._units_done,
+            units=self.run.units,
+            rows=totals.rows,
+            bytes=totals.bytes,
+            rows_per_second=totals.rows / seconds,
+            bytes_per_second=totals.bytes / seconds,
+            fraction=1.0,
+            seconds=totals.seconds,
+            seconds_left=0.0,
+            mean_rows_per_second=totals.rows / seconds,
+            directories=tuple(sorted(self._directories.items())),
+        )
+
+    def _fraction(self) -> float:
+        """Finished units count with their estimate, so that a wrong one never passes 100 %."""
+        if not self.run.units:
+            return 0.0
+        if self._units_done >= self.run.units:
+            return 1.0
+        expected = self.run.rows
+        if expected and all(each.rows_expected is not None for each in self.running.values()):
+            now = sum(min(each.rows, each.rows_expected or 0) for each in self.running.values())
+            return min((self._rows_expected + now) / expected, 0.999)
+        return self._units_done / self.run.units

@@ -1,0 +1,59 @@
+"""Tells whether the run of another machine lives, where a lock does not say so.
+
+A lock of the file system decides on one machine, and over NFS with a lock service. Some network
+file systems keep locks to themselves on each machine. Then the only sign of life is the record of
+how far the run is, which the run replaces about once a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from unloader.storage.machine import boot_id, host_name
+
+WATCH_SECONDS = 10.0
+"""A run that has shown nothing for so long is dead. It shows itself about every second; a busy
+machine or a slow server may delay that by seconds."""
+
+_LOOK_SECONDS = 0.25
+
+
+def is_elsewhere(host: str, boot: str) -> bool:
+    """Tell whether what was written under these names was written under another kernel.
+
+    Where nothing is known, as of an earlier version, the lock alone decides.
+    """
+    if boot and boot_id():
+        return boot != boot_id()
+    return bool(host) and host != host_name()
+
+
+def is_replaced(records: Sequence[Path], seconds: float | None = None) -> bool:
+    """Watch records of how far a run is; tell whether one of them is replaced meanwhile.
+
+    Args:
+        records: Where the run may keep it.
+        seconds: How long to watch; None = `WATCH_SECONDS`.
+    """
+    before = [_state(path) for path in records]
+    until = time.monotonic() + (WATCH_SECONDS if seconds is None else seconds)
+    while time.monotonic() < until:
+        time.sleep(_LOOK_SECONDS)
+        if [_state(path) for path in records] != before:
+            return True
+    return False
+
+
+def _state(record: Path) -> tuple[object, ...]:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        # A network file system looks at the server again when a directory is opened.
+        os.listdir(record.parent)
+        # A run on a full disk only gives its record another time.
+        with open(record, "rb") as file:
+            return os.fstat(file.fileno()).st_mtime_ns, json.load(file)["sequence"]
+    return ()
