@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from processes import command
 
 OF_THE_RUN = ("run_id", "settings", "totals", "workers", "nodes", "warnings", "not_measured")
@@ -42,8 +44,11 @@ def kill_after(
         running.wait_until(lambda: len(staged_units(dest)) >= units, f"{units} finished units")
     else:
         running.wait_until((dest / "_run" / "run.json").exists, "the record of the run")
+    workers = running.workers()
     os.killpg(running.process.pid, signal.SIGKILL)
     running.finish()
+    # A worker that has lost its parent ends by itself, and has the source open until then.
+    psutil.wait_procs(workers, timeout=60)
     assert command.final_names(dest) == []
     return staged_units(dest)
 

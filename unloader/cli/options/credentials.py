@@ -67,7 +67,7 @@ def secret_at(destination: str, values: Mapping[str, Any]) -> SecretReference | 
 
 
 def _password_file(values: Mapping[str, Any]) -> Path | None:
-    given = ["--" + key.replace("_", "-") for key in _PLACES if values[key]]
+    given = ["--" + key.replace("_", "-") for key in _PLACES if values.get(key)]
     if len(given) > 1:
         raise UsageError(
             f"{given[0]} and {given[1]} exclude each other", "leave one of the two out"
