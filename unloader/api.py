@@ -285,6 +285,7 @@ def verify(
     source: SourceSpec | None = None,
     *,
     strict: bool = False,
+    parallelism: int = 0,
     observe: Observer = silent,
 ) -> dict[str, Any]:
     """Check a finished run's files against its manifest, and its count against a source.
@@ -293,15 +294,17 @@ def verify(
         destination: The directory of the manifest.
         source: None = the rows are not counted there.
         strict: Files that are not of the run are a difference, and not only reported.
-        observe: Called with each event.
+        parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
+        observe: Called with each event, in this thread.
 
     Raises:
         UnloaderError: VerifyMismatch if something differs.
     """
-    from unloader.manifest.verify import verify as check
+    from unloader.verification.finished_run import Checks
+    from unloader.verification.finished_run import verify as check
 
     with _translated():
-        return check(destination, source, observe, strict=strict)
+        return check(destination, source, observe, Checks(strict=strict, parallelism=parallelism))
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:

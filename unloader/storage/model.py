@@ -56,6 +56,10 @@ class Claim:
     read_index: ReadIndex
     resumed: bool = False
     """A run of this id has died here, and goes on with what it has staged."""
+    mode: int | None = None
+    """Rights of files; None is as the umask has it. Directories get what goes with them."""
+    owner_group: str = ""
+    """`[USER][:GROUP]` of files and directories; empty is as the system chooses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

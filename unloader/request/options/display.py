@@ -6,7 +6,7 @@ from functools import partial
 
 from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, PathText
 from unloader.request.options.option import REACHING, Option
-from unloader.request.options.running import DEMO_PARALLELISM
+from unloader.request.options.running import DEMO_PARALLELISM, VERIFY_PARALLELISM
 
 _option = partial(Option, effect="unrecorded")
 _shown = partial(_option, section="Progress and result")
@@ -49,6 +49,7 @@ OWN = (
         commands=("verify",),
         help="Fail if the directories of the run hold files that are not part of it.",
     ),
+    VERIFY_PARALLELISM,
     _option(
         name="dry-run",
         kind=FLAG,

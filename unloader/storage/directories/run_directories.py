@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from unloader.errors import OutputFailed
+from unloader.storage.directories.access import Access
 from unloader.storage.directories.earlier_runs import EarlierRuns
 from unloader.storage.directories.journal import Journal
 from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder, strangers
@@ -56,6 +57,7 @@ class RunDirectories:
         self._journals: dict[str, Journal] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
+        self._access = Access.of(claim.mode, claim.owner_group)
         with self._take(paths) as undo:
             if not claim.overwrite:
                 for directory in self.all:
@@ -170,6 +172,9 @@ class RunDirectories:
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
         self.first.write_record(MANIFEST, manifest)
+        for move in moves:
+            self._access.give(self.staged_file(move.place, move.staged))
+        self._access.give(self.first.room / MANIFEST)
         publication = self._publication(moves)
         check_real(publication)
         self._publishing = True
@@ -222,7 +227,7 @@ class RunDirectories:
             with ExitStack() as undo:
                 self.all = ()
                 for path in paths:
-                    directory = RunDirectory(path)
+                    directory = RunDirectory(path, self._access)
                     undo.callback(directory.close)
                     undo.callback(directory.give_back)
                     self.all = (*self.all, directory)

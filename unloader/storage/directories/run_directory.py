@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
+from unloader.storage.directories.access import Access
 from unloader.storage.directories.leftovers import (
     LOCK,
     RECORD,
@@ -38,17 +39,24 @@ from unloader.storage.model import MANIFEST, STATUS, STOP, Index, Leftover, Read
 from writers.files.publish import write_atomically
 from writers.files.staging import PART_SUFFIX
 
+_USUAL = Access()
+
 
 class RunDirectory:
     """One directory, taken by one run until `close`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, access: Access = _USUAL) -> None:
         """Take the directory, creating it where needed; change nothing else in it.
+
+        Args:
+            path: The directory.
+            access: Rights and owner of the directories that are made.
 
         Raises:
             OutputFailed: It cannot be created or written, or another run is using it.
         """
         self.path = path
+        self._access = access
         self.room = path / RUN
         self.staged = self.room / STAGED
         self._made_room = False
@@ -87,8 +95,7 @@ class RunDirectory:
         (self.room / RECORD).unlink(missing_ok=True)
         write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
-        self.staged.mkdir(exist_ok=True)
-        self._check_staged()
+        self._make_staged()
         return left
 
     def go_on(self, holder: Holder) -> None:
@@ -104,8 +111,7 @@ class RunDirectory:
                 "start again, without resume",
             )
         write_holder(self._lock, holder)
-        self.staged.mkdir(exist_ok=True)
-        self._check_staged()
+        self._make_staged()
 
     def finished(self, read_index: ReadIndex) -> Index | None:
         """Return what the manifest of the finished run here lists, None if there is none.
@@ -224,6 +230,8 @@ class RunDirectory:
             missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self._made_room = not self.room.exists()
             self.room.mkdir(parents=True, exist_ok=True)
+            if self._made_room:
+                self._set_rights(missing)
         except OSError as error:
             raise self.refused("create", error) from error
         self.owners = owners_for(self.path)
@@ -236,6 +244,18 @@ class RunDirectory:
                 "find out what put it there and remove it, or choose another --to",
             )
         return tuple(missing)
+
+    def _set_rights(self, made: list[Path]) -> None:
+        """Set rights and owner of the directories that were made; without them none stays."""
+        try:
+            for directory in made:
+                self._access.give(directory)
+            self._access.close(self.room)
+        except (OSError, OutputFailed):
+            with suppress(OSError):
+                for directory in (self.room, *made):
+                    directory.rmdir()
+            raise
 
     def _take_lock(self) -> int:
         try:
@@ -259,9 +279,11 @@ class RunDirectory:
             raise self.refused("prepare", error) from error
         return lock
 
-    def _check_staged(self) -> None:
+    def _make_staged(self) -> None:
+        self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
         if not is_directory_of(self.staged, self.owners):
             raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
+        self._access.check(self.staged)
 
     def _is_ours(self, name: str) -> bool:
         # Only files of this directory: a manifest that was tampered with may not reach out of it.
