@@ -64,7 +64,7 @@ class RunDirectories:
                     _on(directory, directory.check_free)
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self.all, claim.read_index)
-            holder = self._holder()
+            self._me = holder = self._holder()
             if claim.resumed:
                 for directory in self.all:
                     _on(directory, partial(directory.go_on, holder))
@@ -155,7 +155,7 @@ class RunDirectories:
 
     def stop_asked(self) -> bool:
         """Tell whether the first directory's `_run` has a file that asks for the end."""
-        return self.first.has_stop()
+        return self.first.has_stop(self._me)
 
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged."""
