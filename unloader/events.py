@@ -95,6 +95,8 @@ class UnitAdvanced:
     bytes: int
     waiting_for: str = ""
     """What must come before the first row: the pipe whose reader is missing."""
+    waits_for: Literal["nothing", "source", "destination"] = "nothing"
+    """Whom the attempt waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

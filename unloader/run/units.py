@@ -115,6 +115,7 @@ class UnitWork(Work[WorkUnit]):
                 rows=payload.rows,
                 bytes=payload.bytes,
                 waiting_for=payload.waiting_for,
+                waits_for=payload.waits_for,
             )
         )
 

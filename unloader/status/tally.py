@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Literal
 
 from unloader.events import (
     DirectoryFilled,
@@ -36,6 +37,7 @@ class Running:
     bytes: int = 0
     waiting_for: str = ""
     """The pipe whose reader is missing."""
+    waits_for: Literal["nothing", "source", "destination"] = "nothing"
 
     def rows_per_second(self, now: float) -> float:
         """Return the rate of this attempt."""
@@ -120,6 +122,7 @@ class Tally:
             if current is not None and current.unit == event.unit:
                 current.rows, current.bytes = event.rows, event.bytes
                 current.waiting_for = event.waiting_for
+                current.waits_for = event.waits_for
         elif isinstance(event, UnitFinished):
             current = self.running.pop(event.worker, None)
             self._units_done += 1
