@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import re
 from dataclasses import dataclass
 
@@ -53,6 +55,13 @@ def check_directory(place: str) -> None:
 def has_fields(place: str) -> bool:
     """Return whether a directory is another one for other runs."""
     return _FIELD.search(place) is not None
+
+
+def matching_directories(place: str) -> tuple[str, ...]:
+    """Return the directories there are that a place with fields may stand for, the latest first."""
+    pieces = _FIELD.split(place)[::2]
+    found = glob.glob("*".join(map(glob.escape, pieces)))
+    return tuple(sorted(filter(os.path.isdir, found), key=os.path.getmtime, reverse=True))
 
 
 def is_dated(place: str) -> bool:
