@@ -38,6 +38,7 @@ FLOORS = {
         {"unloader.cli.options"},
         {"unloader.cli.display"},
         {
+            "unloader.cli.core_dumps",
             "unloader.cli.invocation",
             "unloader.cli.mistakes",
             "unloader.cli.signals",
