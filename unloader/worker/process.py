@@ -87,7 +87,7 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
 def _unload(task: UnitTask, report: Report) -> UnitResult:
     started = time.perf_counter()
     reader = _process.reader_for(task.extract.source, task.extract.snapshot)
-    rows, files, stages = copy_unit(task, reader, report)
+    rows, files, stages, content = copy_unit(task, reader, report)
     return UnitResult(
         unit=task.unit.id,
         attempt=task.attempt,
@@ -97,4 +97,5 @@ def _unload(task: UnitTask, report: Report) -> UnitResult:
         seconds=time.perf_counter() - started,
         cpu_seconds=_process.cpu_since_last(),
         peak_rss_bytes=peak_rss_bytes(),
+        content=content,
     )
