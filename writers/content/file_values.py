@@ -157,6 +157,7 @@ def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
 
 def _rearranged(texts: pa.Array, field: pa.Field, mask: str, format: TextFormat) -> pa.Array:
     """Return ISO 8601 for texts that follow a mask."""
+    import pyarrow as pa
     from pyarrow import types
 
     slices = _slices(field, mask, format)
@@ -166,7 +167,7 @@ def _rearranged(texts: pa.Array, field: pa.Field, mask: str, format: TextFormat)
         return pc.utf8_slice_codeunits(texts, *slices[name])
 
     def joined(mark: str, *parts: Any) -> Any:
-        return pc.binary_join_element_wise(*parts, mark)
+        return pc.binary_join_element_wise(*parts, pa.scalar(mark, texts.type))
 
     date = joined("-", part("YYYY"), part("MM"), part("DD"))
     if types.is_date(field.type):

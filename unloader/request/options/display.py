@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, PathText
-from unloader.request.options.option import CONNECTING, Option
+from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, PathText, Whole
+from unloader.request.options.option import REACHING, Option
 from unloader.request.options.running import DEMO_PARALLELISM, VERIFY_PARALLELISM
 
 _option = partial(Option, effect="unrecorded")
 _shown = partial(_option, section="Progress and result")
 
-WATCHED = ("demo", *CONNECTING)
+WATCHED = ("demo", *REACHING)
 """Commands that show how far they are."""
 
-ANSWERING = (*WATCHED, "clean", "topology", "formats", "sources")
+ANSWERING = (
+    *WATCHED,
+    *("status", "runs", "stop"),
+    *("clean", "topology", "formats", "sources"),
+)
 """Commands that have a result to show."""
 
 OWN = (
@@ -36,6 +40,13 @@ OWN = (
     ),
     DEMO_PARALLELISM,
     _option(
+        name="new-snapshot",
+        kind=FLAG,
+        section="How to go on",
+        commands=("resume",),
+        help="Unload everything again at a new snapshot. What is done so far is dropped.",
+    ),
+    _option(
         name="strict",
         kind=FLAG,
         section="What to check",
@@ -52,6 +63,37 @@ OWN = (
         "with the checksums of the fetched values (full), for runs with --verify full.",
     ),
     VERIFY_PARALLELISM,
+    _option(
+        name="watch",
+        kind=FLAG,
+        section="Watching",
+        commands=("status",),
+        help="Look again and again until the run has ended.",
+    ),
+    _option(
+        name="interval",
+        kind=SECONDS,
+        section="Watching",
+        commands=("status",),
+        default=1.0,
+        help="Seconds between two looks with --watch.",
+    ),
+    _option(
+        name="depth",
+        kind=Whole(0),
+        section="Where to look",
+        commands=("runs",),
+        default=3,
+        help="Levels of directories below DIR to look into; 0 looks at DIR alone.",
+    ),
+    _option(
+        name="timeout",
+        kind=SECONDS,
+        section="Waiting",
+        commands=("stop",),
+        default=300.0,
+        help="Seconds to wait for the end of the run; 0 asks it to end and does not wait.",
+    ),
     _option(
         name="dry-run",
         kind=FLAG,
