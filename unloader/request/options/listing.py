@@ -15,6 +15,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *running.SPEED,
     *machine.OPTIONS,
     *running.SAFETY,
+    *running.PAUSING,
     *display.SHOWN,
 )
 """Those behind them."""
