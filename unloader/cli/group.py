@@ -18,6 +18,7 @@ from unloader.errors import UsageError
 
 COMMANDS = (
     *("demo", "describe", "codecs", "plan", "run", "verify", "clean"),
+    *("status", "runs", "stop"),
     *("topology", "formats", "sources", "help"),
 )
 """In the order of the help page; each is `command` in the module of its name."""

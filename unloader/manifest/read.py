@@ -86,7 +86,7 @@ def read_index(data: bytes, place: str) -> Index:
     """
     path = Path(place) / MANIFEST
     try:
-        document = _document(data, path)
+        document = document_of(data, path)
         found = read_json(_Listing, document, "the manifest", newer=True)
         if missing := [key for key in _ALWAYS if key not in document]:
             raise NotAsExpected(f"it has no {missing[0]!r}")
@@ -118,7 +118,7 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
     """
     path = destination / name
     try:
-        manifest = from_json(_document(data, path))
+        manifest = from_json(document_of(data, path))
         known = len(directories_of(manifest, destination))
         strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
         if strangers:
@@ -128,8 +128,12 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
     return manifest
 
 
-def _document(data: bytes, path: Path) -> Any:
-    """Return what the bytes of a manifest hold, once they are intact and its version is ours."""
+def document_of(data: bytes, path: Path) -> Any:
+    """Return what the bytes of a manifest hold, once they are intact and its version is ours.
+
+    Raises:
+        OutputFailed: They are no JSON, were changed, or are of another format version.
+    """
     if digest_at_end(data) and not is_intact(data):
         raise _changed(path, "its digest is that of another text")
     try:

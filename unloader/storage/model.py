@@ -22,7 +22,7 @@ STATUS = "status.json"
 """Name of the record of how far a run is. It is replaced about once a second, for readers only."""
 
 STOP = "stop"
-"""Name of the file that asks a run to end. Its presence counts, not what is in it."""
+"""Name of the file that asks a run to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

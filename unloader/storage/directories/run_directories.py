@@ -62,7 +62,7 @@ class RunDirectories:
                     _on(directory, directory.check_free)
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self.all, claim.read_index)
-            holder = self._holder()
+            self._me = holder = self._holder()
             left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
             self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
             self.notices += tuple(
@@ -135,7 +135,7 @@ class RunDirectories:
 
     def stop_asked(self) -> bool:
         """Tell whether the first directory's `_run` has a file that asks for the end."""
-        return self.first.has_stop()
+        return self.first.has_stop(self._me)
 
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged."""

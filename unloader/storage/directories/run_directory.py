@@ -153,12 +153,20 @@ class RunDirectory:
                 os.utime(self.room / STATUS)
             raise
 
-    def has_stop(self) -> bool:
-        """Tell whether somebody has asked the run to end, since it was taken."""
+    def has_stop(self, holder: Holder) -> bool:
+        """Tell whether somebody has asked this process of the run to end.
+
+        An empty file asks whoever is there. One that names a process asks no other: it may have
+        been written for the one before.
+        """
         try:
             # A network file system looks at the server again when a directory is opened.
-            return STOP in os.listdir(self.room)
-        except OSError:
+            if STOP not in os.listdir(self.room):
+                return False
+            return (self.room / STOP).read_text(encoding="utf-8").strip() in ("", holder.process)
+        except PermissionError:
+            return True  # It is another user's, who may not have wanted it to be read.
+        except (OSError, ValueError):
             return False
 
     def is_held(self, run_id: str) -> bool:
