@@ -44,6 +44,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
+from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import end_sessions_sql
 from unloader.sources.cancelling import cancelled_by
@@ -233,6 +234,7 @@ class _Run:
             resumable=self._is_resumable,
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
+            room=self._room_watch(),
         )
         schedule = Schedule(
             units=units,
@@ -253,6 +255,18 @@ class _Run:
             raise error_of(engine.failure)
         if schedule.given_up:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
+
+    def _room_watch(self) -> RoomWatch | None:
+        options = self.run.request.output
+        if not options.min_free_bytes:
+            return None
+        return RoomWatch(
+            directories=options.destinations,
+            min_free_bytes=options.min_free_bytes,
+            pause_seconds=options.pause_seconds,
+            tell=lambda text: self.observe(Notice(text=text)),
+            next_step=self.output.next_step,
+        )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
         level = self.run.request.verify

@@ -59,17 +59,11 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     job, planned = _job(context, argument, values)
     from unloader import api
 
-<<<<<<< HEAD
     with watched(values, job) as display, stop_on_signals(display.stopping) as stop:
-        manifest = api.unload(job, planned=planned, observe=display, stop=stop)
-    _answer(manifest, job, values)
-=======
-    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.unload(
             job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
         )
     answer(manifest, values)
->>>>>>> main
 
 
 def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
