@@ -162,6 +162,8 @@ def _of_run(
         live = parse_status(storage.record(home, STATUS))
     if live is not None and live.run_id != who.run_id:
         live = None
+    if live is not None and who.is_running and live.pid != who.pid:
+        live = None  # It is of the process before; one that resumes has not shown itself yet.
     units, table = (live.units.total, live.table) if live is not None else (None, "")
     if not units:
         units, table = _planned(storage.record(home, RUN_RECORD))

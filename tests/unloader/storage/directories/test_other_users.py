@@ -265,7 +265,7 @@ def test_a_staging_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_is_seen_and_ended_by_others(shared: Path) -> None:
     """Who may read its directory sees it go on; only who may write there can ask it to end."""
-    run = taken(shared / "out", overwrite=False)
+    run = taken([shared / "out"], overwrite=False)
     room = shared / "out" / RUN
     run.show(b"how far it is")
     storage = LocalDirectories()
