@@ -33,7 +33,12 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.units import UnitWork
-from unloader.sources.abilities import end_sessions_sql
+from unloader.sources.abilities import (
+    end_keeping,
+    end_sessions_sql,
+    keep_until_gone,
+    kept_until,
+)
 from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
@@ -73,6 +78,7 @@ def run(
             known = translate(error) if isinstance(error, Exception) else None
             if known is not None:
                 known = _with_what_left(_told_by(live, known), output)
+                known = current.with_what_is_kept(known)
             live.close(storage, known or error)
             with suppress(UnloaderError, OSError):
                 current.abandon()
@@ -120,6 +126,7 @@ class _Run:
         )
         for text in self.run.seating.notices:
             self.observe(Notice(text=text))
+        self._keep_snapshot()
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(executor, stop)
         ordered = [self._finished[unit] for unit in sorted(self._finished)]
@@ -129,7 +136,31 @@ class _Run:
         manifest = self.output.publish(ordered, self._manifest, stop)
         totals = manifest.totals
         self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        self._end_keeping()
         return manifest
+
+    def _keep_snapshot(self) -> None:
+        """Have the snapshot outlive the run from here on, where that was asked for."""
+        storage = self.output.live()
+        until = keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
+        if until:
+            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
+            self.observe(Notice(text=text))
+
+    def _end_keeping(self) -> None:
+        try:
+            end_keeping(self.resolved.catalog)
+        except UnloaderError as error:
+            # The run is complete. The keeper finds that out by itself.
+            self.observe(Notice(text=error.message))
+
+    def with_what_is_kept(self, error: UnloaderError) -> UnloaderError:
+        """Return the error with how long the run's snapshot is there for the rest of the units."""
+        until = kept_until(self.resolved.catalog) if self._finished else ""
+        if not until:
+            return error
+        text = f"its snapshot is kept until {until}, see unloader keepers"
+        return type(error)(f"{error.message.rstrip('. ')}; {text}", error.hint)
 
     def abandon(self) -> None:
         """Leave the finished units for later, or no trace where there are none."""

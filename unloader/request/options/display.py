@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, PathText
+from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText
 from unloader.request.options.option import CONNECTING, Option
 from unloader.request.options.running import DEMO_PARALLELISM
 
@@ -14,7 +14,7 @@ _shown = partial(_option, section="Progress and result")
 WATCHED = ("demo", *CONNECTING)
 """Commands that show how far they are."""
 
-ANSWERING = (*WATCHED, "clean", "topology", "formats", "sources")
+ANSWERING = (*WATCHED, "clean", "keepers", "topology", "formats", "sources")
 """Commands that have a result to show."""
 
 OWN = (
@@ -48,6 +48,21 @@ OWN = (
         section="Cleaning",
         commands=("clean",),
         help="Only show what would be removed.",
+    ),
+    _option(
+        name="end",
+        kind=Kind("RUN_ID"),
+        section="Ending",
+        commands=("keepers",),
+        empty=False,
+        help="End the keeper of this run; the run cannot be resumed after that.",
+    ),
+    _option(
+        name="end-all",
+        kind=FLAG,
+        section="Ending",
+        commands=("keepers",),
+        help="End all keepers that no running unload uses.",
     ),
     _option(
         name="debug",
