@@ -34,6 +34,8 @@ from writers.model import TextFormat
 if TYPE_CHECKING:
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
+    from unloader.status.ending import StoppedRun
+    from unloader.status.reading import RunStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +254,7 @@ def verify(
     source: SourceSpec | None = None,
     *,
     strict: bool = False,
+    parallelism: int = 0,
     observe: Observer = silent,
 ) -> dict[str, Any]:
     """Check a finished run's files against its manifest, and its count against a source.
@@ -260,15 +263,17 @@ def verify(
         destination: The directory of the manifest.
         source: None = the rows are not counted there.
         strict: Files that are not of the run are a difference, and not only reported.
-        observe: Called with each event.
+        parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
+        observe: Called with each event, in this thread.
 
     Raises:
         UnloaderError: VerifyMismatch if something differs.
     """
-    from unloader.manifest.verify import verify as check
+    from unloader.verification.finished_run import Checks
+    from unloader.verification.finished_run import verify as check
 
     with _translated():
-        return check(destination, source, observe, strict=strict)
+        return check(destination, source, observe, Checks(strict=strict, parallelism=parallelism))
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
@@ -314,6 +319,52 @@ def end_keepers(run_id: str | None = None) -> dict[str, Any]:
 
     with _translated():
         return ended(run_id)
+
+
+def status(destination: Path) -> RunStatus:
+    """Return what is known of the runs at a destination: one that goes on, broke, or is finished.
+
+    Args:
+        destination: One of the directories that were given to `unload`, on any machine.
+
+    Raises:
+        UnloaderError: OutputFailed if it is not there or may not be read.
+    """
+    from unloader.status.reading import status_of
+
+    with _translated():
+        return status_of(str(destination))
+
+
+def runs(directory: Path, *, depth: int = 3) -> tuple[RunStatus, ...]:
+    """Return what is known of all runs in a directory and so many levels below it.
+
+    Raises:
+        UnloaderError: OutputFailed if it is not there or may not be read.
+    """
+    from unloader.status.reading import statuses_below
+
+    with _translated():
+        return statuses_below(str(directory), depth)
+
+
+def stop(
+    destination: Path, *, timeout_seconds: float, stop: Callable[[], bool] = lambda: False
+) -> StoppedRun:
+    """Ask the run at a destination to end, as Ctrl-C would, and wait until it is over.
+
+    Args:
+        destination: One of the run's directories, on any machine.
+        timeout_seconds: How long to wait at most; 0 does not wait.
+        stop: Asked several times a second; True ends the waiting, not the run.
+
+    Raises:
+        UnloaderError: OutputFailed if no run is there or it does not end in that time.
+    """
+    from unloader.status.ending import stop_run
+
+    with _translated():
+        return stop_run(str(destination), timeout_seconds, stop)
 
 
 def topology(

@@ -9,6 +9,7 @@
     ├── PartialUnload        7   some work units failed; the next run starts anew
     ├── VerifyMismatch       8   output and source differ
     ├── AnswerLost           9   done, but the answer could not be written
+    ├── FollowUpFailed      10   done, but what was to follow the run failed
     └── Interrupted        130   stopped by a signal
 
 A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
@@ -135,6 +136,13 @@ class AnswerLost(UnloaderError):
     usual_hint = "send the result to a file or a program that takes it"
 
 
+class FollowUpFailed(UnloaderError):
+    """The run is complete, but its link or the command of `--on-success` failed."""
+
+    exit_code = 10
+    usual_hint = "do what failed by hand; do not run it again"
+
+
 class Interrupted(UnloaderError):
     """SIGINT, SIGTERM or SIGHUP asked the run to stop."""
 
@@ -154,6 +162,7 @@ EXIT_CODES = {
         PartialUnload,
         VerifyMismatch,
         AnswerLost,
+        FollowUpFailed,
         Interrupted,
     )
 }

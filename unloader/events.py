@@ -122,6 +122,19 @@ class UnitFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """So much of what is to be checked has been; the figures are totals of the phase."""
+
+    done: int
+    of: int
+    what: Literal["files", "units"]
+    bytes: int = 0
+    """Of the files that were read so far."""
+    of_bytes: int = 0
+    """0 where no files are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
     """Everything is published; the figures are the totals of the manifest."""
 
@@ -152,6 +165,7 @@ Event = (
     | UnitFinished
     | DirectoryFilled
     | UnitFailed
+    | Verified
     | RunFinished
     | Notice
     | Tick

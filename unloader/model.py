@@ -325,12 +325,20 @@ class OutputOptions:
     overwrite: bool = False
     others: tuple[str, ...] = ()
     """Further directories that the files are spread over."""
+    keep: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Finished runs that stay in the directories beside this one, itself included; None is all."""
+    latest_link: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Name of a symbolic link, beside the directory, that is to lead to the newest run."""
     pipe_seconds: float = 300.0
     """Longest wait for the reader of a pipe; 0 is for ever."""
     buffer_bytes: int = 4 * 1024 * 1024
     buffers: int = 4
     """Output buffers in flight between encoder and I/O thread."""
     checksum: Checksum = "xxh3"
+    mode: int | None = None
+    """Rights of files; None is as the umask has it."""
+    owner_group: str = ""
+    """`[USER][:GROUP]` of files and directories."""
     direct_io: bool = False
     encoder: EncoderChoice = "auto"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ def parts(postgres: Any) -> str:
     return url
 
 
-def started(url: str, dest: Path, *options: str) -> command.Running:
+def started(url: str, dest: Path | str, *options: str) -> command.Running:
     """Start a run that gets half of its rows in a moment and waits for the others."""
     return command.Running(
         *("run", url, "--table", "p", "--to", str(dest), "--split", "partition"),
@@ -50,42 +52,129 @@ def half_done(dest: Path) -> bool:
     return (units.get("done"), units.get("running")) == (2, 2)
 
 
-def test_a_run_keeps_a_record_of_how_far_it_is(parts: str, tmp_path: Path) -> None:
-    """It names units, figures, workers with their seats, and machine and process; it grows."""
+@pytest.fixture
+def running(parts: str, tmp_path: Path) -> Iterator[command.Running]:
+    """A run with half of its rows, and the other half to come in an hour."""
+    run = started(parts, tmp_path / "out")
+    run.wait_until(lambda: half_done(tmp_path / "out"), "a record of two finished units")
+    yield run
+    run.signal(signal.SIGKILL)
+    run.finish()
+
+
+def seen(dest: Path, status: int = 0) -> dict[str, Any]:
+    """Return what `unloader status` says of a destination."""
+    done = command.ended("status", str(dest), "--json")
+    assert done.returncode == status, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_path: Path) -> None:
+    """Its figures, its workers, its seats; then it ends as by Ctrl-C, and what it has is kept."""
     dest = tmp_path / "out"
-    running = started(parts, dest)
-    running.wait_until(lambda: half_done(dest), "a record of two finished units")
-    found = record(dest)
-    assert found["format_version"] == 1
-    assert found["run_id"] == json.loads((dest / "_run" / "lock").read_text())["run_id"]
-    assert (found["pid"], found["host"]) == (running.process.pid, os.uname().nodename)
-    assert (found["table"], found["phase"], found["ended"]) == ("public.p", "unloading", "")
-    assert found["units"] == {"total": 4, "done": 2, "running": 2, "waiting": 0, "failed": 0}
-    assert (found["rows"], found["rows_expected"]) == (1000, 2000)
-    assert [worker["worker"] for worker in found["workers"]] == [0, 1]
-    assert {worker["partition"] for worker in found["workers"]} == {"p3", "p4"}
-    assert all(
-        {"node", "cpus", "attempt", "waits_for"} <= worker.keys() for worker in found["workers"]
+    found = seen(dest)
+    assert (found["state"], found["pid"], found["host"]) == (
+        *("running", running.process.pid),
+        os.uname().nodename,
     )
-    number = found["sequence"]
-    running.wait_until(lambda: record(dest)["sequence"] > number + 1, "two more records")
-    running.signal(signal.SIGKILL)
-    running.finish()
-    assert half_done(dest)
+    assert found["run_id"] == json.loads((dest / "_run" / "lock").read_text())["run_id"]
+    live = found["live"]
+    assert (live["table"], live["phase"], live["ended"]) == ("public.p", "unloading", "")
+    assert live["units"] == {"total": 4, "done": 2, "running": 2, "waiting": 0, "failed": 0}
+    assert (live["rows"], live["rows_expected"]) == (1000, 2000)
+    assert [worker["worker"] for worker in live["workers"]] == [0, 1]
+    assert {worker["partition"] for worker in live["workers"]} == {"p3", "p4"}
+    assert all({"node", "cpus", "attempt"} <= worker.keys() for worker in live["workers"])
+    running.wait_until(lambda: record(dest)["sequence"] > live["sequence"] + 1, "two more records")
+    page = command.run("status", str(dest))
+    assert re.search(r"^units +2 of 4 done, 2 running, 0 waiting, 0 failed$", page, re.MULTILINE)
+    assert re.search(r"^rows +1,000 of about 2,000 \(50 %\)$", page, re.MULTILINE)
+    listed = command.run("runs", str(tmp_path))
+    assert re.search(rf"^{dest} +running +public\.p +\S+ +1,000 ", listed, re.MULTILINE)
 
-
-def test_a_file_in_its_directory_ends_a_run(parts: str, tmp_path: Path) -> None:
-    """It ends as by a signal: with status 130, and with its finished units."""
-    dest = tmp_path / "out"
-    running = started(parts, dest)
-    running.wait_until(lambda: half_done(dest), "a record of two finished units")
-    (dest / "_run" / "stop").touch()
+    told = command.run("stop", str(dest))
     status, _, err = running.finish()
     assert status == 130, err
     assert "`unloader stop` asks for the end" in err
     assert "stopped by `unloader stop` before all work units were done" in err
-    found = record(dest)
-    assert (found["ended"], found["stopping"], found["units"]["done"]) == ("Interrupted", True, 2)
-    assert (dest / "_run" / "journal.jsonl").exists()
-    again = command.ended("run", parts, "--table", "p1", "--to", str(dest))
-    assert (again.returncode, (dest / "_run").exists()) == (0, False), again.stderr
+    assert f"run {found['run_id']} has ended" in told
+    assert "with 2 of 4 work units finished" in told
+    assert seen(dest, status=7)["live"]["ended"] == "Interrupted"
+    assert "no run is writing to" in command.error_of("stop", str(dest), status=6)
+
+
+def test_a_killed_run_is_said_to_be_interrupted(
+    running: command.Running, parts: str, tmp_path: Path
+) -> None:
+    """With what it has; and a request to end it that it did not live to see ends no other run."""
+    dest = tmp_path / "out"
+    running.signal(signal.SIGKILL)
+    running.finish()
+    command.run("stop", str(dest), status=6)
+    (dest / "_run" / "stop").touch()
+    page = command.ended("status", str(dest))
+    assert page.returncode == 7
+    assert "killed" in page.stdout
+    assert "keeps 2 finished work units and unloads the other 2" in page.stdout
+    assert (seen(dest, status=7)["units"], seen(dest, status=7)["left"]["units"]) == (4, 2)
+    assert " interrupted " in command.run("runs", str(tmp_path))
+    again = started(parts, dest)
+    mine = again.process.pid
+    again.wait_until(lambda: record(dest).get("pid") == mine, "the record of the next run")
+    again.wait_until(lambda: half_done(dest), "its finished units, as nobody has stopped it")
+    again.wait_until(lambda: record(dest)["sequence"] > 2, "a look for the request")
+    again.signal(signal.SIGKILL)
+    again.finish()
+
+
+def test_watching_ends_with_the_run(running: command.Running, tmp_path: Path) -> None:
+    """One line a look, and the state at the end, with its exit status."""
+    dest = tmp_path / "out"
+    watching = command.Running("status", str(dest), "--watch", "--interval", "0.2")
+    text = ""
+    while "unloading: 2/4 units" not in text:
+        assert watching.process.stdout is not None
+        text = watching.process.stdout.readline()
+        assert text, watching.finish()
+    running.signal(signal.SIGTERM)
+    status, out, _ = watching.finish()
+    assert status == 7
+    assert re.search(r"^state +interrupted: stopped by a signal", out, re.MULTILINE)
+
+
+def test_a_run_over_several_directories_is_seen_from_each(parts: str, tmp_path: Path) -> None:
+    """It is one run, whichever of its directories is named, and is stopped from each."""
+    first, second = tmp_path / "1", tmp_path / "2"
+    run = started(parts, f"{first},{second}")
+    run.wait_until(lambda: half_done(first), "a record of two finished units")
+    assert seen(second)["live"]["units"]["done"] == 2
+    assert seen(second)["left"]["units"] == 2
+    listed = json.loads(command.run("runs", str(tmp_path), "--json"))["runs"]
+    assert [each["state"] for each in listed] == ["running"]
+    told = json.loads(command.run("stop", str(second), "--json"))
+    assert (told["state"], told["units_done"], run.finish()[0]) == ("interrupted", 2, 130)
+
+
+def test_there_is_no_run(tmp_path: Path) -> None:
+    """Where nothing is, that is said, with the exit status of a destination that is wrong."""
+    assert "there is no run in" in command.error_of("status", str(tmp_path), status=6)
+    assert "does not exist" in command.error_of("status", str(tmp_path / "x"), status=6)
+    assert command.run("runs", str(tmp_path)).startswith("no runs in")
+    assert "does not exist" in command.error_of("runs", str(tmp_path / "x"), status=6)
+    assert "so none can be stopped" in command.error_of("stop", str(tmp_path), status=6)
+
+
+def test_a_finished_run_is_told_by_its_manifest(parts: str, tmp_path: Path) -> None:
+    """Rows, bytes and what was verified, below whatever directory, links left out."""
+    dest = tmp_path / "a" / "b" / "out"
+    command.run("run", parts, "--table", "p1", "--to", str(dest))
+    found = seen(dest)
+    assert (found["state"], found["finished"]["rows"], found["finished"]["verified"]) == (
+        *("finished", 500),
+        "ok",
+    )
+    (tmp_path / "a" / "latest").symlink_to(dest)
+    listed = json.loads(command.run("runs", str(tmp_path), "--json"))["runs"]
+    assert [each["destination"] for each in listed] == [str(dest)]
+    assert command.run("runs", str(tmp_path), "--depth", "2").startswith("no runs in")

@@ -86,6 +86,8 @@ _STATUS = {
     "run, which starts anew",
     "VerifyMismatch": "files and manifest, or files and source, differ",
     "AnswerLost": "done, but standard output did not take the result",
+    "FollowUpFailed": "the run is complete, but `--latest-link` or the command of `--on-success` "
+    "failed",
     "Interrupted": "stopped by SIGINT, SIGTERM or SIGHUP",
 }
 

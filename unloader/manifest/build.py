@@ -12,6 +12,7 @@ from numa.model import BindReport, Seat
 from unloader import __version__
 from unloader.json_fields import from_json, to_json
 from unloader.manifest.model import (
+    FORMAT_REVISION,
     ColumnRecord,
     DirectoryRecord,
     FileRecord,
@@ -84,6 +85,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
     evidence = facts.evidence
     table = TableRecord(schema=extract.table.schema, name=extract.table.name)
     return Manifest(
+        format_revision=FORMAT_REVISION,
         run_id=run.run_id,
         unloader_version=__version__,
         status="complete" if complete else "partial",
@@ -158,7 +160,7 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:
     """Return the options that decided what was written, by the names of the command line."""
-    output, shape = run.request.output, run.output.spec("").format
+    output, shape = run.output.options, run.output.spec("").format
     compression, choice = run.output.spec("").compression, run.output.choice
     found = recorded(every_option(), run.request)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from unloader.errors import VerifyMismatch
@@ -11,8 +12,22 @@ from writers.files.readable import Readable
 from writers.model import OutputSpec, TextFormat, WrittenFile
 
 
-def check_file(path: Readable, file: WrittenFile, spec: OutputSpec, *, header: bool) -> None:
+def check_file(
+    path: Readable,
+    file: WrittenFile,
+    spec: OutputSpec,
+    *,
+    header: bool,
+    advance: Callable[[int], None] = lambda size: None,
+) -> None:
     """Read a file again and compare it with what its writer reported.
+
+    Args:
+        path: The file.
+        file: What its writer reported.
+        spec: How it was written.
+        header: Whether it begins with one, where the format has one.
+        advance: Called with the bytes of each piece that was read; what it raises ends all.
 
     Raises:
         VerifyMismatch: Size, checksum or number of records differ.
@@ -22,7 +37,12 @@ def check_file(path: Readable, file: WrittenFile, spec: OutputSpec, *, header: b
     if isinstance(shape, TextFormat) and not header:
         shape = replace(shape, header=False)
     found = read_back(
-        path, shape, spec.compression, rows=True, checksum=checksum_name(file.checksum)
+        path,
+        shape,
+        spec.compression,
+        rows=True,
+        checksum=checksum_name(file.checksum),
+        advance=advance,
     )
     differences = [
         f"{what} {now} instead of {was}"

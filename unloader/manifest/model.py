@@ -17,6 +17,9 @@ from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
 FORMAT_VERSION: Literal[1] = 1
 
+FORMAT_REVISION = 1
+"""From 1 on a manifest has its digest."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
@@ -267,6 +270,8 @@ class Manifest:
     """What a run read, from which state, into which files, and what was checked."""
 
     format_version: Literal[1] = FORMAT_VERSION
+    format_revision: int = 0
+    """What has been added to the format; a manifest that does not say so is of the first."""
     run_id: str
     unloader_version: str = ""
     status: Literal["complete", "partial"] = "complete"
@@ -287,6 +292,8 @@ class Manifest:
     not_measured: tuple[str, ...] = ()
     totals: TotalsRecord
     verified: VerifiedRecord = field(default_factory=VerifiedRecord)
+    digest: str | None = field(default=None, metadata={OPTIONAL: True})
+    """Of the file in front of this line; added as it is written, see `unloader.manifest.digest`."""
 
     @property
     def files(self) -> dict[str, FileRecord]:

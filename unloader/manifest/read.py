@@ -7,7 +7,7 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from unloader.errors import OutputFailed
 from unloader.json_fields import OPTIONAL, NotAsExpected
 from unloader.json_fields import from_json as read_json
 from unloader.json_reading import decode
+from unloader.manifest.digest import digest_at_end, is_intact, with_digest
 from unloader.manifest.model import (
     FORMAT_VERSION,
     DirectoryRecord,
@@ -56,9 +57,18 @@ def read_manifest(destination: Path, name: str = MANIFEST) -> Manifest:
     Raises:
         OutputFailed: There is none, it is no whole manifest, or of a later format version.
     """
+    return parse_manifest(manifest_data(destination, name), destination, name)
+
+
+def manifest_data(destination: Path, name: str = MANIFEST) -> bytes:
+    """Return the bytes of the manifest of a finished run, unchecked.
+
+    Raises:
+        OutputFailed: There is none, or it cannot be read.
+    """
     place = str(destination)
     try:
-        data = storage_at(place).read(place, name)
+        return storage_at(place).read(place, name)
     except FileNotFoundError:
         raise OutputFailed(
             f"{destination} holds no finished run: there is no {MANIFEST}",
@@ -66,7 +76,6 @@ def read_manifest(destination: Path, name: str = MANIFEST) -> Manifest:
         ) from None
     except OSError as error:
         raise OutputFailed(f"{destination / name} cannot be read: {error}", _RESTORE) from error
-    return parse_manifest(data, destination, name)
 
 
 def read_index(data: bytes, place: str) -> Index:
@@ -77,7 +86,7 @@ def read_index(data: bytes, place: str) -> Index:
     """
     path = Path(place) / MANIFEST
     try:
-        document = _document(data, path)
+        document = document_of(data, path)
         found = read_json(_Listing, document, "the manifest", newer=True)
         if missing := [key for key in _ALWAYS if key not in document]:
             raise NotAsExpected(f"it has no {missing[0]!r}")
@@ -104,11 +113,12 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
         name: Its name there.
 
     Raises:
-        OutputFailed: They are no whole manifest, or one of a later format version.
+        OutputFailed: They are no whole manifest, one of a later format version, or not as they
+            were written.
     """
     path = destination / name
     try:
-        manifest = from_json(_document(data, path))
+        manifest = from_json(document_of(data, path))
         known = len(directories_of(manifest, destination))
         strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
         if strangers:
@@ -118,8 +128,14 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
     return manifest
 
 
-def _document(data: bytes, path: Path) -> Any:
-    """Return what the bytes of a manifest hold, once its format version is ours."""
+def document_of(data: bytes, path: Path) -> Any:
+    """Return what the bytes of a manifest hold, once they are intact and its version is ours.
+
+    Raises:
+        OutputFailed: They are no JSON, were changed, or are of another format version.
+    """
+    if digest_at_end(data) and not is_intact(data):
+        raise _changed(path, "its digest is that of another text")
     try:
         document = decode(data.decode())
     except ValueError as error:
@@ -130,12 +146,19 @@ def _document(data: bytes, path: Path) -> Any:
             f"{path} has format version {version!r}, this program reads {FORMAT_VERSION}",
             "use the version of unloader that wrote it",
         )
+    if document.get("format_revision") not in (None, 0) and not digest_at_end(data):
+        raise _changed(path, "it does not end with its digest")
     return document
 
 
+def _changed(path: Path, why: str) -> OutputFailed:
+    return OutputFailed(f"{path} has been changed since it was written: {why}", _RESTORE)
+
+
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return the text of a manifest, as it is written."""
-    return (json.dumps(to_json(manifest), ensure_ascii=False, indent=2) + "\n").encode()
+    """Return the text of a manifest as it is written, its digest at the end."""
+    document = to_json(replace(manifest, digest=None))
+    return with_digest((json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
 
 
 def directories_of(manifest: Manifest, home: Path, *, recorded: bool = False) -> tuple[Path, ...]:

@@ -24,6 +24,7 @@ from unloader.model import Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
+from unloader.resolve.patience import Patience
 from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
@@ -86,7 +87,10 @@ def prepared(
     observe(PhaseStarted(phase="connecting"))
     asked = request.source
     source = replace(asked, session=replace(asked.session, run_id=run_id))
-    catalog = source_of(source.kind).open_catalog(source)
+    patience = Patience(retry=request.retry, run_id=run_id, stop=stop, observe=observe)
+    catalog = patience.with_retries(
+        "connecting", lambda: source_of(source.kind).open_catalog(source)
+    )
     try:
         with cancelled_by(stop, catalog):
             ready = _prepare(request, source, catalog, seats, planned, observe)

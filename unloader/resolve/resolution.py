@@ -15,6 +15,7 @@ from unloader.codecs.choice import chosen
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Request
 from unloader.placement.seating import SeatPlan
+from unloader.resolve.directories import placed
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
@@ -62,7 +63,10 @@ def resolved(
     with prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
         compression, choice = _codec(ready, planned, observe, stop)
         output = ResolvedOutput(
-            options=request.output, format=ready.format, compression=compression, choice=choice
+            options=placed(request.output, ready.extract, run_id),
+            format=ready.format,
+            compression=compression,
+            choice=choice,
         )
         run = ResolvedRun(
             run_id=run_id,

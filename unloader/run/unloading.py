@@ -28,6 +28,7 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import Snapshot
 from unloader.placement.evidence import Evidence
+from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
@@ -66,7 +67,22 @@ def run(
             the next run.
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
+        FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
+    options = resolved.run.output.options
+    if options.keep is None and options.latest_link is None:
+        return _executed(resolved, executor, observe, stop)
+    from unloader.retention.following import check_before, follow
+
+    check_before(resolved.run)
+    manifest = _executed(resolved, executor, observe, stop)
+    follow(resolved.run, manifest, observe)
+    return manifest
+
+
+def _executed(
+    resolved: OpenRun, executor: Executor, observe: Observer, stop: Callable[[], bool]
+) -> Manifest:
     output = open_output(resolved.run)
     with closing(output):
         seats, storage = resolved.run.seating.seats, output.live()
@@ -206,8 +222,14 @@ class _Run:
         self.observe(PhaseStarted(phase="counting"))
         written = sum(unit.result.rows for unit in self._finished.values())
         catalog = self.resolved.catalog
+        request = self.run.request
+        patience = Patience(
+            retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
+        )
         with cancelled_by(stop, catalog):
-            self.source_rows = catalog.count(self.run.extract)
+            self.source_rows = patience.with_retries(
+                "counting", lambda: catalog.count(self.run.extract), catalog.check_snapshot
+            )
         consistent = self.run.request.consistency == "snapshot"
         if written != self.source_rows and consistent:
             raise VerifyMismatch(

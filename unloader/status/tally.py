@@ -15,6 +15,7 @@ from unloader.events import (
     UnitFailed,
     UnitFinished,
     UnitStarted,
+    Verified,
 )
 
 RATE_SECONDS = 30.0
@@ -78,6 +79,8 @@ class Tally:
         """By worker."""
         self.retry_at: dict[str, float] = {}
         """By unit that failed and waits: when its next attempt is due."""
+        self.verified: Verified | None = None
+        """How far the phase is that goes on, where it checks files or units."""
         self._begin(now)
 
     def _begin(self, now: float) -> None:
@@ -97,7 +100,7 @@ class Tally:
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
         elif isinstance(event, PhaseStarted):
-            self.phase, self.phase_started = event.phase, now
+            self.phase, self.phase_started, self.verified = event.phase, now, None
             if event.phase == "connecting":
                 self._began = now
         elif isinstance(event, RunFinished):
@@ -121,6 +124,8 @@ class Tally:
         elif isinstance(event, UnitFailed):
             self.running.pop(event.worker, None)
             self._failed(event, now)
+        elif isinstance(event, Verified):
+            self.verified = event
         elif isinstance(event, DirectoryFilled):
             self._directories[event.directory] = event.bytes
 

@@ -171,6 +171,14 @@ class Storage(Protocol):
             FileNotFoundError: There is no such place.
         """
 
+    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
+        """Return where runs are or have been, at a place and so many levels below it, in order.
+
+        Raises:
+            FileNotFoundError: There is no such place.
+            OSError: It cannot be read; what cannot be read below it is left out.
+        """
+
     def read(self, place: str, name: str) -> bytes:
         """Return a small file with a final name.
 

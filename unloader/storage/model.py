@@ -22,7 +22,7 @@ STATUS = "status.json"
 """Name of the record of how far a run is. It is replaced about once a second, for readers only."""
 
 STOP = "stop"
-"""Name of the file that asks a run to end. Its presence counts, not what is in it."""
+"""Name of the file that asks a run to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,10 @@ class Claim:
     overwrite: bool
     """Earlier finished runs are replaced; without it the places must be empty."""
     read_index: ReadIndex
+    mode: int | None = None
+    """Rights of files; None is as the umask has it. Directories get what goes with them."""
+    owner_group: str = ""
+    """`[USER][:GROUP]` of files and directories; empty is as the system chooses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

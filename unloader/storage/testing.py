@@ -158,6 +158,7 @@ def _check_commit(case: _Case) -> Contents:
     expected = case.expected("first", moves)
     _ensure(case.contents() == expected, "what was committed is not what was written")
     home = case.places[0]
+    _ensure(case.storage.places_below(home, 0) == (home,), "a place with a run is not found")
     _ensure(case.storage.read(home, MANIFEST) == expected[0, MANIFEST], "`read` gives other bytes")
     case.check_nobody("after a commit")
     return expected

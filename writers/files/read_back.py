@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -41,6 +42,7 @@ def read_back(
     *,
     rows: bool,
     checksum: str = DEFAULT,
+    advance: Callable[[int], None] = lambda size: None,
 ) -> ReadBack:
     """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
 
@@ -50,26 +52,28 @@ def read_back(
         compression: What it was compressed with.
         rows: Count records.
         checksum: Which one, of `writers.files.checksums.CHECKSUMS`.
+        advance: Called with the size of each piece of the file; what it raises comes through.
 
     Raises:
         WriteError: The file is missing, unreadable, or not of its format.
         FormatError: The checksum cannot be computed here.
     """
     try:
-        size, found = _digest(path, checksum)
+        size, found = _digest(path, checksum, advance)
         counted = _count(path, output_format, compression) if rows else None
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     return ReadBack(bytes=size, checksum=found, rows=counted)
 
 
-def _digest(path: Readable, checksum: str) -> tuple[int, str]:
+def _digest(path: Readable, checksum: str, advance: Callable[[int], None]) -> tuple[int, str]:
     digest = open_digest(checksum)
     size = 0
     with open_bytes(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
+            advance(len(chunk))
     return size, digest.text()
 
 

@@ -117,6 +117,18 @@ class MemoryStorage:
         """Return the names of all objects at a place."""
         return tuple(sorted(name for where, name in self.objects if where == place))
 
+    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
+        """Return the places with a manifest or a room whose names begin with the place's."""
+        known = {where for where, name in self.objects if name == MANIFEST} | self.rooms.keys()
+        levels = {
+            each: each.removeprefix(place).count("/")
+            for each in known
+            if (each + "/").startswith(place + "/")
+        }
+        if not levels and not any(where.startswith(place) for where, _ in self.objects):
+            raise FileNotFoundError(place)
+        return tuple(sorted(each for each in levels if levels[each] <= depth))
+
     def read(self, place: str, name: str) -> bytes:
         """Return the bytes of an object."""
         try:

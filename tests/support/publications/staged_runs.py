@@ -20,10 +20,13 @@ OPTIONS: dict[str, Any] = {
 """What a manifest's options cannot do without."""
 
 
-def taken(paths: Sequence[Path], *, overwrite: bool, run_id: str = "") -> RunDirectories:
-    """Take directories for a run."""
+def taken(
+    paths: Sequence[Path], *, overwrite: bool, run_id: str = "", **rights: Any
+) -> RunDirectories:
+    """Take directories for a run; `rights` are further fields of its claim."""
     return RunDirectories(
         Claim(
+            **rights,
             places=tuple(map(str, paths)),
             run_id=run_id or os.urandom(6).hex(),
             overwrite=overwrite,

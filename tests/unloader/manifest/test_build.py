@@ -15,6 +15,7 @@ from partition_planner.planner import plan
 from unloader import __version__
 from unloader.errors import OutputFailed
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest, journal_entry
+from unloader.manifest.digest import with_digest
 from unloader.manifest.model import from_json, to_json
 from unloader.manifest.read import read_manifest
 from unloader.model import (
@@ -137,15 +138,17 @@ def document(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool
 
 
 def written(path: Path, content: dict[str, Any]) -> Path:
-    """Write a manifest into a directory; return the directory."""
-    (path / "_manifest.json").write_text(json.dumps(content))
+    """Write a manifest with its digest into a directory; return the directory."""
+    text = json.dumps(content, indent=2) + "\n"
+    (path / "_manifest.json").write_bytes(with_digest(text.encode()))
     return path
 
 
 def test_a_manifest_is_plain_json_and_reads_back(tmp_path: Path) -> None:
     """What is built survives JSON and is read back the same."""
     manifest = build_manifest(FACTS, UNITS, complete=True)
-    assert read_manifest(written(tmp_path, to_json(manifest))) == manifest
+    found = read_manifest(written(tmp_path, to_json(manifest)))
+    assert replace(found, digest=None) == manifest
 
 
 def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:

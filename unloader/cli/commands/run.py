@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,6 +68,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> None:
     from unloader.manifest.model import from_json
 
+    job = replace(job, output=_as_placed(job.output, manifest))
     output = job.output
     done = f"the run is complete in {','.join(output.destinations)}"
     if values["json"]:
@@ -80,6 +82,13 @@ def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> N
             render.print_aside(_summary(from_json(manifest), job))
     else:
         render.emit(_summary(from_json(manifest), job), done=done, asked=False)
+
+
+def _as_placed(output: OutputOptions, manifest: dict[str, Any]) -> OutputOptions:
+    """Return the output with the real names of its directories."""
+    to = manifest["options"]["to"]
+    first, *others = (to,) if isinstance(to, str) else to
+    return replace(output, destination=first, others=tuple(others))
 
 
 def _job(

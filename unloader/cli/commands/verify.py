@@ -47,7 +47,13 @@ def command(
     from unloader import api
 
     with display_for(values) as display:
-        result = api.verify(destination, spec, strict=strict, observe=display)
+        result = api.verify(
+            destination,
+            spec,
+            strict=strict,
+            parallelism=values["parallelism"] or 0,
+            observe=display,
+        )
     if values["json"]:
         render.emit_json(result)
     elif not values["quiet"]:

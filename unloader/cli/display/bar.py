@@ -25,9 +25,17 @@ from unloader.cli.display.log import (
     setting_text,
     started_text,
 )
-from unloader.cli.display.phases import phase_text
+from unloader.cli.display.phases import phase_text, verified_share, verified_text
 from unloader.cli.streams import give_up
-from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+from unloader.events import (
+    Event,
+    Notice,
+    PhaseStarted,
+    RunStarted,
+    SettingUsed,
+    UnitFailed,
+    Verified,
+)
 from unloader.status.tally import Figures, Running, Tally
 
 REDRAW_SECONDS = 0.125
@@ -125,12 +133,23 @@ class BarDisplay:
         """Return the lines of the moment `now`, by the clock `time.monotonic`."""
         figures = self._tally.figures(now)
         for_so_long = render.seconds(now - self._tally.phase_started)
+        checked = self._tally.verified
         if not figures.units:
-            return self._cut(f"{phase_text(self._tally.phase)} ... {for_so_long}")
+            text = f"{phase_text(self._tally.phase)} ... {for_so_long}"
+            return self._cut(text) if checked is None else self._checking(checked, text)
+        if checked is not None:
+            for_so_long = f"{verified_text(checked)}, {for_so_long}"
         overall = self._overall(figures, for_so_long)
         # Before and after they are at work their lines would say nothing.
         busy = self._tally.phase == "unloading"
         return Group(overall, self._workers(now)) if busy else overall
+
+    def _checking(self, checked: Verified, text: str) -> RenderableType:
+        """Return the bar of a command that checks finished files, and what goes on."""
+        bar = ProgressBar(total=1.0, completed=verified_share(checked), width=WIDEST_BAR)
+        line = Table.grid(padding=(0, 1))
+        line.add_row(bar, self._cut(f"{verified_text(checked)}, {text}"))
+        return line
 
     def _overall(self, figures: Figures, for_so_long: str) -> RenderableType:
         """Return the bar and the run in one line, or in two where one would be cut.

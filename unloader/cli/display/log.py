@@ -12,7 +12,7 @@ from typing import Any
 
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
-from unloader.cli.display.phases import phase_text
+from unloader.cli.display.phases import phase_text, verified_text
 from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
 from unloader.status.tally import Figures, Tally
 
@@ -73,7 +73,11 @@ class LogDisplay:
             self._phase_told = True
             figures = self._tally.figures(now)
             text = progress_text(figures, self._tally.phase)
-            self._write("progress", text, _json_figures(figures, self._tally.phase))
+            facts = _json_figures(figures, self._tally.phase)
+            if (verified := self._tally.verified) is not None:
+                text += f", {verified_text(verified)}"
+                facts["verified"] = dataclasses.asdict(verified)
+            self._write("progress", text, facts)
         elif not self._phase_told and now - self._tally.phase_started >= LONG_SECONDS:
             self._tell_phase()
 

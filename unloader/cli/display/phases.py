@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from unloader.cli.display import render
+
+if TYPE_CHECKING:
+    from unloader.events import Verified
+
 _PLANNING = {
     "connecting": "connecting to the database",
     "snapshot": "taking the snapshot",
@@ -26,3 +33,17 @@ def phase_text(phase: str) -> str:
     if phase in _PLANNING:
         return f"planning: {_PLANNING[phase]}"
     return _LATER.get(phase, phase)
+
+
+def verified_text(event: Verified) -> str:
+    """Return how much of what is checked has been."""
+    read = (
+        f", {render.size(event.bytes)} of {render.size(event.of_bytes)}" if event.of_bytes else ""
+    )
+    return f"{event.done}/{event.of} {event.what}{read}"
+
+
+def verified_share(event: Verified) -> float:
+    """Return the same as a number from 0 to 1: of the bytes where they are known."""
+    done, of = (event.bytes, event.of_bytes) if event.of_bytes else (event.done, event.of)
+    return done / of if of else 1.0

@@ -14,6 +14,7 @@ from typing import Any
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
+from unloader.request.directory_names import check_directory, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Circumstance, Option, of_command
@@ -167,18 +168,56 @@ def _destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
             )
     if destination_kind(places) != "directories":
         _stream(values, given, places)
-    elif any(destination_kind((place,)) != "directories" for place in places):
+    else:
+        _directories(values, places)
+
+
+def _directories(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
+    if any(destination_kind((place,)) != "directories" for place in places):
         raise _alone(places)
-    elif overlapping(paths := [PurePath(place) for place in places]):
+    for place in places:
+        check_directory(place)
+    _earlier_runs(values, places)
+    if overlapping(paths := [PurePath(place) for place in places]):
         first, second = (paths[at] for at in overlapping(paths) or ())
         raise UsageError(
             two_are_one(str(first), str(second), same=first == second),
             "name separate directories",
         )
-    elif len(places) > 1 and values["file_per"] == "table":
+    if len(places) > 1 and values["file_per"] == "table":
         raise UsageError(
             f"--file-per table is one file, and --to names {len(places)} directories",
             "give one directory, or leave --file-per out",
+        )
+
+
+def _earlier_runs(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
+    for name in ("keep", "latest_link"):
+        if values.get(name) is None:
+            continue
+        if not places or not all(map(is_dated, places)):
+            raise UsageError(
+                f"{_flag(name)} needs a directory for each run, side by side",
+                "put {date} or {run_id} into the last part of --to, and nowhere else: "
+                "--to '/extract/{table}/{date}'",
+            )
+    if values.get("keep") is not None and values["verify"] == "none":
+        raise UsageError(
+            "--keep removes earlier runs once the new one is verified, and --verify is none",
+            "leave one of the two out",
+        )
+    link = values.get("latest_link")
+    if link is None:
+        return
+    if len(places) > 1:
+        raise UsageError(
+            f"--latest-link is one link, and --to names {len(places)} directories",
+            "give one directory, or leave --latest-link out",
+        )
+    if not link or "/" in link or "\\" in link or link.startswith((".", "_", "-")):
+        raise UsageError(
+            "--latest-link is not a plain file name",
+            "leave out slashes, and begin with no dot, underscore or hyphen",
         )
 
 

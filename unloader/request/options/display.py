@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText
+from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
 from unloader.request.options.option import CONNECTING, Option
-from unloader.request.options.running import DEMO_PARALLELISM
+from unloader.request.options.running import DEMO_PARALLELISM, VERIFY_PARALLELISM
 
 _option = partial(Option, effect="unrecorded")
 _shown = partial(_option, section="Progress and result")
@@ -14,7 +14,11 @@ _shown = partial(_option, section="Progress and result")
 WATCHED = ("demo", *CONNECTING)
 """Commands that show how far they are."""
 
-ANSWERING = (*WATCHED, "clean", "keepers", "topology", "formats", "sources")
+ANSWERING = (
+    *WATCHED,
+    *("status", "runs", "stop"),
+    *("clean", "keepers", "topology", "formats", "sources"),
+)
 """Commands that have a result to show."""
 
 OWN = (
@@ -41,6 +45,38 @@ OWN = (
         section="What to check",
         commands=("verify",),
         help="Fail if the directories of the run hold files that are not part of it.",
+    ),
+    VERIFY_PARALLELISM,
+    _option(
+        name="watch",
+        kind=FLAG,
+        section="Watching",
+        commands=("status",),
+        help="Look again and again until the run has ended.",
+    ),
+    _option(
+        name="interval",
+        kind=SECONDS,
+        section="Watching",
+        commands=("status",),
+        default=1.0,
+        help="Seconds between two looks with --watch.",
+    ),
+    _option(
+        name="depth",
+        kind=Whole(0),
+        section="Where to look",
+        commands=("runs",),
+        default=3,
+        help="Levels of directories below DIR to look into; 0 looks at DIR alone.",
+    ),
+    _option(
+        name="timeout",
+        kind=SECONDS,
+        section="Waiting",
+        commands=("stop",),
+        default=300.0,
+        help="Seconds to wait for the end of the run; 0 asks it to end and does not wait.",
     ),
     _option(
         name="dry-run",

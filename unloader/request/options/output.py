@@ -14,9 +14,10 @@ from unloader.request.options.kinds import (
     Choice,
     Kind,
     PathText,
+    Whole,
 )
 from unloader.request.options.option import READING, Option, default_of
-from unloader.request.options.parsing import COMPRESSION
+from unloader.request.options.parsing import COMPRESSION, MODE, OWNER_GROUP
 from writers.model import ParquetFormat, TextFormat
 
 OUTPUT = "Output"
@@ -34,6 +35,7 @@ TO = Option(
     effect="changes",
     empty=False,
     help="Output directory, created if it is missing; files are spread over several directories. "
+    "Its name may have the fields {schema} {table} {date} {run_id}. "
     "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
     "each work unit. Separated by commas, or repeated.",
 )
@@ -86,6 +88,34 @@ DESTINATION = (
         "removes its manifest, the files listed in the manifest, and what a broken run left "
         "in _run. Other files are never touched; if one has a name of the new run, the run "
         "fails.",
+    ),
+    Option(
+        name="keep",
+        kind=Whole(1),
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.keep",
+        owner=OutputOptions,
+        default_text="all",
+        not_for={"streams": "it keeps nothing"},
+        help="Number of finished runs that stay, the new one included. --to needs {date} or "
+        "{run_id}. Once the new run is verified, older runs of the same table are removed, unless "
+        "somebody has changed or added a file there.",
+    ),
+    Option(
+        name="latest-link",
+        kind=Kind("NAME"),
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.latest_link",
+        owner=OutputOptions,
+        default_text="none",
+        empty=False,
+        not_for={"streams": "it has no directory"},
+        help="Name of a symbolic link beside the directory of the run. It leads to the newest run, "
+        "and is switched atomically once that run is complete.",
     ),
     Option(
         name="pipe-timeout",
@@ -177,4 +207,34 @@ FILES = (
     ),
 )
 
-OPTIONS = (*DESTINATION, *FILES)
+RIGHTS = (
+    Option(
+        name="mode",
+        kind=MODE,
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.mode",
+        owner=OutputOptions,
+        default_text="as the umask has it",
+        not_for={"streams": "it has its rights already"},
+        help="Rights of the files and of the manifest, such as 640, whatever the umask. "
+        "Directories that the run makes can be entered by those who may read: 750.",
+    ),
+    Option(
+        name="owner-group",
+        kind=OWNER_GROUP,
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.owner_group",
+        owner=OutputOptions,
+        default_text="this user",
+        empty=False,
+        not_for={"streams": "it has an owner already"},
+        help="Owner and group of the files, the manifest and the directories that the run makes: "
+        "names or numbers, either may be left out (:dba). Another owner needs root.",
+    ),
+)
+
+OPTIONS = (*DESTINATION, *FILES, *RIGHTS)

@@ -61,9 +61,27 @@ def _encoding(text: str) -> str:
         raise ValueError(f"{text!r} is not a character encoding that Python knows") from None
 
 
+def _mode(text: str) -> int:
+    if not re.fullmatch("0?[0-7]{3}", text.strip()):
+        raise ValueError("it is not the rights of a file; write three octal digits, such as 640")
+    mode = int(text, 8)
+    if not mode & 0o400:
+        raise ValueError(f"{mode:03o} does not let the owner read; write for instance 640")
+    return mode
+
+
+def _owner_group(text: str) -> str:
+    user, colon, group = text.strip().partition(":")
+    if not re.fullmatch(r"[\w.@$\\-]*", user + group) or not (group if colon else user):
+        raise ValueError("it is not USER, :GROUP or USER:GROUP")
+    return text.strip()
+
+
 PARALLELISM = Parsed(
     "N|auto", _parallelism, write=lambda value: str(value or "auto"), numbers=(int,)
 )
 COMPRESSION = Parsed("CODEC[:LEVEL]|PRESET", _compression)
 END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)
 ENCODING = Parsed("NAME", _encoding)
+MODE = Parsed("OCTAL", _mode, write=lambda value: f"{value:03o}")
+OWNER_GROUP = Parsed("[USER][:GROUP]", _owner_group)

@@ -158,6 +158,13 @@ SAFETY = (
 )
 
 DEMO_PARALLELISM = replace(PARALLEL, section="The table", commands=("demo",), effect="unrecorded")
+VERIFY_PARALLELISM = replace(
+    PARALLEL,
+    section="What to check",
+    commands=("verify",),
+    effect="unrecorded",
+    help="Number of files that are read at a time; auto is the number of usable cores.",
+)
 SEATS_PARALLELISM = replace(
     PARALLEL,
     section="Seats on the machine",

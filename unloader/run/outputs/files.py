@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from unloader.engine.schedule import Assignment
-from unloader.errors import Interrupted
+from unloader.errors import Interrupted, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit, journal_entry
-from unloader.manifest.file_check import check_file
+from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import manifest_bytes, read_index
 from unloader.model import OutputTask
@@ -24,6 +24,7 @@ from unloader.run.outputs.headers import Headers
 from unloader.storage.base import LiveStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
+from unloader.verification.files import CheckedFile, differences, some_of
 from writers.files.direct_io import refusal
 
 
@@ -41,6 +42,7 @@ class FileOutput:
         output = run.output.options
         self._output = run.output
         self._one = output.file_per == "table"
+        self._parallelism = len(run.seating.seats)
         self._headers = Headers(run.extract, run.output.format)
         self._units = {unit.id: unit for unit in run.plan.units}
         self._naming = Naming.of(run, output.file_name, one=self._one)
@@ -52,6 +54,8 @@ class FileOutput:
                 run_id=run.run_id,
                 overwrite=output.overwrite,
                 read_index=read_index,
+                mode=output.mode,
+                owner_group=output.owner_group,
             )
         )
         self._observe: Observer = silent
@@ -115,12 +119,24 @@ class FileOutput:
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
         """Read every staged file again; see `RunOutput`."""
-        for unit in units:
-            place = self._stripes[unit.result.unit]
-            for file in unit.result.files:
-                _check_stop(stop)
-                staged = self._storage.staged_file(place, file.path)
-                check_file(staged, file, self._output.spec(""), header=not self._one)
+        files = [
+            CheckedFile(
+                path=self._storage.staged_file(self._stripes[unit.result.unit], file.path),
+                written=file,
+                header=not self._one,
+            )
+            for unit in units
+            for file in unit.result.files
+        ]
+        found = differences(
+            files,
+            self._output.spec(""),
+            self._parallelism,
+            self._observe,
+            lambda: _check_stop(stop),
+        )
+        if found:
+            raise VerifyMismatch(some_of(found), "unload the table again, and check the storage")
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
@@ -141,9 +157,10 @@ class FileOutput:
         # From here on a signal comes too late.
         _check_stop(stop)
         document = manifest(published, self._listed())
-        for text in self._storage.commit(moves, manifest_bytes(document)):
+        data = manifest_bytes(document)
+        for text in self._storage.commit(moves, data):
             self._observe(Notice(text=text))
-        return document
+        return replace(document, digest=digest_at_end(data))
 
     def abandon(self, manifest: Manifest | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""

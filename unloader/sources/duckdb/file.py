@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from unloader.errors import ConfigError, OutputFailed, SourceError, UnloaderError
+from unloader.errors import (
+    ConfigError,
+    OutputFailed,
+    SourceError,
+    TransientSourceError,
+    UnloaderError,
+)
 from unloader.model import SourceSpec
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.registry import missing_driver
@@ -68,7 +74,7 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
         connection = duckdb.connect(str(path), read_only=True, config=config)
     except duckdb.Error as error:
         if "lock" in str(error).lower():
-            raise SourceError(
+            raise TransientSourceError(
                 f"{path} is open for writing in another process: {first_line(error)}",
                 "run again when that process has closed it",
             ) from error
@@ -117,7 +123,10 @@ def translated(error: Exception) -> UnloaderError:
         return OutputFailed(*duckdb_types.refusal(text))
     if is_out_of_memory(error):
         return SourceError(f"DuckDB ran out of memory: {text}", "lower --parallelism")
-    return SourceError(f"DuckDB: {text}")
+    hint = ""
+    if "max_temp_directory_size" in text or "No space left" in text:
+        hint = "free space on the disk of the database file, where DuckDB keeps temporary files"
+    return SourceError(f"DuckDB: {text}", hint)
 
 
 def is_out_of_memory(error: Exception) -> bool:

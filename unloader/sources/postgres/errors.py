@@ -5,7 +5,7 @@ does. How asyncpg reports that depends on what it was waiting for, and it may al
 the protocol and say so (`cannot switch to state 18`). So everything but the server's own word on a
 statement, a wrong setting and our own cancelling counts as a lost connection: another attempt makes
 a new one, and the number of attempts is bounded. Source of the states: appendix A of PostgreSQL's
-manual.
+manual. docs/retries.md has the table of them for users.
 """
 
 from __future__ import annotations
@@ -13,10 +13,26 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from unloader.errors import SnapshotGone, SourceError, TransientSourceError, UnloaderError
+from unloader.errors import (
+    ConnectFailed,
+    SessionsRefused,
+    SnapshotGone,
+    SourceError,
+    TransientSourceError,
+    UnloaderError,
+)
 
-TRANSIENT_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03", "58030")
+TRANSIENT_STATES = (
+    *("08", "25P03", "25P04", "40001", "40P01", "53300", "55006", "55P03"),
+    *("57014", "57P01", "57P02", "57P03", "57P05", "58030"),
+)
 """SQLSTATEs, or their first digits, after which another attempt may succeed."""
+
+FULL = "53300"
+"""Too many connections: of the server, the database or the role."""
+
+POOLER_FULL = "no more connections allowed"
+"""What PgBouncer says beyond its max_client_conn, under a SQLSTATE that stands for much."""
 
 LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
 """Those with which a session ends. The last three are limits of time that the server sets."""
@@ -34,6 +50,7 @@ AGAIN = "run again when the server takes connections: a lost snapshot cannot be 
 SERVER_GONE = "run again when the server takes connections; its log says why the session ended"
 
 HINTS = {
+    FULL: SessionsRefused.usual_hint,
     "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
     "28000": "check the user in the URL and the server's pg_hba.conf",
     "3D000": "check the name of the database at the end of the URL",
@@ -41,6 +58,11 @@ HINTS = {
     "or wait longer with --lock-timeout; pg_blocking_pids tells who holds it",
     _TOO_OLD: "have old_snapshot_threshold raised on the server, and unload again",
     "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
+    "42P01": "check the name, see the tables with: unloader describe SOURCE",
+    "53100": "free space on the disk of the database server",
+    "57014": "see who cancelled the statement in the server's log, then run again",
+    "58P01": "check the server's log: a file of the database is missing",
+    "XX001": "check the server's log, and the table with amcheck: its data are corrupted",
     "42501": "grant SELECT on the table and its partitions; where policies of row level security "
     "apply, grant BYPASSRLS, or unload what they let through with --enable-row-security",
 }
@@ -63,10 +85,13 @@ def translated(error: BaseException, *, phase: Phase, cancelled: bool = False) -
         return error
     if cancelled:
         return SourceError("the call was cancelled", "run again")
-    if is_loss(error, phase):
+    if _is_full(error):
+        return SessionsRefused(f"PostgreSQL: {_with_state(error)}", HINTS[FULL])
+    if is_loss(error, phase) or (phase == "connecting" and state_of(error) in TRANSIENT_STATES):
         what = "failed" if phase == "connecting" else "was lost"
         text = _with_state(_last_word(error))
-        return TransientSourceError(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
+        lost = ConnectFailed if phase == "connecting" else TransientSourceError
+        return lost(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
     text, state = _with_state(error), state_of(error)
     if not state:
         return SourceError(f"PostgreSQL: {type(error).__name__}: {text}")
@@ -95,6 +120,14 @@ def is_loss(error: BaseException, phase: Phase) -> bool:
         return False  # A setting or an argument that the driver refuses.
     kinds = (OSError, EOFError, asyncio.TimeoutError, asyncio.CancelledError)
     return phase == "closed" or isinstance(error, (*kinds, InterfaceError, InternalClientError))
+
+
+def _is_full(error: BaseException) -> bool:
+    return any(
+        state_of(each) == FULL or (state_of(each).startswith("08") and POOLER_FULL in str(each))
+        for each in (error, error.__cause__)
+        if each is not None
+    )
 
 
 def _last_word(error: BaseException) -> BaseException:

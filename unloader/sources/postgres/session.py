@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from unloader.errors import SourceError, TransientSourceError
+from unloader.errors import ConnectFailed, SessionsRefused, SourceError, TransientSourceError
 from unloader.model import SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
@@ -124,9 +124,11 @@ class Session:
             return self._run(
                 self._asyncpg.connect(spec.location, password=password, timeout=CONNECT_SECONDS)
             )
+        except SessionsRefused:
+            raise
         except TransientSourceError as error:
             # The system's own words name neither a socket nor a host that nobody knows.
-            raise TransientSourceError(
+            raise ConnectFailed(
                 f"{error.message}, for {spec.location}",
                 "check host and port in the URL, and that the server is up",
             ) from error

@@ -20,7 +20,10 @@ _TRANSIENT = (
     "database table is locked",
     "database schema is locked",
     "database schema has changed",
+    "locking protocol",
 )
+"""SQLITE_BUSY, SQLITE_LOCKED, SQLITE_SCHEMA and SQLITE_PROTOCOL. By their texts: the drivers of all
+supported versions of Python tell those, and not all tell the codes."""
 
 
 def database_path(spec: SourceSpec) -> str:

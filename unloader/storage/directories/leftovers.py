@@ -57,6 +57,11 @@ class Holder:
     started: str = ""
     """When the process took the directory, ISO 8601 in UTC."""
 
+    @property
+    def process(self) -> str:
+        """What tells this process of the run from others: one that is resumed has several."""
+        return " ".join((self.run_id, str(self.pid), self.boot_id, self.started))
+
     def text(self) -> str:
         """Return it in words, as far as it is known."""
         return ", ".join(

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from unloader.storage.directories.cleaning import clean
@@ -22,7 +23,7 @@ from unloader.storage.directories.leftovers import (
 from unloader.storage.directories.recovery import complete
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.directories.run_directory import read_regular
-from unloader.storage.model import STATUS, STOP, Claim, Cleaning, Disk, WhoWasHere
+from unloader.storage.model import MANIFEST, STATUS, STOP, Claim, Cleaning, Disk, WhoWasHere
 
 
 class LocalDirectories:
@@ -39,6 +40,21 @@ class LocalDirectories:
     def names(self, place: str) -> tuple[str, ...]:
         """Return the names of the files in a directory, its `_run` left out."""
         return tuple(sorted(path.name for path in Path(place).iterdir() if path.is_file()))
+
+    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
+        """Return the directories with a manifest or a `_run`, but for links and hidden ones."""
+        found: list[str] = []
+        level = [place]
+        for _ in range(depth + 1):
+            below = []
+            for directory in level:
+                with suppress(*(() if directory == place else (OSError,))):
+                    entries = _entries(directory)
+                    found += [directory] if {MANIFEST, RUN} & entries.keys() else []
+                    inner = (name for name in sorted(entries) if entries[name] and name != RUN)
+                    below += [os.path.join(directory, name) for name in inner if name[0] != "."]
+            level = below
+        return tuple(sorted(found))
 
     def read(self, place: str, name: str) -> bytes:
         """Return a whole file. Devices and pipes are refused: they may have no end."""
@@ -79,8 +95,9 @@ class LocalDirectories:
             room = Path(first[0]) / RUN
         if not is_directory_of(room, owners):
             raise FileNotFoundError(errno.ENOENT, "no run is there", str(room))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        os.close(os.open(room / STOP, flags, 0o644))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(room / STOP, flags, 0o644), "w", encoding="utf-8") as file:
+            file.write(holder_of(room, owners).process)
 
     def who_was_here(self, place: str) -> WhoWasHere | None:
         """Return the run whose `_run` lies in a directory, if this user may believe it."""
@@ -102,3 +119,9 @@ class LocalDirectories:
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         """Remove what dead runs have left in directories."""
         return clean([Path(place) for place in places], dry_run=dry_run)
+
+
+def _entries(directory: str) -> dict[str, bool]:
+    """Return the names in a directory, and whether each is a directory and no link to one."""
+    with os.scandir(directory) as entries:
+        return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from unloader.errors import OutputFailed
+from unloader.storage.directories.access import Access
 from unloader.storage.directories.earlier_runs import EarlierRuns
 from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder, strangers
 from unloader.storage.directories.publication import (
@@ -54,13 +55,14 @@ class RunDirectories:
         self._publishing = False
         self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
+        self._access = Access.of(claim.mode, claim.owner_group)
         with self._take(paths) as undo:
             if not claim.overwrite:
                 for directory in self.all:
                     _on(directory, directory.check_free)
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self.all, claim.read_index)
-            holder = self._holder()
+            self._me = holder = self._holder()
             left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
             self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
             self.notices += tuple(
@@ -137,7 +139,7 @@ class RunDirectories:
 
     def stop_asked(self) -> bool:
         """Tell whether the first directory's `_run` has a file that asks for the end."""
-        return self.first.has_stop()
+        return self.first.has_stop(self._me)
 
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged."""
@@ -154,6 +156,9 @@ class RunDirectories:
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
         self.first.write_record(MANIFEST, manifest)
+        for move in moves:
+            self._access.give(self.staged_file(move.place, move.staged))
+        self._access.give(self.first.room / MANIFEST)
         publication = self._publication(moves)
         check_real(publication)
         self._publishing = True
@@ -204,7 +209,7 @@ class RunDirectories:
             with ExitStack() as undo:
                 self.all = ()
                 for path in paths:
-                    directory = RunDirectory(path)
+                    directory = RunDirectory(path, self._access)
                     undo.callback(directory.close)
                     undo.callback(directory.give_back)
                     self.all = (*self.all, directory)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
+from unloader.storage.directories.access import Access
 from unloader.storage.directories.leftovers import (
     LOCK,
     RECORD,
@@ -36,17 +37,24 @@ from unloader.storage.model import MANIFEST, STATUS, STOP, Index, Leftover, Read
 from writers.files.publish import write_atomically
 from writers.files.staging import PART_SUFFIX
 
+_USUAL = Access()
+
 
 class RunDirectory:
     """One directory, taken by one run until `close`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, access: Access = _USUAL) -> None:
         """Take the directory, creating it where needed; change nothing else in it.
+
+        Args:
+            path: The directory.
+            access: Rights and owner of the directories that are made.
 
         Raises:
             OutputFailed: It cannot be created or written, or another run is using it.
         """
         self.path = path
+        self._access = access
         self.room = path / RUN
         self.staged = self.room / STAGED
         self._made_room = False
@@ -85,9 +93,10 @@ class RunDirectory:
         (self.room / RECORD).unlink(missing_ok=True)
         write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
-        self.staged.mkdir(exist_ok=True)
+        self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
         if not is_directory_of(self.staged, self.owners):
             raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
+        self._access.check(self.staged)
         return left
 
     def finished(self, read_index: ReadIndex) -> Index | None:
@@ -144,12 +153,20 @@ class RunDirectory:
                 os.utime(self.room / STATUS)
             raise
 
-    def has_stop(self) -> bool:
-        """Tell whether somebody has asked the run to end, since it was taken."""
+    def has_stop(self, holder: Holder) -> bool:
+        """Tell whether somebody has asked this process of the run to end.
+
+        An empty file asks whoever is there. One that names a process asks no other: it may have
+        been written for the one before.
+        """
         try:
             # A network file system looks at the server again when a directory is opened.
-            return STOP in os.listdir(self.room)
-        except OSError:
+            if STOP not in os.listdir(self.room):
+                return False
+            return (self.room / STOP).read_text(encoding="utf-8").strip() in ("", holder.process)
+        except PermissionError:
+            return True  # It is another user's, who may not have wanted it to be read.
+        except (OSError, ValueError):
             return False
 
     def is_held(self, run_id: str) -> bool:
@@ -189,6 +206,8 @@ class RunDirectory:
             missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self._made_room = not self.room.exists()
             self.room.mkdir(parents=True, exist_ok=True)
+            if self._made_room:
+                self._set_rights(missing)
         except OSError as error:
             raise self.refused("create", error) from error
         self.owners = owners_for(self.path)
@@ -201,6 +220,18 @@ class RunDirectory:
                 "find out what put it there and remove it, or choose another --to",
             )
         return tuple(missing)
+
+    def _set_rights(self, made: list[Path]) -> None:
+        """Set rights and owner of the directories that were made; without them none stays."""
+        try:
+            for directory in made:
+                self._access.give(directory)
+            self._access.close(self.room)
+        except (OSError, OutputFailed):
+            with suppress(OSError):
+                for directory in (self.room, *made):
+                    directory.rmdir()
+            raise
 
     def _take_lock(self) -> int:
         try:

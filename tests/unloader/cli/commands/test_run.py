@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -305,3 +306,42 @@ def test_the_demo_shows_figures_of_both_formats(unloader: Run, tmp_path: Path) -
     document = json.loads(result.stdout)
     assert [(each["rows"], each["verified"]) for each in document["results"]] == [(2000, True)] * 2
     assert Path(document["database"]).is_file()
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--file-per", "table"), ("--format", "parquet", "--overwrite")]
+)
+def test_rights_of_the_output_are_as_asked_for(
+    unloader: Run, tmp_path: Path, database: str, options: tuple[str, ...]
+) -> None:
+    """Every file has --mode, and the directory what goes with it, whatever the umask."""
+    mode = ("--mode", "604", "--owner-group", f":{os.getegid()}")
+    result = unloader("run", database, "--table", "orders", "--to", "o", *mode, *options)
+    assert result.returncode == 0, result.stderr
+    found = {path.name: path.stat().st_mode & 0o7777 for path in (tmp_path / "o").iterdir()}
+    assert set(found.values()) == {0o604}
+    assert "_manifest.json" in found
+    assert (tmp_path / "o").stat().st_mode & 0o7777 == 0o705
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--mode", "rw-r-----"), "three octal digits"),
+        (("--mode", "1777"), "three octal digits"),
+        (("--mode", "077"), "does not let the owner read"),
+        (("--owner-group", "a:b:c"), "USER:GROUP"),
+        (("--owner-group", ":"), "USER:GROUP"),
+        (("--owner-group", ":no-such-group"), "getent group"),
+        (("--mode", "640", "--to", "-"), "does not apply"),
+    ],
+)
+def test_rights_that_cannot_be_are_refused(
+    unloader: Run, tmp_path: Path, database: str, options: tuple[str, ...], said: str
+) -> None:
+    """Before anything is made, with the way to write them."""
+    to = () if "--to" in options else ("--to", "o")
+    result = unloader("run", database, "--table", "orders", *to, *options)
+    assert result.returncode in (2, 3)
+    assert said in result.stderr
+    assert not (tmp_path / "o").exists()

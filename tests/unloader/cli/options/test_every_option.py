@@ -55,7 +55,9 @@ BY_NAME = {
     "timestamp-tz-format": "YYYYMMDDHH24MISSTZH:TZM",
     "decimal-separator": ";",
     "parallelism": "3",
+    "mode": "640",
     "near": "eth0",
+    "owner-group": ":dba",
     "client-library": "/opt/client",
     "number-without-precision": "double",
 }

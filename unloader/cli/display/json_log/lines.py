@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from unloader.events import Notice, Phase, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+from unloader.events import (
+    Notice,
+    Phase,
+    PhaseStarted,
+    RunStarted,
+    SettingUsed,
+    UnitFailed,
+    Verified,
+)
 from unloader.json_fields import OPTIONAL
 
 
@@ -47,6 +55,8 @@ class Progress:
     seconds_left: float | None
     directories: dict[str, int] | None = field(default=None, metadata={OPTIONAL: True})
     """Bytes of finished units in each of several directories."""
+    verified: Verified | None = field(default=None, metadata={OPTIONAL: True})
+    """While files or units are checked: how many have been."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def open_connection(
     try:
         return _connected(address.connect_string, arguments, patience_seconds)
     except (oracledb.Error, OSError) as error:
-        known = translated(error)
+        known = translated(error, connecting=True)
         raise type(known)(f"{known.message}, for {spec.location}", known.hint) from error
     except (ValueError, TypeError) as error:
         raise ConfigError(

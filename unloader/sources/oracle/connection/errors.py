@@ -3,6 +3,7 @@
 A driver error carries an object with the code and a text of several lines: the database's own
 stack, places in PL/SQL and a link to a help page. What is left of it is one line with the code.
 Source of the codes: Oracle Database Error Messages; the driver's own are DPY and DPI.
+docs/retries.md has the table of them for users.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 
 from unloader.errors import (
     ConfigError,
+    ConnectFailed,
+    SessionsRefused,
     SnapshotGone,
     SnapshotTooOld,
     SourceError,
@@ -54,7 +57,10 @@ _CHANGED = (
     "run again: the table was truncated, moved or altered, so its earlier rows cannot be read; "
     "a table that was just created or altered can be read at an SCN after a few seconds"
 )
-_SESSIONS = "lower --parallelism, or raise the database's limit of sessions"
+_SESSIONS = "lower --parallelism, or raise the database's limits PROCESSES and SESSIONS"
+_LOCK = "run again when no other session holds an exclusive lock on the table or its definition"
+_MEMORY = "lower --parallelism, or give the database more memory"
+_RESTRICTED = "run again when the database is open to all users"
 _LIMIT = (
     "use smaller work units with --unit-bytes, or raise the limits of calls in the user's profile"
 )
@@ -106,6 +112,16 @@ HINTS = {
     "ORA-12518": _SESSIONS,
     "ORA-12519": _SESSIONS,
     "ORA-12520": _SESSIONS,
+    "ORA-00054": _LOCK,
+    "ORA-04020": _LOCK,
+    "ORA-04021": _LOCK,
+    "ORA-00257": "free space for the archived logs: until then nobody is let in",
+    "ORA-01035": _RESTRICTED,
+    "ORA-12526": _RESTRICTED,
+    "ORA-12527": _RESTRICTED,
+    "ORA-04030": _MEMORY,
+    "ORA-04031": _MEMORY,
+    "ORA-04036": _MEMORY,
     "ORA-02396": "raise IDLE_TIME of the user's profile",
     "ORA-02393": _LIMIT,
     "ORA-02395": _LIMIT,
@@ -129,18 +145,31 @@ HINTS = {
 }
 """What to do next, by code."""
 
+REFUSED = frozenset(
+    (
+        *("ORA-00018", "ORA-00020", "ORA-02391", "ORA-12516", "ORA-12518", "ORA-12519"),
+        *("ORA-12520",),
+    )
+)
+"""Codes of a database or listener that takes no more sessions. A listener learns late, after
+minutes, that others have ended."""
+
 TRANSIENT = frozenset(
     (
-        *("ORA-00018", "ORA-00020", "ORA-00028", "ORA-00060", "ORA-00600", "ORA-00602"),
-        *("ORA-00603", "ORA-00609", "ORA-01012", "ORA-01013", "ORA-01033", "ORA-01034"),
-        *("ORA-01041", "ORA-01089", "ORA-01090", "ORA-01092", "ORA-01115", "ORA-01555"),
-        *("ORA-02391", "ORA-02396", "ORA-02399", "ORA-03111", "ORA-03113", "ORA-03114"),
-        *("ORA-03122", "ORA-03135", "ORA-04031", "ORA-12153", "ORA-12170", "ORA-12514"),
-        *("ORA-12516", "ORA-12518", "ORA-12519", "ORA-12520", "ORA-12528", "ORA-12537"),
-        *("ORA-12535", "ORA-12541", "ORA-12543", "ORA-12547", "ORA-12570", "ORA-12571"),
-        *("ORA-12583", "ORA-12592", "ORA-12606", "ORA-12608", "ORA-12609", "ORA-12805"),
-        *("ORA-22924", "ORA-24964"),
-        *("ORA-25402", "ORA-25408", "ORA-27146", "ORA-30006"),
+        *REFUSED,
+        *("ORA-00028", "ORA-00051", "ORA-00054", "ORA-00060", "ORA-00257", "ORA-00600"),
+        *("ORA-00602", "ORA-00603", "ORA-00609", "ORA-01012", "ORA-01013", "ORA-01033"),
+        *("ORA-01034", "ORA-01035", "ORA-01041", "ORA-01089", "ORA-01090", "ORA-01092"),
+        *("ORA-01109", "ORA-01115", "ORA-01219", "ORA-01555", "ORA-02049"),
+        *("ORA-02396", "ORA-02399", "ORA-03111", "ORA-03113", "ORA-03114", "ORA-03122"),
+        *("ORA-03135", "ORA-03136", "ORA-04020", "ORA-04021", "ORA-04030", "ORA-04031"),
+        *("ORA-04036", "ORA-04068", "ORA-07445", "ORA-12152", "ORA-12153", "ORA-12170"),
+        *("ORA-12514", "ORA-12525", "ORA-12526", "ORA-12527", "ORA-12528", "ORA-12535"),
+        *("ORA-12537", "ORA-12541", "ORA-12543", "ORA-12547", "ORA-12549", "ORA-12560"),
+        *("ORA-12564", "ORA-12570", "ORA-12571", "ORA-12583", "ORA-12592", "ORA-12606"),
+        *("ORA-12608", "ORA-12609", "ORA-12637", "ORA-12805", "ORA-16456", "ORA-22924"),
+        *("ORA-24964", "ORA-25401", "ORA-25402", "ORA-25403", "ORA-25405", "ORA-25408"),
+        *("ORA-27146", "ORA-30006"),
         *("DPY-1001", "DPY-4011", "DPY-4024", "DPY-4033", "DPY-6005"),
     )
 )
@@ -202,23 +231,34 @@ def one_line(error: BaseException) -> str:
     return _CONNECTION_ID.sub("", text) or type(error).__name__
 
 
-def translated(error: BaseException) -> UnloaderError:
-    """Return the user's error for one of the driver's; an error of our own stays as it is."""
+def translated(error: BaseException, *, connecting: bool = False) -> UnloaderError:
+    """Return the user's error for one of the driver's; an error of our own stays as it is.
+
+    Args:
+        error: As it was raised.
+        connecting: No session was open yet.
+    """
     if isinstance(error, UnloaderError):
         return error
     code = code_of(error)
     message = f"Oracle: {one_line(error)}"
     if code in CONFIGURATION:
         return ConfigError(message, HINTS.get(code, ""))
-    # A connection may also be lost for a reason that stays, such as a wallet that is not there.
-    transient = code in TRANSIENT or (is_dead(error) and code not in HINTS)
     hint = HINTS.get(code, _HOST if _is_lost(error) else "")
     if _TIMED_OUT in message:
         hint = _CALL_TIMEOUT
+    return _kind(error, code, connecting)(message, hint)
+
+
+def _kind(error: BaseException, code: str, connecting: bool) -> type[SourceError]:
+    if code in REFUSED:
+        return SessionsRefused
     if code in TOO_OLD:
-        return SnapshotTooOld(message, hint)
-    kind = SnapshotGone if code in GONE else SourceError
-    return (TransientSourceError if transient else kind)(message, hint)
+        return SnapshotTooOld
+    # A connection may also be lost for a reason that stays, such as a wallet that is not there.
+    if code in TRANSIENT or (is_dead(error) and code not in HINTS):
+        return ConnectFailed if connecting else TransientSourceError
+    return SnapshotGone if code in GONE else SourceError
 
 
 def _is_lost(error: BaseException) -> bool:

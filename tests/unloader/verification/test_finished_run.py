@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -15,12 +17,14 @@ import pytest
 
 from unloader import api
 from unloader.errors import OutputFailed, VerifyMismatch
-from unloader.events import Event, Notice
+from unloader.events import Event, Notice, Verified
+from unloader.manifest.digest import with_digest
 from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.text.dialects import dialect
 
+ROOT = Path(__file__).parents[3]
 ROWS = 3000
 
 OUTPUTS: dict[str, tuple[TextFormat | ParquetFormat, Compression]] = {
@@ -208,12 +212,17 @@ def test_of_many_extra_files_a_few_are_named(copy: Callable[[str], Path]) -> Non
     assert "unload the table again" in caught.value.hint
 
 
-def change(destination: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Edit the manifest of a run."""
+def change(
+    destination: Path, edit: Callable[[dict[str, Any]], object], *, hidden: bool = True
+) -> None:
+    """Edit the manifest of a run; hidden behind a digest of its own, so that the rest is looked at."""
     path = destination / "_manifest.json"
     manifest = json.loads(path.read_text())
     edit(manifest)
-    path.write_text(json.dumps(manifest))
+    if hidden:
+        manifest.pop("digest")
+    text = (json.dumps(manifest, indent=2) + "\n").encode()
+    path.write_bytes(with_digest(text) if hidden else text)
 
 
 def first_file(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -269,6 +278,113 @@ def test_a_damaged_manifest_is_told(
     change(destination, edit)
     with pytest.raises(OutputFailed, match=r"_manifest\.json"):
         api.verify(destination)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda manifest: manifest["totals"].update(seconds=1.5),
+        lambda manifest: manifest.update(query="SELECT 1"),
+        lambda manifest: manifest.update(added=1),
+        lambda manifest: manifest.pop("format_revision"),
+        lambda manifest: manifest.pop("digest"),
+        lambda manifest: manifest.update(digest=None),
+        lambda manifest: manifest.update(digest="sha256:" + 64 * "0"),
+    ],
+)
+def test_an_edited_manifest_is_found(
+    copy: Callable[[str], Path], edit: Callable[[dict[str, Any]], object]
+) -> None:
+    """Whatever was changed, the keys that tell of it included."""
+    destination = copy("csv")
+    change(destination, edit, hidden=False)
+    assert "_manifest.json has been changed since it was written" in difference(destination)
+
+
+def test_another_spelling_of_the_same_manifest_is_found(copy: Callable[[str], Path]) -> None:
+    """The digest is of the bytes, so no blank and no repeated key comes in unseen."""
+    destination = copy("csv")
+    path = destination / "_manifest.json"
+    path.write_text(path.read_text().replace('"rows": ', '"rows":  ', 1))
+    assert "_manifest.json has been changed since it was written" in difference(destination)
+
+
+def test_the_digest_is_what_the_page_says(finished: Callable[[str], Path]) -> None:
+    """The command of the documentation computes it."""
+    (page,) = re.findall(
+        r"^    (head -n -2 .*)$", (ROOT / "docs/verification.md").read_text(), re.M
+    )
+    place = finished("csv")
+    found = subprocess.run(["sh", "-c", page], cwd=place, capture_output=True, text=True)
+    manifest = json.loads((place / "_manifest.json").read_text())
+    assert manifest["digest"] == "sha256:" + found.stdout.split()[0]
+
+
+def test_a_manifest_of_an_earlier_version_is_read(copy: Callable[[str], Path]) -> None:
+    """It has no digest, and whoever watches hears what that means."""
+    destination, heard = copy("csv"), list[Event]()
+    path = destination / "_manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["digest"], manifest["format_revision"]
+    path.write_text(json.dumps(manifest))
+    assert api.verify(destination, observe=heard.append)["result"] == "ok"
+    assert any(isinstance(each, Notice) and "has no digest" in each.text for each in heard)
+
+
+def test_a_run_is_not_replaced_on_the_word_of_an_edited_manifest(
+    copy: Callable[[str], Path], database: Path
+) -> None:
+    """What it lists may be somebody else's files by now."""
+    destination = copy("csv")
+    change(destination, lambda manifest: first_file(manifest).update(path="x"), hidden=False)
+    job = job_of(database, destination, "csv")
+    with pytest.raises(OutputFailed, match=r"_manifest\.json has been changed"):
+        api.unload(replace(job, output=replace(job.output, overwrite=True)))
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.zst", "parquet"])
+def test_exchanged_files_are_found(database: Path, tmp_path: Path, kind: str) -> None:
+    """Each of two files of one size and as many rows is named when they have the other's name."""
+    job = job_of(
+        database, tmp_path / "out", kind, columns=("id",), where="id BETWEEN 1100 AND 2900"
+    )
+    api.unload(job)
+    one, other = files_in(tmp_path / "out")[-2:]
+    shutil.move(one, tmp_path / "kept")
+    shutil.move(other, one)
+    shutil.move(tmp_path / "kept", other)
+    found = difference(tmp_path / "out")
+    assert one.name in found
+    assert other.name in found
+
+
+def test_a_renamed_file_is_found_under_both_names(copy: Callable[[str], Path]) -> None:
+    """It is missing where it was, and one too many where it is."""
+    destination = copy("csv")
+    old = files_in(destination)[1]
+    old.rename(destination / "other.csv")
+    with pytest.raises(VerifyMismatch) as caught:
+        api.verify(destination, strict=True)
+    assert old.name in caught.value.message
+    assert "other.csv" in caught.value.message
+
+
+@pytest.mark.parametrize("parallelism", [1, 3, 50])
+def test_files_are_read_side_by_side_and_told(
+    copy: Callable[[str], Path], parallelism: int
+) -> None:
+    """However many at a time: differences in table order, and the progress up to the last byte."""
+    destination, heard = copy("csv.gz"), list[Event]()
+    api.verify(destination, parallelism=parallelism, observe=heard.append)
+    *_, last = (each for each in heard if isinstance(each, Verified))
+    size = sum(path.stat().st_size for path in files_in(destination))
+    assert (last.done, last.of, last.bytes, last.of_bytes) == (3, 3, size, size)
+    for path in files_in(destination):
+        flip(path, 30)
+    with pytest.raises(VerifyMismatch) as caught:
+        api.verify(destination, parallelism=parallelism)
+    places = [caught.value.message.index(path.name) for path in files_in(destination)]
+    assert places == sorted(places)
 
 
 def test_no_run_at_all(tmp_path: Path) -> None:

@@ -1,0 +1,187 @@
+"""Databases that are away for a while or take few sessions: waited for, and worked with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from long_tests import OTHER_ROUTES, also
+from oracle import runs
+from oracle.accounts import database
+from oracle_server import Fault, OracleServer
+from processes import command
+
+LIMITED = """
+CREATE ROLE few LOGIN CONNECTION LIMIT {limit};
+CREATE TABLE t (id int NOT NULL, value text) PARTITION BY HASH (id);
+DO $$ BEGIN FOR i IN 0..7 LOOP EXECUTE format(
+  'CREATE TABLE t_%s PARTITION OF t FOR VALUES WITH (MODULUS 8, REMAINDER %s)', i, i);
+END LOOP; END $$;
+INSERT INTO t SELECT g, repeat('x', 50) FROM generate_series(1, 8000) g;
+VACUUM ANALYZE t;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO few;
+"""
+
+SLOWLY = "id % 1000 <> 0 OR pg_sleep(0.3) IS NOT NULL"
+"""Takes so long that one worker cannot do all before the others are up."""
+
+UNITS = ("--split", "partition", "--numa", "off", "--progress", "log")
+
+
+@pytest.fixture
+def few(postgres: Any) -> Iterator[Callable[[int], str]]:
+    """A function that makes a database of which a role gets so many sessions, and returns its URL."""
+
+    def made(limit: int) -> str:
+        url: str = postgres.database("few sessions")
+        postgres.run("DROP ROLE IF EXISTS few", url=url)
+        postgres.run(LIMITED.format(limit=limit), url=url)
+        return url.replace("postgres@", "few@")
+
+    yield made
+    postgres.run('DROP DATABASE "few sessions" WITH (FORCE)')
+    postgres.run("DROP ROLE few")
+
+
+def test_a_database_with_few_sessions_is_read_by_few_workers(
+    few: Callable[[int], str], tmp_path: Path
+) -> None:
+    """Workers that are refused leave their units to those with a session; no retry is needed."""
+    to = tmp_path / "out"
+    done = command.ended(
+        "run", few(2), "--table", "t", "--to", str(to), "--parallelism", "3", "--retries", "0",
+        *UNITS, "--where", SLOWLY, "--verify", "none",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    manifest = command.manifest_of(to)
+    assert manifest["totals"]["rows"] == 8000
+    assert manifest["totals"]["lowest_parallelism"] == 1
+    assert "1 of 3 workers" in " ".join(manifest["warnings"])
+    assert re.search(r"no more sessions: 1 of 3 workers go on, one more is tried", done.stderr)
+    assert "no retry is used up" in done.stderr
+    assert "53300" in done.stderr
+
+
+def test_a_database_without_any_session_for_a_worker_is_given_up(
+    few: Callable[[int], str], tmp_path: Path
+) -> None:
+    """Where only the parent is let in, the usual retries follow, and then the failure."""
+    to = tmp_path / "out"
+    error = command.error_of(
+        "run", few(1), "--table", "t", "--to", str(to), "--parallelism", "2", "--retries", "1",
+        "--retry-delay", "0.1", *UNITS, status=4,
+    )  # fmt: skip
+    assert "53300" in error
+    assert "--parallelism" in error.partition("Next: ")[2]
+    assert not to.exists()
+
+
+def test_a_file_that_is_written_when_the_run_begins_is_waited_for(tmp_path: Path) -> None:
+    """The parent's connection is tried again, which the log says; then the run goes on."""
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as writer:
+        writer.execute("CREATE TABLE t AS SELECT range AS i FROM range(10)")
+        running = command.Running(
+            "run", f"duckdb://{path}", "--table", "t", "--to", str(tmp_path / "out"),
+            "--retries", "1000", "--retry-delay", "0.2", "--retry-delay-max", "0.2",
+            "--progress", "log",
+        )  # fmt: skip
+        assert running.process.stderr is not None
+        first = running.process.stderr.readline()
+    status, _, log = running.finish()
+    assert status == 0, log
+    assert "connecting, attempt 1 failed: " in first
+    assert "another process" in first
+    assert "(next attempt in 0." in first
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[OracleServer]:
+    """A server with PADDED."""
+    made = database()
+    runs.padded_table(made)
+    with OracleServer(made) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: OracleServer) -> Iterator[OracleServer]:
+    """The server without any fault or session of an earlier test; at the end without clients."""
+    running.faults.clear()
+    running.sessions.clear()
+    yield running
+    runs.assert_no_connection_left(running)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("ora-12514", "connect"),
+        *also(OTHER_ROUTES, ("ora-12528", "connect"), ("ora-01033", "login"), ("cut", "login")),
+    ],
+)
+def test_a_database_that_starts_while_the_run_begins_is_waited_for(
+    server: OracleServer, tmp_path: Path, kind: str, call: str
+) -> None:
+    """Two refusals of the parent are two retries; the log has each."""
+    server.faults.add(Fault(kind=kind, call=call, times=2))
+    done = runs.unload(server, "PADDED", tmp_path / "out", *UNITS[:2])
+    assert done.status == 0, done.log
+    assert re.search(r"connecting, attempt 1 failed: .*\(next attempt in", done.log)
+    assert "connecting, attempt 2 failed: " in done.log
+    assert "connecting, attempt 3 failed: " not in done.log
+    assert set(done.attempts.values()) == {1}
+
+
+def test_a_wrong_password_is_tried_once(server: OracleServer, tmp_path: Path) -> None:
+    """What does not pass is not waited for, and locks no account."""
+    wrong = {"UNLOADER_PASSWORD": "not this"}
+    done = runs.unload(server, "PADDED", tmp_path / "out", env=wrong)
+    assert done.status == 4
+    assert "ORA-01017" in done.error
+    assert "attempt" not in done.log
+
+
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        ("ora-12519", "connect"),
+        *also(
+            OTHER_ROUTES,
+            ("ora-12516", "connect"),
+            ("ora-12520", "connect"),
+            ("ora-00018", "login"),
+            ("ora-00020", "login"),
+            ("ora-02391", "login"),
+        ),
+    ],
+)
+def test_a_listener_that_takes_no_more_sessions(
+    server: OracleServer, tmp_path: Path, code: str, call: str
+) -> None:
+    """With one session for two workers, one of them reads all; nobody uses up a retry."""
+    server.faults.add(Fault(kind=code, call=call, skip=2, times=None))
+    # The other one is up before all is read.
+    server.faults.add(Fault(kind="trickle", statement='"PAD"', seconds=0.02))
+    done = runs.unload(
+        server, "PADDED", tmp_path / "out", "--split", "partition", "--parallelism", "2",
+        "--retries", "0", "--numa", "off",
+    )  # fmt: skip
+    assert done.status == 0, done.log
+    assert done.manifest["totals"]["lowest_parallelism"] == 1
+    assert code.upper() in done.log
+    assert len([session for session in server.sessions if session.action]) == 2
+
+
+def test_a_count_that_fails_once_is_counted_again(server: OracleServer, tmp_path: Path) -> None:
+    """A deadlock or a lost session while the rows are counted costs no run."""
+    fault = server.faults.add(Fault(kind="ora-00060", statement=r"COUNT\(\*\)"))
+    done = runs.unload(server, "PADDED", tmp_path / "out", *UNITS[:2])
+    assert done.status == 0, done.log
+    assert fault.count == 1
+    assert re.search("counting, attempt 1 failed: .*ORA-00060", done.log)
+    assert done.manifest["verified"]["result"] == "ok"

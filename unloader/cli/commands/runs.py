@@ -1,0 +1,43 @@
+"""`unloader runs`: the runs below a directory."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.watching import pages
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.source_argument import finished_directory
+
+
+@click.command(
+    "runs",
+    cls=JobCommand,
+    short_help="List the runs below a directory.",
+    epilog="""\b
+    Examples:
+      unloader runs /extract
+      unloader runs /extract --depth 1 --json
+    """,
+)
+@click.argument("directory", metavar="DIR", callback=finished_directory)
+@declared_options("runs")
+def command(directory: Path, depth: int, **values: Any) -> None:
+    """List the runs in DIR and below it: those that go on, those that broke, and finished ones.
+
+    Only what the runs keep in their directories is read, and nothing is changed. Symbolic links
+    and hidden directories are not followed. Rows and bytes of a run that is not finished are what
+    it last showed of itself.
+    """
+    from unloader import api
+
+    found = api.runs(directory, depth=depth)
+    if values["json"]:
+        render.emit_json({"runs": [each.to_json() for each in found]})
+    elif not values["quiet"]:
+        now = datetime.now(timezone.utc)
+        render.emit(pages.runs_page(found, now) if found else f"no runs in {directory}")

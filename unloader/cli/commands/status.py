@@ -1,0 +1,91 @@
+"""`unloader status`: how far the run at a destination is."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.watching import pages
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.source_argument import finished_directory
+from unloader.errors import Interrupted, OutputFailed, PartialUnload
+
+if TYPE_CHECKING:
+    from unloader.status.reading import RunStatus
+
+
+@click.command(
+    "status",
+    cls=JobCommand,
+    short_help="Show how far a run is, from any shell.",
+    epilog="""\b
+    Examples:
+      unloader status /extract/orders
+      unloader status /extract/orders --watch
+      unloader status /extract/orders --json
+    """,
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+@declared_options("status")
+@click.pass_context
+def command(
+    context: click.Context, /, destination: Path, watch: bool, interval: float, **values: Any
+) -> None:
+    """Show how far the run in DEST is, or how it ended.
+
+    Only what the run keeps in DEST is read. So this works from another shell, as another user who
+    may read there, and for a run on another machine. Nothing is changed.
+
+    The exit status is 0 for a run that goes on or is finished, 7 for one that broke and can be
+    resumed, and 6 if there is none. With --watch it is that of the end. With --watch --json each
+    look is one JSON object on a line of its own.
+    """
+    found = _look(destination)
+    try:
+        while watch and found.state == "running":
+            _show(found, values, more=True)
+            time.sleep(max(interval, 0.1))
+            found = _look(destination)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"no longer watching run {found.run_id}, which goes on",
+            f"end it with: unloader stop {destination}",
+        ) from None
+    _show(found, values, more=watch, last=True)
+    if found.state == "interrupted":
+        context.exit(PartialUnload.exit_code)
+
+
+def _look(destination: Path) -> RunStatus:
+    from unloader import api
+
+    found = api.status(destination)
+    if found.state == "none":
+        raise OutputFailed(
+            f"there is no run in {destination}, neither a manifest nor one that goes on or broke",
+            "name the directory that was given with --to; a run has it once it is planned",
+        )
+    return found
+
+
+def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = False) -> None:
+    """Write what was found: the whole of it, or with `--watch` what has room where it goes."""
+    if values["json"]:
+        render.emit(json.dumps(found.to_json())) if more else render.emit_json(found.to_json())
+    elif values["quiet"]:
+        return
+    elif last or not more:
+        render.emit(pages.status_page(found, datetime.now(timezone.utc)))
+    elif sys.stdout.isatty():
+        # The cursor goes home and what is below it is cleared.
+        page = pages.status_page(found, datetime.now(timezone.utc))
+        render.emit(f"\x1b[H\x1b[J{page}")
+    else:
+        render.emit(pages.status_line(found))

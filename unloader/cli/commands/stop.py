@@ -1,0 +1,62 @@
+"""`unloader stop`: end the run at a destination in good order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.source_argument import finished_directory
+from unloader.cli.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from unloader.status.ending import StoppedRun
+
+
+@click.command(
+    "stop",
+    cls=JobCommand,
+    short_help="End a run in good order, from any shell.",
+    epilog="""\b
+    Examples:
+      unloader stop /extract/orders
+      unloader stop /extract/orders --timeout 30
+    """,
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+@declared_options("stop")
+def command(destination: Path, timeout: float, **values: Any) -> None:
+    """End the run in DEST as Ctrl-C would, and wait until it is over.
+
+    The run is asked by a file in DEST/_run, so it may be another user's or on another machine; the
+    right to write there is needed. It ends with status 130. Its finished work units are kept, and
+    `unloader resume DEST` continues it.
+
+    The exit status is 6 if no run is going on, or if it still goes on after --timeout.
+    """
+    from unloader import api
+
+    with stop_on_signals(lambda _: None) as stop:
+        ended = api.stop(destination, timeout_seconds=timeout, stop=stop)
+    if values["json"]:
+        render.emit_json(ended.to_json())
+    elif not values["quiet"]:
+        render.emit(render.visible(_text(ended, destination)))
+
+
+def _text(ended: StoppedRun, destination: Path) -> str:
+    run, took = f"run {ended.run_id}", render.seconds(ended.seconds)
+    if ended.state == "running":
+        return f"{run} is asked to end. Next: unloader status {destination} --watch"
+    if ended.state == "finished":
+        return f"{run} was just being finished; it is complete in {destination}"
+    if ended.state == "none":
+        return f"{run} has ended after {took}; it had no finished work units, and nothing is left"
+    of_all = "" if ended.units is None else f" of {ended.units:,}"
+    return (
+        f"{run} has ended after {took} with {ended.units_done:,}{of_all} work units finished. "
+        f"Next: unloader resume {destination}"
+    )

@@ -1,0 +1,1 @@
+"""What `unloader status` and `unloader runs` show."""

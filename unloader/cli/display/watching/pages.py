@@ -1,0 +1,220 @@
+"""The pages of `unloader status` and `unloader runs`, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+
+from unloader.cli.display import render
+from unloader.cli.display.columns import ranges
+from unloader.cli.display.phases import phase_text
+from unloader.status.model import LiveStatus, WorkerStatus
+from unloader.status.reading import FinishedRun, RunStatus
+
+_WAITS = {
+    "nothing": "",
+    "source": "the source",
+    "destination": "the destination",
+    "reader of a pipe": "the reader of its pipe",
+}
+
+
+def status_page(status: RunStatus, now: datetime) -> str:
+    """Return all that is known of the run at a destination.
+
+    Args:
+        status: What was found there.
+        now: With a time zone.
+    """
+    parts = [render.facts((name, render.visible(text)) for name, text in _facts(status, now))]
+    live = status.live
+    if status.state == "running" and live is not None and live.workers:
+        parts.append(_workers(live))
+    return "\n\n".join(parts)
+
+
+def status_line(status: RunStatus) -> str:
+    """Return how far a run is on one line."""
+    live = status.live
+    if status.state != "running" or live is None:
+        return f"{status.state}: run {status.run_id}"
+    left = live.seconds_left
+    parts = (
+        f"{live.units.done}/{live.units.total} units",
+        f"{render.count(live.rows)} rows",
+        render.rows_per_second(live.rows_per_second),
+        f"{live.fraction * 100:.0f} %",
+        *(() if left is None else (f"about {render.seconds(left)} left",)),
+    )
+    return f"{live.phase}: " + ", ".join(parts)
+
+
+def runs_page(found: Sequence[RunStatus], now: datetime) -> str:
+    """Return a line for each run."""
+    heads = (
+        *("destination", "state", "table", "started"),
+        *(">rows", ">bytes", ">seconds", ">age"),
+    )
+    return render.table(heads, (_run_cells(each, now) for each in found))
+
+
+def next_step(status: RunStatus) -> str:
+    """Return what to do about a run that broke; empty if nothing is to be done."""
+    if status.state != "interrupted":
+        return ""
+    kept, all_units = (status.left.units if status.left is not None else 0), status.units
+    rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
+    return (
+        f"unloader resume {status.destination} keeps {kept:,} finished work "
+        f"{'unit' if kept == 1 else 'units'}{rest}"
+    )
+
+
+def _facts(status: RunStatus, now: datetime) -> Iterator[tuple[str, str]]:
+    yield "destination", status.destination
+    yield "state", _state(status, now)
+    yield "run", status.run_id
+    yield "table", status.table or render.UNKNOWN
+    yield "started", status.started or render.UNKNOWN
+    if status.state in ("running", "interrupted"):
+        yield from _process(status)
+        if status.live is not None:
+            yield from _progress(status, status.live)
+        yield from _staged(status)
+    if status.finished is not None:
+        yield from _finished(status, status.finished)
+    if next_step(status):
+        yield "next", next_step(status)
+
+
+def _state(status: RunStatus, now: datetime) -> str:
+    live = status.live
+    if status.state == "running":
+        stopping = ", asked to end" if live is not None and live.stopping else ""
+        return f"running{_for(status.since, now)}{stopping}"
+    if status.state == "interrupted":
+        if live is None or not live.ended:
+            return "interrupted: its process was killed, or its machine went down"
+        return f"interrupted: {live.last_error}"
+    return status.state
+
+
+def _process(status: RunStatus) -> Iterator[tuple[str, str]]:
+    if status.host:
+        yield "process", f"{status.pid} on {status.host}, since {status.since}"
+
+
+def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
+    units = live.units
+    running = status.state == "running"
+    if running:
+        yield "phase", f"{phase_text(live.phase)}, since {live.phase_since}"
+        counts = (
+            f"{units.done:,} of {units.total:,} done, {units.running:,} running, "
+            f"{units.waiting:,} waiting, {units.failed:,} failed"
+        )
+    else:
+        yield "last seen", live.updated
+        counts = f"{units.done:,} of {units.total:,} done"
+    yield "units", counts
+    about = "" if live.rows_expected is None else f" of about {render.count(live.rows_expected)}"
+    yield "rows", f"{render.count(live.rows)}{about} ({live.fraction * 100:.0f} %)"
+    if running:
+        likely = (
+            "" if live.bytes_expected is None else f" of about {render.size(live.bytes_expected)}"
+        )
+        yield "bytes", f"{render.size(live.bytes)}{likely}"
+        yield (
+            "speed",
+            f"{render.rows_per_second(live.rows_per_second)} "
+            f"({render.rows_per_second(live.mean_rows_per_second)} on average), "
+            f"{render.megabytes_per_second(live.bytes_per_second)}",
+        )
+        if live.seconds_left is not None:
+            yield "time left", f"about {render.seconds(live.seconds_left)}"
+    yield "retries", render.count(live.retries)
+    if live.last_error and not live.ended:
+        yield "last error", live.last_error
+
+
+def _staged(status: RunStatus) -> Iterator[tuple[str, str]]:
+    left = status.left
+    if left is not None:
+        yield "staged", f"{render.count(left.files)} files, {render.size(left.bytes)}"
+
+
+def _finished(status: RunStatus, finished: FinishedRun) -> Iterator[tuple[str, str]]:
+    if status.state != "finished":
+        yield "earlier run", f"{finished.run_id}, finished, {render.count(finished.rows)} rows"
+        return
+    yield "rows", render.count(finished.rows)
+    yield "bytes", f"{render.count(finished.bytes)} ({render.size(finished.bytes)})"
+    yield "files", render.count(finished.files)
+    yield "seconds", f"{finished.seconds:.2f}"
+    yield "verified", finished.verified
+
+
+def _workers(live: LiveStatus) -> str:
+    heads = (
+        *(">worker", ">node", "CPUs", "unit", ">attempt", ">rows", ">seconds"),
+        *("waits for", "partition"),
+    )
+    return render.table(heads, (_worker_cells(each) for each in live.workers))
+
+
+def _worker_cells(worker: WorkerStatus) -> tuple[str, ...]:
+    bound = bool(worker.cpus)
+    seat = (str(worker.node) if bound else "any", ranges(worker.cpus) if bound else "any")
+    if worker.unit is None:
+        return (str(worker.worker), *seat, "idle", "", "", "", _waits(worker), "")
+    return (
+        *(str(worker.worker), *seat, worker.unit, str(worker.attempt)),
+        *(render.count(worker.rows), f"{worker.seconds:.0f}", _waits(worker)),
+        render.name(worker.partition or ""),
+    )
+
+
+def _waits(worker: WorkerStatus) -> str:
+    if worker.waits_for == "retry" and worker.retry_in_seconds is not None:
+        return f"a retry in {worker.retry_in_seconds:.0f} s"
+    return _WAITS.get(worker.waits_for, worker.waits_for)
+
+
+def _run_cells(status: RunStatus, now: datetime) -> tuple[str, ...]:
+    if status.state == "finished" and status.finished is not None:
+        done = status.finished
+        rows, size, seconds, last = done.rows, done.bytes, done.seconds, done.ended
+    elif status.live is not None:
+        live = status.live
+        rows, size, seconds, last = live.rows, live.bytes, live.seconds, live.updated
+    else:
+        return (
+            *(status.destination, status.state, status.table or render.UNKNOWN),
+            *(status.started or render.UNKNOWN, *(render.UNKNOWN,) * 3),
+            _age(status.since or status.started, now),
+        )
+    return (
+        *(status.destination, status.state, status.table or render.UNKNOWN),
+        *(status.started or render.UNKNOWN, render.count(rows), render.size(size)),
+        *(f"{seconds:.1f}", _age(last, now)),
+    )
+
+
+def _for(since: str, now: datetime) -> str:
+    age = _age(since, now)
+    return "" if age == render.UNKNOWN else f" for {age}"
+
+
+def _age(since: str | None, now: datetime) -> str:
+    try:
+        moment = datetime.fromisoformat(since or "")
+    except ValueError:
+        return render.UNKNOWN
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    # Clocks of two machines differ.
+    return _days(max(0.0, (now - moment).total_seconds()))
+
+
+def _days(seconds: float) -> str:
+    return render.seconds(seconds) if seconds < 172800 else f"{seconds / 86400:.0f} days"

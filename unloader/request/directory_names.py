@@ -1,0 +1,131 @@
+"""Directories of `--to` that have fields in their names, filled in once for each run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from unloader.errors import ConfigError, UsageError
+
+FIELDS = ("schema", "table", "date", "run_id")
+DATED = ("date", "run_id")
+"""Fields that make the directory of each run, or of each day, another one."""
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
+_NO_START = (".", "_", "-")
+_MAX_BYTES = 255
+
+_ANY = {"date": r"\d{8}", "run_id": r"\d{8}T\d{6}Z-[0-9a-f]+"}
+"""What a field is in the name of any run's directory; others may be any text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryValues:
+    """What the fields stand for in one run."""
+
+    schema: str
+    table: str
+    date: str
+    """Day of the snapshot in UTC, YYYYMMDD."""
+    run_id: str
+
+
+def check_directory(place: str) -> None:
+    """Check that a directory of `--to` has known fields only.
+
+    Raises:
+        UsageError: It does not; the message names the field.
+    """
+    if alone := set(_FIELD.sub("", place)) & set("{}"):
+        raise UsageError(
+            f"--to {place} has a brace that is not {'closed' if '{' in alone else 'opened'}",
+            "write both braces of a field, such as {date}",
+        )
+    for name in _FIELD.findall(place):
+        if name not in FIELDS:
+            raise UsageError(
+                f"--to {place} has an unknown field {{{name}}}",
+                "use " + " ".join(f"{{{field}}}" for field in FIELDS),
+            )
+
+
+def has_fields(place: str) -> bool:
+    """Return whether a directory is another one for other runs."""
+    return _FIELD.search(place) is not None
+
+
+def is_dated(place: str) -> bool:
+    """Return whether the directories of all runs differ by date or run, and lie side by side."""
+    parent, name = _split(place)
+    outer, inner = _FIELD.findall(parent), _FIELD.findall(name)
+    return any(each in DATED for each in inner) and not any(each in DATED for each in outer)
+
+
+def directory_name(place: str, values: DirectoryValues) -> str:
+    """Return the directory of one run; characters that no name can hold become `%XX`.
+
+    So does a dot, an underscore or a hyphen that a value would put in front of a name: no value
+    leads out of the directory, or is taken for a hidden file or an option.
+
+    Raises:
+        ConfigError: A name is empty, or longer than file systems allow.
+    """
+    return "/".join(_filled(part, values) for part in place.split("/"))
+
+
+def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
+    """Return where the directories of all runs lie, and how those of this table are named.
+
+    Args:
+        place: For which `is_dated` holds.
+        values: Of this run.
+    """
+    parent, name = _split(place)
+    return directory_name(parent, values) or ".", re.compile(_pattern(name, values))
+
+
+def _split(place: str) -> tuple[str, str]:
+    parent, slash, name = place.rstrip("/").rpartition("/")
+    return parent or slash, name
+
+
+def _pattern(name: str, values: DirectoryValues | None) -> str:
+    """Return what a name looks like; without values any table will do."""
+    parts, at = [], 0
+    for field in _FIELD.finditer(name):
+        parts.append(re.escape(name[at : field.start()]))
+        at = field.end()
+        if field[1] in _ANY or values is None:
+            parts.append(_ANY.get(field[1], ".+"))
+        else:
+            value = _safe(str(getattr(values, field[1])))
+            parts.append(re.escape(_not_in_front(value) if not field.start() else value))
+    return "".join((*parts, re.escape(name[at:])))
+
+
+def _filled(part: str, values: DirectoryValues) -> str:
+    if not has_fields(part):
+        return part
+    name = _FIELD.sub(lambda field: _safe(str(getattr(values, field[1]))), part)
+    if _FIELD.match(part):
+        name = _not_in_front(name)
+    if not name:
+        raise ConfigError(
+            f"the part {part} of --to is empty, since the run has no {part.strip('{}')}",
+            "leave that field out",
+        )
+    if len(name.encode()) > _MAX_BYTES:
+        raise ConfigError(
+            f"the directory name {name[:60]}... is longer than {_MAX_BYTES} bytes",
+            "leave a field of --to out",
+        )
+    return name
+
+
+def _not_in_front(name: str) -> str:
+    return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(_NO_START) else name
+
+
+def _safe(text: str) -> str:
+    return _UNSAFE.sub(lambda match: f"%{ord(match.group()):02X}", text)

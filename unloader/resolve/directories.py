@@ -1,0 +1,35 @@
+"""The real directories of a run whose `--to` has fields, and where its earlier runs lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unloader.model import Extract, OutputOptions
+from unloader.request.directory_names import DirectoryValues, directory_name, has_fields
+from unloader.storage.kinds import destination_kind
+
+
+def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOptions:
+    """Return the output of one run, with the fields of its directories filled in.
+
+    Raises:
+        ConfigError: A name is empty, or longer than file systems allow.
+    """
+    directories = destination_kind(output.destinations) == "directories"
+    if not directories or not any(map(has_fields, output.destinations)):
+        return output
+    values = directory_values(extract, run_id)
+    first, *others = (directory_name(each, values) for each in output.destinations)
+    return replace(output, destination=first, others=tuple(others))
+
+
+def directory_values(extract: Extract, run_id: str) -> DirectoryValues:
+    """Return what the fields stand for; the date is that of `{date}` in names of files."""
+    taken_at = extract.snapshot.taken_at if extract.snapshot else ""
+    return DirectoryValues(
+        schema=extract.table.schema or "",
+        table=extract.table.name,
+        # Without a snapshot the day on which the run began, which its id begins with.
+        date=taken_at[:10].replace("-", "") or run_id[:8],
+        run_id=run_id,
+    )

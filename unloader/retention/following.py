@@ -1,0 +1,66 @@
+"""What follows a run once it is published: the link to it, and the end of older runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unloader.events import Notice, Observer
+from unloader.manifest.model import Manifest
+from unloader.request.directory_names import beside
+from unloader.resolve.directories import directory_values
+from unloader.resolve.resolved import ResolvedRun
+from unloader.retention.earlier_runs import earlier_runs, why_kept
+from unloader.retention.link import check_link, switch_link
+from unloader.retention.removing import finish_removals, remove
+
+
+def check_before(run: ResolvedRun) -> None:
+    """Check, before anything is read, that nothing is in the way of what follows the run.
+
+    Raises:
+        OutputFailed: The name of the link belongs to something else.
+    """
+    output = run.output.options
+    if output.latest_link is not None:
+        check_link(output.destination, output.latest_link)
+
+
+def follow(run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
+    """Switch the link to a run that is published, then remove what is older than `--keep`.
+
+    What cannot be removed stays, and is reported: the new run is complete all the same.
+
+    Raises:
+        FollowUpFailed: The link could not be switched; nothing is removed then.
+    """
+    output = run.output.options
+    if output.latest_link is not None:
+        switch_link(output.destination, output.latest_link, run.run_id)
+    if output.keep is not None:
+        for text in _removed(run, manifest, output.keep):
+            observe(Notice(text=text))
+
+
+def _removed(run: ResolvedRun, manifest: Manifest, keep: int) -> list[str]:
+    """Remove older runs; return what is to be told."""
+    if manifest.verified.result != "ok":
+        return ["no earlier run is removed, since the rows of this one could not be verified"]
+    values = directory_values(run.extract, run.run_id)
+    asked = (beside(each, values) for each in run.request.output.destinations)
+    allowed = tuple((Path(parent), names) for parent, names in asked)
+    try:
+        finish_removals(allowed[0][0])
+        older = earlier_runs(*allowed[0], manifest)[keep - 1 :]
+    except OSError as error:
+        return [f"earlier runs could not be looked for, so none is removed: {error}"]
+    told = []
+    for each in reversed(older):
+        what = f"run {each.manifest.run_id} in {each.directories[0]}"
+        try:
+            why = why_kept(each, allowed)
+            if not why:
+                remove(each)
+        except OSError as error:
+            why = str(error)
+        told.append(f"{what} is kept: {why}" if why else f"removed {what}, as --keep {keep} asks")
+    return told

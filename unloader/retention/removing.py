@@ -1,0 +1,82 @@
+"""Removes an earlier run: at once for its readers, and never a file that is not its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from unloader.errors import UnloaderError
+from unloader.manifest.read import directories_of, read_manifest
+from unloader.retention.earlier_runs import EarlierRun
+
+LEAVING = ".removed-"
+"""What the name of a directory begins with while its files are removed."""
+
+
+def remove(run: EarlierRun) -> None:
+    """Remove the files of a run and its directories.
+
+    The directories are renamed first, so that no reader finds a run that is half there. If
+    something has been put into one meanwhile all get their names back. The manifest goes last, so
+    that a removal that is killed can be finished.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    hidden = tuple(_hidden(each, run.manifest.run_id) for each in run.directories)
+    renamed: list[tuple[Path, Path]] = []
+    try:
+        for directory, new in zip(run.directories, hidden, strict=True):
+            os.rename(directory, new)
+            renamed.append((directory, new))
+        for number, (directory, new) in enumerate(renamed):
+            if set(os.listdir(new)) != set(_names(run, number)):
+                # Somebody came between the check and the new name, maybe a run.
+                raise OSError(f"{directory} was changed while it was to be removed")
+    except OSError:
+        for directory, new in renamed:
+            os.rename(new, directory)
+        raise
+    _empty(run, hidden)
+
+
+def finish_removals(parent: Path) -> None:
+    """Go on with what a removal that was killed has left in a directory."""
+    with os.scandir(parent) as entries:
+        left = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+    for name in left:
+        if name.startswith(LEAVING):
+            with suppress(OSError):
+                _finish(parent / name)
+
+
+def _finish(home: Path) -> None:
+    try:
+        manifest = read_manifest(home)
+    except UnloaderError:
+        os.rmdir(home)
+        return
+    if not home.name.startswith(f"{LEAVING}{manifest.run_id}-"):
+        return
+    others = directories_of(manifest, home)[1:]
+    hidden = (home, *(_hidden(each, manifest.run_id) for each in others))
+    _empty(EarlierRun(manifest=manifest, directories=hidden), hidden)
+
+
+def _empty(run: EarlierRun, hidden: Sequence[Path]) -> None:
+    for number in reversed(range(len(hidden))):
+        for name in _names(run, number):
+            with suppress(FileNotFoundError):
+                os.unlink(hidden[number] / name)
+        with suppress(FileNotFoundError):
+            os.rmdir(hidden[number])
+
+
+def _names(run: EarlierRun, number: int) -> list[str]:
+    return [name for place, name in run.files if place == number]
+
+
+def _hidden(directory: Path, run_id: str) -> Path:
+    return directory.with_name(f"{LEAVING}{run_id}-{directory.name}")

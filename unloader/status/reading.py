@@ -1,0 +1,272 @@
+"""What is known of the runs at a destination, from what they keep there and nothing else.
+
+Nothing is changed, and no more is needed than the right to read. It is the same for a run on
+another machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from unloader import json_fields
+from unloader.errors import OutputFailed
+from unloader.manifest.model import TableRecord, TotalsRecord, VerifiedRecord
+from unloader.manifest.read import document_of
+from unloader.status.model import LiveStatus, parse_status
+from unloader.storage.base import Storage
+from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
+from unloader.storage.opening import storage_at
+
+State = Literal["running", "interrupted", "finished", "none"]
+
+FORMAT_VERSION = 1
+
+_AT_ONCE = 16
+"""Places that are looked at at the same time: a network file system answers slowly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A run whose manifest is there."""
+
+    run_id: str
+    table: str
+    """Empty for a query."""
+    rows: int
+    bytes: int
+    files: int
+    seconds: float
+    verified: str
+    ended: str | None
+    """ISO 8601 in UTC; None where the run's id does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """The runs at one destination."""
+
+    format_version: int = FORMAT_VERSION
+    destination: str
+    state: State
+    """Of the latest: `running` and `interrupted` are told by `_run`, `finished` by a manifest."""
+    run_id: str = ""
+    table: str = ""
+    started: str | None = None
+    """ISO 8601 in UTC; None where the run's id does not tell."""
+    host: str = ""
+    pid: int = 0
+    since: str = ""
+    """When this process took the destination; a run that is resumed has had others."""
+    live: LiveStatus | None = None
+    """What the run last showed of itself, running or broken; None if it has shown nothing."""
+    units: int | None = None
+    """Work units of the run; None where it is not known."""
+    left: Leftover | None = None
+    """What a running or broken run has staged."""
+    finished: FinishedRun | None = None
+    """The run whose manifest is there; beside another one that is to replace it, an earlier one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the answer of the command."""
+        return json_fields.fields_to_json(self)
+
+
+def status_of(place: str) -> RunStatus:
+    """Return what is known of the runs at a destination.
+
+    Args:
+        place: One of a run's places, as it was given with `--to`.
+
+    Raises:
+        OutputFailed: It is not there, or may not be read.
+    """
+    storage = storage_at(place)
+    try:
+        storage.names(place)
+        who = storage.who_was_here(place)
+        finished = _finished(storage, place)
+        if who is None or not (who.run_id or who.left.files):
+            return _of_finished(place, finished)
+        return _of_run(storage, place, who, finished)
+    except FileNotFoundError:
+        raise OutputFailed(
+            f"{place} does not exist", "name the directory that was given with --to"
+        ) from None
+    except OSError as error:
+        raise OutputFailed(
+            f"{place} cannot be looked at: {error.strerror or error}",
+            "check the path and its permissions",
+        ) from error
+
+
+def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
+    """Return what is known of all runs at a place and below it, by their places.
+
+    Args:
+        place: Where to begin.
+        depth: How far to go down; 0 looks at the place alone.
+
+    Raises:
+        OutputFailed: The place is not there, or may not be read.
+    """
+    storage = storage_at(place)
+    try:
+        places = storage.places_below(place, depth)
+    except FileNotFoundError:
+        raise OutputFailed(f"{place} does not exist", "name a directory") from None
+    except OSError as error:
+        raise OutputFailed(
+            f"{place} cannot be looked at: {error.strerror or error}",
+            "check the path and its permissions",
+        ) from error
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = [each for each in threads.map(_seen, places) if each is not None]
+    return tuple(_once_each(found))
+
+
+def _seen(place: str) -> RunStatus | None:
+    try:
+        return status_of(place)
+    except OutputFailed:
+        # It was removed meanwhile, or is somebody else's.
+        return None
+
+
+def _once_each(found: Sequence[RunStatus]) -> list[RunStatus]:
+    """Return each run over several places once, by the first place of its that was found."""
+    known: dict[tuple[str, str], RunStatus] = {}
+    for each in found:
+        key = (each.run_id, each.since or each.destination)
+        if each.state != "none" and (key not in known or known[key].live is None):
+            known[key] = each
+    return sorted(known.values(), key=lambda each: each.destination)
+
+
+def _of_run(
+    storage: Storage, place: str, who: WhoWasHere, finished: FinishedRun | None
+) -> RunStatus:
+    if not who.is_running and finished is not None and finished.run_id == who.run_id:
+        # It is published; what is left is cleared up by the next command that changes anything.
+        return _of_finished(place, finished)
+    home = place
+    live = parse_status(storage.record(place, STATUS))
+    if live is None and len(who.places) > 1:
+        home = who.places[0]
+        live = parse_status(storage.record(home, STATUS))
+    if live is not None and live.run_id != who.run_id:
+        live = None
+    units, table = (live.units.total, live.table) if live is not None else (None, "")
+    if not units:
+        units, table = _planned(storage.record(home, RUN_RECORD))
+    return RunStatus(
+        destination=place,
+        state="running" if who.is_running else "interrupted",
+        run_id=who.run_id,
+        table=table,
+        started=_text(_start_of(who.run_id)),
+        host=who.host,
+        pid=who.pid,
+        since=who.since,
+        live=live,
+        units=units,
+        left=_left(storage, home, who),
+        finished=finished,
+    )
+
+
+def _left(storage: Storage, home: str, who: WhoWasHere) -> Leftover:
+    """Return what all places of a run hold; the journal is in the first one."""
+    others = [each for each in who.places if each != who.places[0]] if who.places else []
+    if not others:
+        return who.left
+    parts = [storage.who_was_here(each) for each in who.places]
+    left = [each.left for each in parts if each is not None and each.run_id == who.run_id]
+    return Leftover(
+        directory=home,
+        run_id=who.run_id,
+        units=max((each.units for each in left), default=who.left.units),
+        files=sum(each.files for each in left),
+        bytes=sum(each.bytes for each in left),
+    )
+
+
+def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
+    if finished is None:
+        return RunStatus(destination=place, state="none")
+    return RunStatus(
+        destination=place,
+        state="finished",
+        run_id=finished.run_id,
+        table=finished.table,
+        started=_text(_start_of(finished.run_id)),
+        finished=finished,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What is shown of a manifest, whatever else another version wrote into it."""
+
+    run_id: str
+    table: TableRecord | None
+    totals: TotalsRecord
+    verified: VerifiedRecord = field(default_factory=VerifiedRecord)
+
+
+def _finished(storage: Storage, place: str) -> FinishedRun | None:
+    """Return the finished run at a place; one with a damaged manifest is none."""
+    try:
+        data = storage.read(place, MANIFEST)
+    except FileNotFoundError:
+        return None
+    path = Path(place) / MANIFEST
+    try:
+        facts = json_fields.from_json(_Facts, document_of(data, path), "the manifest", newer=True)
+    except json_fields.NotAsExpected as error:
+        raise OutputFailed(f"{path} is damaged: {error}", "unload the table again") from error
+    start, seconds = _start_of(facts.run_id), facts.totals.seconds
+    return FinishedRun(
+        run_id=facts.run_id,
+        table=_label(facts.table),
+        rows=facts.totals.rows,
+        bytes=facts.totals.bytes,
+        files=facts.totals.files,
+        seconds=seconds,
+        verified=facts.verified.result,
+        ended=None if start is None else _text(start + timedelta(seconds=seconds)),
+    )
+
+
+def _label(table: TableRecord | None) -> str:
+    if table is None:
+        return ""
+    return f"{table.schema}.{table.name}" if table.schema else table.name
+
+
+def _planned(data: bytes) -> tuple[int | None, str]:
+    """Return the number of units and the table of what a run was to do, as far as that is known."""
+    try:
+        plan = json.loads(data)["plan"]
+        table = plan["table"]
+        return len(plan["units"]), _label(TableRecord(schema=table["schema"], name=table["name"]))
+    except (ValueError, KeyError, TypeError):
+        return None, ""
+
+
+def _start_of(run_id: str) -> datetime | None:
+    """Return when a run began, by its id, which begins with that."""
+    try:
+        moment = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=timezone.utc)
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds")

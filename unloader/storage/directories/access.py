@@ -1,0 +1,153 @@
+"""Rights and owner of what a run writes, where the user decides them and not the umask.
+
+They are set before anything gets its final name, so nothing is ever found under it with other
+rights. Until then only this user can enter the directory of staged files.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from unloader.errors import ConfigError, OutputFailed
+
+_PROBE = "rights.part"
+_OWN_DIRECTORY = 0o700
+"""The run must be able to fill the directories that it makes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may use the files and directories of a run."""
+
+    mode: int | None = None
+    """Rights of files; None is as the umask has it."""
+    user: int = -1
+    """Number of the owner; -1 is this one."""
+    group: int = -1
+    """Number of the group; -1 is as the system chooses."""
+
+    @classmethod
+    def of(cls, mode: int | None, owner_group: str) -> Access:
+        """Return it for the values of `--mode` and `--owner-group`.
+
+        Raises:
+            ConfigError: There is no such user or group.
+        """
+        user, _, group = owner_group.partition(":")
+        return cls(mode=mode, user=_user(user), group=_group(group))
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether everything is left to the system."""
+        return self.mode is None and self.user == self.group == -1
+
+    @property
+    def staging_mode(self) -> int:
+        """Rights that the directory of staged files is made with, before the umask."""
+        return 0o777 if self.mode is None else _OWN_DIRECTORY
+
+    def check(self, staged: Path) -> None:
+        """Check on an empty file that rights and owner can be set there.
+
+        Raises:
+            OutputFailed: They cannot, or the file system does not keep them.
+        """
+        if self.is_usual:
+            return
+        probe = staged / _PROBE
+        try:
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            try:
+                self.give(probe)
+                kept = stat.S_IMODE(probe.stat().st_mode)
+            finally:
+                probe.unlink()
+        except OSError as error:
+            raise OutputFailed(
+                f"rights cannot be tried out in {staged}: {error.strerror or error}",
+                "check the path, its permissions and the free space, or choose another --to",
+            ) from error
+        if self.mode is not None and kept != self.mode:
+            raise OutputFailed(
+                f"the file system of {staged} does not keep --mode {self.mode:03o}: it is "
+                f"{kept:03o} there",
+                "leave --mode out, or choose another --to",
+            )
+
+    def close(self, room: Path) -> None:
+        """Let nobody into the directory of the records who may not read the files.
+
+        It stays this user's: whoever clears it away must know it as the run's.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        if self.mode is not None:
+            os.chmod(room, _of_directory(self.mode))
+
+    def give(self, path: Path) -> None:
+        """Set rights and owner of a file or a directory.
+
+        Raises:
+            OutputFailed: They may not be set.
+        """
+        if self.is_usual:
+            return
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                self._give(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise OutputFailed(
+                f"rights or owner of {path} cannot be set: {error.strerror or error}",
+                "only root can give files to another user, and others can give them to the groups "
+                "they are in (id -Gn); change --owner-group or --mode, or choose another --to",
+            ) from error
+
+    def _give(self, descriptor: int) -> None:
+        # The owner first: giving a file away takes some of its rights.
+        if (self.user, self.group) != (-1, -1):
+            os.fchown(descriptor, self.user, self.group)
+        if self.mode is not None:
+            is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            os.fchmod(descriptor, _of_directory(self.mode) if is_directory else self.mode)
+        # After a power cut the name would lead to a file with the rights of before.
+        os.fsync(descriptor)
+
+
+def _of_directory(mode: int) -> int:
+    """Return the rights of a directory: who may read its files may enter and list it."""
+    return _OWN_DIRECTORY | mode | (mode & 0o444) >> 2
+
+
+def _user(name: str) -> int:
+    import pwd
+
+    if not name:
+        return -1
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise ConfigError(
+            "--owner-group names a user that this machine does not have",
+            "write a name that `getent passwd` shows, or the user's number",
+        ) from None
+
+
+def _group(name: str) -> int:
+    import grp
+
+    if not name:
+        return -1
+    try:
+        return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise ConfigError(
+            "--owner-group names a group that this machine does not have",
+            "write a name that `getent group` shows, or the group's number",
+        ) from None

@@ -1,0 +1,1 @@
+"""Checking finished output: files against the manifest, values against the source."""
