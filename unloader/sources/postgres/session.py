@@ -116,7 +116,8 @@ class Session:
             with suppress(SourceError):
                 self.execute("SET client_connection_check_interval = '10s'")
         if self.version[0] >= LIMITING_VERSION:
-            self.execute("SET transaction_timeout = 0")
+            with suppress(SourceError):
+                self.execute("SET transaction_timeout = 0")
 
     def _connect(self, spec: SourceSpec) -> Any:
         password = password_of(spec)
