@@ -15,11 +15,12 @@ from partition_planner.model import TableInfo
 from partition_planner.simulate import Simulation, simulate
 from unloader.codecs.model import SampleBudget
 from unloader.errors import UnloaderError, translate
-from unloader.events import Observer, PhaseStarted, SettingUsed, silent
+from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     ReadColumn,
     Request,
     SeatOptions,
+    SecretReference,
     SourceSpec,
     TableName,
     TableSummary,
@@ -217,6 +218,7 @@ def unload(
     request: Request,
     *,
     planned: ResolvedRun | None = None,
+    resume: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -227,6 +229,9 @@ def unload(
     Args:
         request: What, where and how.
         planned: A run that `plan` returned, whose units and codec are taken.
+        resume: Go on with a run of the same job that was broken off in the destination. The run
+            begins anew where there is none, where that was another job, and where its snapshot
+            cannot be read any more; a notice says so.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -234,19 +239,47 @@ def unload(
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
     from unloader.manifest.model import to_json
-    from unloader.placement.seating import seat_request
-    from unloader.resolve.resolution import resolved
-    from unloader.run.unloading import run
-    from unloader.run.workers import early_workers
+    from unloader.run.starting import resume_or_start, start
 
     with _translated():
-        seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
-        with early_workers(request, seats) as executor:
-            _tell_settings(request, observe)
-            with resolved(
-                request, planned=planned, seats=seats, stop=stop, observe=observe
-            ) as ready:
-                return to_json(run(ready, executor, observe=observe, stop=stop))
+        begin = resume_or_start if resume else start
+        return to_json(begin(request, planned, observe=observe, stop=stop))
+
+
+def resume(
+    destination: Path,
+    *,
+    secret: SecretReference | None = None,
+    session_sql: tuple[str, ...] = (),
+    new_snapshot: bool = False,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Go on with a run that was stopped, failed or killed; return the manifest's JSON document.
+
+    The same rows are read at the same snapshot. Units that were done are kept, once their files
+    were read again and have the recorded checksums. Of a run that is finished the manifest is
+    returned.
+
+    Args:
+        destination: Any directory of the run.
+        secret: Where the password is found now; None is where it was.
+        session_sql: What the sessions ran first; no record holds it.
+        new_snapshot: Read everything again at a new snapshot, with the options of the run.
+        observe: Reports what happens; called in this thread.
+        stop: Asked several times a second; True ends the run cleanly.
+
+    Raises:
+        UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed if there
+            is nothing to resume; and whatever `unload` raises.
+    """
+    from unloader.manifest.model import to_json
+    from unloader.run.starting import Resumption
+    from unloader.run.starting import resume as begin
+
+    again = Resumption(secret=secret, session_sql=session_sql, new_snapshot=new_snapshot)
+    with _translated():
+        return to_json(begin(str(destination), again, observe=observe, stop=stop))
 
 
 def verify(
@@ -405,21 +438,6 @@ def recorded_machine(tree: Path | None = None) -> str:
 
     with _translated():
         return recording(tree)
-
-
-def _tell_settings(request: Request, observe: Observer) -> None:
-    for setting in request.settings:
-        if setting.effect != "none":
-            observe(
-                SettingUsed(
-                    name=setting.name,
-                    value=setting.value,
-                    origin=setting.origin,
-                    selects=setting.effect == "selects",
-                    from_variable=setting.from_variable,
-                    text=setting.text,
-                )
-            )
 
 
 @contextmanager

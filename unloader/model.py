@@ -238,6 +238,9 @@ class Preload:
     source_kind: str
 
 
+Waits = Literal["nothing", "source", "destination"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitProgress:
     """What a worker tells while it works."""
@@ -247,6 +250,8 @@ class UnitProgress:
     bytes: int
     waiting_for: str = ""
     """What must come before the first row: the pipe whose reader is missing."""
+    waits_for: Waits = "nothing"
+    """Whom it has mostly waited for since it last told, or waits for now and for a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ import pytest
 from processes import command
 
 ROWS = 500
+GATE = 4711
+"""Number of the lock that workers wait for."""
 
 
 @pytest.fixture
@@ -85,14 +87,35 @@ def test_a_failed_run_says_until_when_its_snapshot_is_kept(
     assert json.loads(done.stdout) == {"keepers": [], "ended": [keeper["run_id"]]}
 
 
-def test_a_killed_run_leaves_its_keeper_and_no_open_stream(
-    postgres: Any, url: str, variables: dict[str, str], tmp_path: Path
+@pytest.fixture
+def gate(postgres: Any, url: str) -> Iterator[subprocess.Popen[str]]:
+    """A session that lets no worker past its condition for as long as it lives."""
+    with subprocess.Popen(
+        [postgres.psql, "-X", "-q", "-A", "-t", url], stdin=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE,
+    ) as session:  # fmt: skip
+        assert session.stdin is not None
+        assert session.stdout is not None
+        session.stdin.write(f"SELECT 'closed' FROM pg_advisory_lock({GATE});\n")
+        session.stdin.flush()
+        assert session.stdout.readline() == "closed\n"
+        yield session
+        session.kill()
+
+
+def test_a_killed_run_is_resumed_at_its_snapshot(
+    postgres: Any,
+    url: str,
+    variables: dict[str, str],
+    tmp_path: Path,
+    gate: subprocess.Popen[str],
 ) -> None:
-    """After a kill of all its processes whoever reads its output sees the end, and can go on."""
+    """After a kill of all its processes its output has an end, and the rest is of the old state."""
+    to = tmp_path / "out"
     with subprocess.Popen(
         [
-            sys.executable, "-m", "unloader", "run", url, "--to", str(tmp_path / "out"),
-            "--query", "SELECT g, pg_sleep(0.05)::text AS s FROM generate_series(1, 100000) g",
+            sys.executable, "-m", "unloader", "run", url, "--table", "t", "--to", str(to),
+            "--where", f"pg_advisory_xact_lock_shared({GATE})::text = ''",
             "--keep-snapshot", "2h", "--progress", "none",
         ],
         stdout=subprocess.PIPE,
@@ -112,13 +135,43 @@ def test_a_killed_run_leaves_its_keeper_and_no_open_stream(
         os.killpg(run.pid, signal.SIGKILL)
         assert run.stdout is not None
         run.stdout.read()
+    gate.kill()
     (left,) = kept(variables)
     assert left == {**keeper, "in_use": False}
     name = postgres.run(
-        f"SELECT application_name, backend_xmin IS NOT NULL FROM pg_stat_activity "
+        "SELECT application_name, backend_xmin IS NOT NULL FROM pg_stat_activity "
         f"WHERE pid = {left['server_process']}"
     )
     assert name == f"unloader-keeper:{left['run_id']}|t"
+    postgres.run("DELETE FROM t WHERE k % 2 = 0; UPDATE t SET v = 'new'", url=url)
+    done = command.ended("resume", str(to), "--progress", "none", "--json", env=variables)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(done.stdout)
+    assert (manifest["run_id"], manifest["totals"]["rows"]) == (keeper["run_id"], ROWS)
+    assert manifest["snapshot"]["value"] == keeper["snapshot"]
+    assert manifest["verified"]["source_rows"] == ROWS
+    written = "".join(path.read_text() for path in to.glob("*.csv"))
+    assert written.count("x" * 100) == ROWS
+    assert kept(variables) == []
+
+
+def test_without_its_keeper_a_killed_run_is_not_resumed(
+    url: str, variables: dict[str, str], tmp_path: Path
+) -> None:
+    """The snapshot is gone with the keeper: it is said so, and nothing is published."""
+    to = tmp_path / "out"
+    done = command.ended(
+        "run", url, "--table", "t", "--to", str(to), "--keep-snapshot", "2h",
+        "--where", "1 / k < 2", "--split", "partition", "--parallelism", "1",
+        "--progress", "none", env=variables,
+    )  # fmt: skip
+    assert "unloader resume" in done.stderr
+    command.ended("keepers", "--end-all", env=variables)
+    done = command.ended("resume", str(to), "--progress", "none", env=variables)
+    assert done.returncode == 4, done.stderr
+    assert "cannot be read any more" in done.stderr
+    assert "--new-snapshot" in done.stderr
+    assert command.final_names(to) == []
 
 
 def test_other_sources_refuse_it(tmp_path: Path) -> None:

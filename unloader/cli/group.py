@@ -17,7 +17,7 @@ from unloader.cli.options.command import declared_options
 from unloader.errors import UsageError
 
 COMMANDS = (
-    *("demo", "describe", "codecs", "plan", "run", "verify", "clean"),
+    *("demo", "describe", "codecs", "plan", "run", "resume", "verify", "clean"),
     *("status", "runs", "stop", "keepers"),
     *("topology", "formats", "sources", "help"),
 )

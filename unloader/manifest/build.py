@@ -180,18 +180,6 @@ def format_name(output_format: TextFormat | ParquetFormat) -> str:
     return "csv" if isinstance(output_format, TextFormat) else "parquet"
 
 
-def journal_entry(unit: FinishedUnit) -> dict[str, Any]:
-    """Return the journal's line for a finished, still staged unit."""
-    return {
-        "unit": unit.result.unit,
-        "partitions": list(unit.partitions),
-        "rows": unit.result.rows,
-        "attempt": unit.result.attempt,
-        "directory": unit.directory,
-        "staged": [file.to_json() for file in unit.result.files],
-    }
-
-
 def _directories(
     directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
 ) -> tuple[DirectoryRecord, ...] | None:

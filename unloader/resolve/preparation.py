@@ -221,7 +221,7 @@ def needs_of(request: Request) -> OutputNeeds:
 
 def _plan(request: Request, table: TableInfo, parallelism: int, planned: Plan | None) -> Plan:
     if planned is not None:
-        _check_fits(planned, table, request.selection.partitions)
+        check_fits(planned, table, request.selection.partitions)
         return planned
     limits = request.limits.limits(parallelism)
     return plan_partitions(table, request.selection.partitions, limits)
@@ -245,11 +245,14 @@ def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLim
     return make_plan(table, limits, wanted)
 
 
-def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
+def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
     """Check that a plan made earlier still describes the table, and is for what is asked for now.
 
     Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
     a partition that no unit knows would be missing from the output.
+
+    Raises:
+        PlanFailed: It does not.
     """
     was, now = plan.table, table
     before = {part.name: _identity(was, part) for part in was.partitions}

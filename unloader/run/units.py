@@ -50,6 +50,8 @@ class UnitWork(Work[WorkUnit]):
     observe: Observer
     stop: Callable[[], None]
     """Raises Interrupted if the user asked for the end; called several times a second."""
+    resumable: bool
+    """A later process can go on with what is staged."""
     finished_units: dict[str, FinishedUnit] = field(default_factory=dict)
     """By id, in the order in which they were done."""
     workers: int = 0
@@ -113,6 +115,7 @@ class UnitWork(Work[WorkUnit]):
                 rows=payload.rows,
                 bytes=payload.bytes,
                 waiting_for=payload.waiting_for,
+                waits_for=payload.waits_for,
             )
         )
 
@@ -169,12 +172,13 @@ class UnitWork(Work[WorkUnit]):
             failure,
             error=OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error,
             message=f"{failure.message}; {why}",
-            hint=self.output.next_step(),
+            hint=self.output.next_step(resumable=self.resumable),
             retryable=False,
         )
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
-        """Report a failed attempt."""
+        """Report a failed attempt, and put it on record."""
+        self.output.failed(verdict.assignment, failure.message)
         self._tell(
             UnitFailed(
                 worker=place,
@@ -197,7 +201,7 @@ class UnitWork(Work[WorkUnit]):
             return error_of(failure)
         return PartialUnload(
             f"{len(given_up)} of {units} work units failed, first {unit}: {failure.message}",
-            f"fix the cause ({failure.hint}) and {self.output.next_step()}",
+            f"fix the cause ({failure.hint}) and {self.output.next_step(resumable=self.resumable)}",
         )
 
     def _tell(self, event: Event) -> None:

@@ -98,12 +98,14 @@ def _copy_batches(
             writer.write(batch)
         advance(batch.num_rows)
 
-    pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes)
+    pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes, waits=progress.waits)
+    progress.starved = lambda: pump.starved_seconds
     try:
         for index, output in enumerate(task.outputs):
             open_file = partial(_open_file, output)
             writers.append(open_for_columns(open_file, schema, columns_of(projection, index)))
         pump.run(consume)
+        progress.ends()
         files = tuple(file for writer in list(writers) for file in writer.close())
     except BaseException as error:
         sent = bool(progress.rows) or any(writer.bytes_written for writer in writers)
@@ -157,9 +159,12 @@ def _copy_encoded(
         lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
         size=text_bytes,
         most_bytes=task.fetch_bytes,
+        waits=progress.waits,
     )
+    progress.starved = lambda: pump.starved_seconds
     try:
         pump.run(consume)
+        progress.ends()
         rows = sum(counted)
         if writer.records != rows:
             raise VerifyMismatch(

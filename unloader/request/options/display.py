@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
-from unloader.request.options.option import CONNECTING, Option
+from unloader.request.options.option import REACHING, Option
 from unloader.request.options.running import DEMO_PARALLELISM, VERIFY_PARALLELISM
 
 _option = partial(Option, effect="unrecorded")
 _shown = partial(_option, section="Progress and result")
 
-WATCHED = ("demo", *CONNECTING)
+WATCHED = ("demo", *REACHING)
 """Commands that show how far they are."""
 
 ANSWERING = (
@@ -39,6 +39,13 @@ OWN = (
         help="Directory for the database file and the output.",
     ),
     DEMO_PARALLELISM,
+    _option(
+        name="new-snapshot",
+        kind=FLAG,
+        section="How to go on",
+        commands=("resume",),
+        help="Unload everything again at a new snapshot. What is done so far is dropped.",
+    ),
     _option(
         name="strict",
         kind=FLAG,

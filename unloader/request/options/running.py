@@ -108,6 +108,16 @@ SAFETY = (
         help="Read everything at one point in time (snapshot), or each work unit at its own "
         "(none).",
     ),
+    Option(
+        name="resume-or-start",
+        kind=FLAG,
+        section="Safety",
+        commands=("run",),
+        effect="unrecorded",
+        not_for={"streams": "nothing of it is kept"},
+        help="Continue the interrupted run of the same job in DEST if there is one and its "
+        "snapshot can still be read; else start a new run.",
+    ),
     _safety(
         name="retries",
         kind=Whole(0),

@@ -50,6 +50,7 @@ AGAIN = "run again when the server takes connections: a lost snapshot cannot be 
 SERVER_GONE = "run again when the server takes connections; its log says why the session ended"
 
 HINTS = {
+    "25006": "unloader only reads: leave out the function that writes, or call it elsewhere",
     FULL: SessionsRefused.usual_hint,
     "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
     "28000": "check the user in the URL and the server's pg_hba.conf",

@@ -18,18 +18,21 @@ from unloader.model import SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import Phase, is_loss, translated
+from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.registry import missing_driver
 
 T = TypeVar("T")
 
 SETTINGS = """
+SET default_transaction_read_only = on;
 SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';
 SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = {policies};
 SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
 SET max_parallel_workers_per_gather = {gather}; SET jit = off; SET synchronize_seqscans = off;
 SET application_name = '{name}'
 """
-"""The first lines fix the text of values. With row_security off a policy that may hide rows is an
+"""The first line keeps a function in a condition or a query of the user from writing. The next ones
+fix the text of values. With row_security off a policy that may hide rows is an
 error: nobody asked for what it lets through. Without synchronized scans the order of rows is that
 of the heap, the same on each run. A worker that comes upon a TRUNCATE waiting for the
 parent's lock would wait for ever: no server sees that the parent waits for the worker."""
@@ -120,14 +123,17 @@ class Session:
                 self.execute("SET transaction_timeout = 0")
 
     def _connect(self, spec: SourceSpec) -> Any:
-        password = password_of(spec)
+        password, location = password_of(spec), verified(spec.location)
         try:
             return self._run(
-                self._asyncpg.connect(spec.location, password=password, timeout=CONNECT_SECONDS)
+                self._asyncpg.connect(location, password=password, timeout=CONNECT_SECONDS)
             )
         except SessionsRefused:
             raise
         except TransientSourceError as error:
+            refused = refusal(error, spec.location)
+            if refused is not None:
+                raise refused from error
             # The system's own words name neither a socket nor a host that nobody knows.
             raise ConnectFailed(
                 f"{error.message}, for {spec.location}",

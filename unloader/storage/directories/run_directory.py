@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from unloader.storage.directories.leftovers import (
     read_holder,
     remove_bulk,
     remove_room,
+    staged_files,
     take_lock,
     write_holder,
 )
@@ -93,11 +95,23 @@ class RunDirectory:
         (self.room / RECORD).unlink(missing_ok=True)
         write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
-        self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
-        if not is_directory_of(self.staged, self.owners):
-            raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
-        self._access.check(self.staged)
+        self._make_staged()
         return left
+
+    def go_on(self, holder: Holder) -> None:
+        """Write down that this process goes on with the run that died here; keep what it has.
+
+        Raises:
+            OutputFailed: It is not here any more.
+            OSError: The file system refused.
+        """
+        if read_holder(self.room).run_id != holder.run_id:
+            raise OutputFailed(
+                f"run {holder.run_id} has nothing in {self.path} any more",
+                "start again, without resume",
+            )
+        write_holder(self._lock, holder)
+        self._make_staged()
 
     def finished(self, read_index: ReadIndex) -> Index | None:
         """Return what the manifest of the finished run here lists, None if there is none.
@@ -134,6 +148,24 @@ class RunDirectory:
             WriteError: It could not be written.
         """
         write_atomically(self.room / name, data)
+
+    def read_record(self, name: str) -> bytes:
+        """Return a file of `_run`; empty where there is none.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        return read_record(self.room, name)
+
+    def remove_staged(self, kept: Collection[str]) -> None:
+        """Remove staged files but those of these names.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        for entry in staged_files(self.room):
+            if entry.name not in kept:
+                os.unlink(entry.path)
 
     def replace_status(self, data: bytes) -> None:
         """Replace the record of how far the run is, so that readers see the old one or the new.
@@ -255,9 +287,27 @@ class RunDirectory:
             raise self.refused("prepare", error) from error
         return lock
 
+    def _make_staged(self) -> None:
+        self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
+        if not is_directory_of(self.staged, self.owners):
+            raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
+        self._access.check(self.staged)
+
     def _is_ours(self, name: str) -> bool:
         # Only files of this directory: a manifest that was tampered with may not reach out of it.
         return name == os.path.basename(name) != "" and (self.path / name).is_file()
+
+
+def read_record(room: Path, name: str) -> bytes:
+    """Return a file of a `_run`; empty where there is none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        return read_regular(room / name)
+    except FileNotFoundError:
+        return b""
 
 
 def read_regular(path: Path) -> bytes:

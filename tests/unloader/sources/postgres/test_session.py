@@ -256,3 +256,12 @@ def test_the_password_is_read_where_the_reference_points(
     assert found("none") is None
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         found("file", str(tmp_path / "gone"))
+
+
+def test_a_session_only_reads(session: Session) -> None:
+    """From the start, in a transaction of its own and in one that somebody begins."""
+    for begun in ("", "BEGIN; "):
+        with pytest.raises(SourceError, match="read-only transaction") as caught:
+            session.execute(f"{begun}CREATE TABLE written (id int)")
+        assert "only reads" in caught.value.hint
+        session.execute("ROLLBACK")

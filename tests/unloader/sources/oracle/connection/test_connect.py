@@ -223,6 +223,11 @@ def test_tls_and_wallet(tmp_path: Path) -> None:
         assert user_of(source(server, tmp_path, url=f"oracle://scott@{wallet}")) == "SCOTT"
         with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
             open_connection(source(server, tmp_path, url=f"oracle://scott@{place}"))
+        of_another_host = f"oracle://scott@{place}&wallet_location={tmp_path}"
+        with pytest.raises(SourceError, match=f"DPY-6005.*{server.host}|not match"):
+            open_connection(source(server, tmp_path, url=of_another_host))
+        unchecked = f"{of_another_host}&ssl_server_dn_match=false"
+        assert user_of(source(server, tmp_path, url=unchecked)) == "SCOTT"
         with pytest.raises(SourceError, match="DPY-2018") as caught:
             open_connection(
                 source(server, tmp_path, url=f"oracle://scott@{place}&wallet_location=/nowhere")

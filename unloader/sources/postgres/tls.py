@@ -1,0 +1,127 @@
+"""TLS to a server on the network is verified unless the user says otherwise.
+
+libpq and asyncpg ask for `sslmode=prefer` where nobody says anything: no certificate is checked,
+and whoever answers gets the password or the rows. Here the mode is `verify-full` then, against the
+CAs of the system where no file of CAs is named. Sockets and addresses of this machine need none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import ssl
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from unloader.errors import ConfigError, SourceError
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""Where Debian, Red Hat, SUSE and Alpine keep the CAs of the system in one file."""
+
+_SYSTEM = re.compile(r"([?&]sslrootcert=)system(?=&|$)")
+
+_NO_TLS = "rejected SSL upgrade"
+"""In the error of asyncpg."""
+
+
+def verified(location: str) -> str:
+    """Return the URL that the driver gets: the user's, with what makes TLS verified by default.
+
+    `sslrootcert=system` is understood as in libpq.
+
+    Raises:
+        ConfigError: The system's CAs are not found.
+    """
+    if _SYSTEM.search(location):
+        location = _SYSTEM.sub(lambda match: match[1] + quote(_system_bundle()), location)
+    given = _given(location)
+    if given.get("sslmode") or os.environ.get("PGSSLMODE") or all(map(_is_local, _hosts(given))):
+        return location
+    added = "sslmode=verify-full"
+    if not (given.get("sslrootcert") or os.environ.get("PGSSLROOTCERT") or _own_bundle()):
+        added += f"&sslrootcert={quote(_system_bundle())}"
+    return f"{location}{'&' if '?' in location else '?'}{added}"
+
+
+def refusal(error: BaseException | None, location: str) -> SourceError | None:
+    """Return the user's error where TLS is not there or not to be trusted, None for others.
+
+    Args:
+        error: As the driver raised it.
+        location: The URL as the user wrote it.
+    """
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return SourceError(
+                f"the certificate of {location} is not trusted: {error.verify_message}",
+                "name the file of its CA: sslrootcert=FILE in the URL, and the host as in the "
+                "certificate; sslmode=require encrypts without knowing who answers",
+            )
+        if _NO_TLS in str(error):
+            return SourceError(
+                f"{location} does not offer TLS, which is asked for by default on a network",
+                "switch TLS on in the server (ssl = on); if the network is trusted, write "
+                "sslmode=disable into the URL",
+            )
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _given(location: str) -> dict[str, str]:
+    """Return the settings of a URL, and behind them those of the service that it names."""
+    parts = urlsplit(location)
+    settings = dict(parse_qsl(parts.query))
+    hosts = unquote(parts.netloc.rpartition("@")[2])
+    if hosts:
+        settings["host"] = hosts
+    service = settings.get("service") or os.environ.get("PGSERVICE")
+    return {**(_service(service) if service else {}), **settings}
+
+
+def _service(name: str) -> dict[str, str]:
+    from configparser import ConfigParser, Error
+
+    path = os.environ.get("PGSERVICEFILE") or os.path.expanduser("~/.pg_service.conf")
+    services = ConfigParser()
+    try:
+        services.read(path)
+        return dict(services[name])
+    except (Error, KeyError, OSError, UnicodeDecodeError):
+        return {}  # The driver finds none there, either.
+
+
+def _hosts(given: dict[str, str]) -> list[str]:
+    """Return the hosts without their ports; none is a socket of this machine."""
+    written = given.get("host") or os.environ.get("PGHOST") or ""
+    hosts = [host for host in re.split("[,;]", written) if host]
+    return [re.sub(r"(?<=\]):\d*$|^([^:]*):\d*$", r"\1", host).strip("[]") for host in hosts]
+
+
+def _is_local(host: str) -> bool:
+    if host.startswith(("/", "@")) or host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _own_bundle() -> bool:
+    return os.path.exists(os.path.expanduser("~/.postgresql/root.crt"))
+
+
+def _system_bundle() -> str:
+    named = ssl.get_default_verify_paths().cafile
+    for path in (named, *_BUNDLES):
+        if path and os.path.isfile(path):
+            return path
+    raise ConfigError(
+        "the file with the CAs of this system is not found, and the server's certificate cannot "
+        "be verified without",
+        "name it: sslrootcert=FILE in the URL, or SSL_CERT_FILE",
+    )
