@@ -36,6 +36,7 @@ FLOORS = {
         {"unloader.cli.commands"},
         {"unloader.cli.group"},
         {"unloader.cli.options"},
+        {"unloader.cli.watching"},
         {"unloader.cli.display"},
         {
             "unloader.cli.invocation",
@@ -44,6 +45,7 @@ FLOORS = {
             "unloader.cli.streams",
         },
         {"unloader.demo"},
+        {"unloader.operations"},
         {"unloader.api"},
         {"unloader.run"},
         {"unloader.retention"},
@@ -213,6 +215,8 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
             top = imported.partition(".")[0]
             if top in ("click", "rich"):
                 assert module.startswith("unloader.cli"), f"{module} imports {imported}"
+            if top in ("prometheus_client", "opentelemetry"):
+                assert module.startswith("unloader.operations"), f"{module} imports {imported}"
             if top == "pyarrow":
                 assert module.startswith(("writers", "unloader.sources.")), module
             if top in DRIVERS:

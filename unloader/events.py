@@ -41,6 +41,10 @@ class RunStarted:
     """The point in time that is read, such as `scn 4711`; empty without one."""
     end_sessions_sql: str = ""
     """Ends the run's sessions in the database, where there is such a statement."""
+    destinations: tuple[str, ...] = ()
+    """Where the output goes; the first place has the manifest."""
+    nodes: tuple[int, ...] = ()
+    """NUMA node of each worker's seat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -345,6 +345,10 @@ class OutputOptions:
     owner_group: str = ""
     """`[USER][:GROUP]` of files and directories."""
     direct_io: bool = False
+    min_free_bytes: int = 0
+    """What must stay free on the disk of each directory: the run waits for it. 0 does not look."""
+    pause_seconds: float = 3600.0
+    """Longest such wait."""
     encoder: EncoderChoice = "auto"
 
     @property

@@ -44,6 +44,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
+from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import (
     end_keeping,
@@ -154,6 +155,8 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
+                destinations=self.run.output.options.destinations,
+                nodes=tuple(seat.node for seat in self.run.seating.seats),
             )
         )
         for text in self.run.seating.notices:
@@ -257,6 +260,7 @@ class _Run:
             resumable=self._is_resumable,
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
+            room=self._room_watch(),
         )
         schedule = Schedule(
             units=units,
@@ -277,6 +281,18 @@ class _Run:
             raise error_of(engine.failure)
         if schedule.given_up:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
+
+    def _room_watch(self) -> RoomWatch | None:
+        options = self.run.request.output
+        if not options.min_free_bytes:
+            return None
+        return RoomWatch(
+            directories=options.destinations,
+            min_free_bytes=options.min_free_bytes,
+            pause_seconds=options.pause_seconds,
+            tell=lambda text: self.observe(Notice(text=text)),
+            next_step=self.output.next_step,
+        )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
         level = self.run.request.verify

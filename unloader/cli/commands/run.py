@@ -9,13 +9,13 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.placement import tables
-from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by, settings_again, settings_of
 from unloader.cli.options.parameter import given, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
+from unloader.cli.watching import watched
 from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     job, planned = _job(context, argument, values)
     from unloader import api
 
-    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+    with watched(values, job) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.unload(
             job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
         )
