@@ -134,6 +134,8 @@ class OutputSpec:
     file size is ignored then."""
     encoder: EncoderChoice = "auto"
     """Which text encoder: auto is the native one where it was built, and the plain one else."""
+    min_free_bytes: int = 0
+    """What must stay free on the disk: writing waits until there is more. 0 does not look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,8 @@ class OptionsRecord:
     overlap_buffers: int = 0
     checksum: str = "xxh3"
     direct_io: bool = False
+    min_free: int = 0
+    pause_timeout: float = 0.0
     fetch_memory: int = 0
     worker_memory: int = 0
     parallelism: int = 0

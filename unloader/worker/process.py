@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, Snapshot, SourceSpec, UnitResult, UnitTask
@@ -81,7 +81,19 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
         return _unload(task, report)
     except Exception as error:
         _process.drop()
-        return failure_of(error)
+        return _worth_waiting(task, error, failure_of(error))
+
+
+def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) -> AttemptFailure:
+    """Return the failure, as one that may pass where the run waits for room on a full disk.
+
+    Most writes wait themselves. This is for what the system reports when it syncs or makes a file.
+    """
+    if not any(output.spec.min_free_bytes for output in task.outputs):
+        return failure
+    from writers.files.room import is_full
+
+    return replace(failure, retryable=failure.retryable or is_full(error))
 
 
 def _unload(task: UnitTask, report: Report) -> UnitResult:

@@ -13,12 +13,20 @@ from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.model import (
     OutputTask,
     Stages,
+    UnitProgress,
     UnitTask,
 )
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.worker.columns import columns_of, open_for_columns
-from unloader.worker.progress import Progress, Report, RowEstimate, WatchedValue, text_bytes
+from unloader.worker.progress import (
+    LastReport,
+    Progress,
+    Report,
+    RowEstimate,
+    WatchedValue,
+    text_bytes,
+)
 from unloader.worker.pump import Pump
 from writers.base import EncodedWriter, Writer
 from writers.model import TextFormat, WrittenFile
@@ -38,10 +46,14 @@ def copy_unit(
         The rows written, their files, and how long each stage took. Whatever goes wrong comes
         through, and nothing is left in the staging directory.
     """
+    from writers.files.room import told_of_waits
+
+    last = LastReport(report, UnitProgress(unit=task.unit.id, rows=0, bytes=0))
     with ExitStack() as held:
         for output in task.outputs:
             _await_reader(output, Progress(task.unit.id, report), held)
-        return _copy(task, reader, report)
+        held.enter_context(told_of_waits(lambda place: last.wait(f"room on the disk of {place}")))
+        return _copy(task, reader, last)
 
 
 def _await_reader(output: OutputTask, progress: Progress, held: ExitStack) -> None:

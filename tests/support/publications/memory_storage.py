@@ -278,6 +278,10 @@ class MemoryRun:
         if room.plan is None and self._storage.rooms.get(self.places[0].name) is room:
             room.shown = data
 
+    def marks(self) -> tuple[str, ...]:
+        """Return that no file names the run."""
+        return ()
+
     def stop_asked(self) -> bool:
         """Tell whether there is a word in the room."""
         return self._room(0).is_stop_asked

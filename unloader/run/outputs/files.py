@@ -123,7 +123,10 @@ class FileOutput:
         self._storage.append(JOURNAL, started_line(assignment.unit.id, assignment.attempt))
         staging = self._storage.staging(self._stripes[assignment.unit.id])
         return OutputTask(
-            spec=self._output.spec(staging.directory),
+            spec=replace(
+                self._output.spec(staging.directory),
+                min_free_bytes=self._output.options.min_free_bytes,
+            ),
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,

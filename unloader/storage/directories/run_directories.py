@@ -109,6 +109,10 @@ class RunDirectories:
         staged = str(self.all[place].staged)
         return Staging(label=staged, directory=staged)
 
+    def marks(self) -> tuple[str, ...]:
+        """Return the locks, which tell whose the directories are."""
+        return tuple(os.path.abspath(each.room / LOCK) for each in self.all)
+
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
 
