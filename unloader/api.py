@@ -331,6 +331,34 @@ def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, An
         return storage_at(next(iter(places), "")).clear(places, dry_run=dry_run).to_json()
 
 
+def keepers() -> dict[str, Any]:
+    """Return the keepers of this user, each of which holds the snapshot of a run.
+
+    Raises:
+        UnloaderError: ConfigError if their records cannot be read.
+    """
+    from unloader.sources.postgres.keeping.listing import listed
+
+    with _translated():
+        return listed()
+
+
+def end_keepers(run_id: str | None = None) -> dict[str, Any]:
+    """End the keeper of a run, or all keepers that no run uses; return which, and those left.
+
+    Args:
+        run_id: None = of all runs.
+
+    Raises:
+        UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
+            is on another machine.
+    """
+    from unloader.sources.postgres.keeping.listing import ended
+
+    with _translated():
+        return ended(run_id)
+
+
 def status(destination: Path) -> RunStatus:
     """Return what is known of the runs at a destination: one that goes on, broke, or is finished.
 

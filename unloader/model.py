@@ -77,6 +77,8 @@ class SessionOptions:
     """Policies of row level security may choose the rows; without it they are an error."""
     lock_timeout_seconds: float = 30.0
     """Longest wait for a lock that another session holds; 0 is as the server is set."""
+    keep_snapshot_seconds: float = 0.0
+    """How long the snapshot of a run that died is kept, from when it was taken; 0 is not at all."""
     snapshot: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""

@@ -46,7 +46,12 @@ from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
-from unloader.sources.abilities import end_sessions_sql
+from unloader.sources.abilities import (
+    end_keeping,
+    end_sessions_sql,
+    keep_until_gone,
+    kept_until,
+)
 from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
@@ -157,6 +162,7 @@ class _Run:
         )
         for text in self.run.seating.notices:
             self.observe(Notice(text=text))
+        self._keep_snapshot()
         before = self._take_up(stop)
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(executor, before, stop)
@@ -167,7 +173,23 @@ class _Run:
         manifest = self.output.publish(ordered, self._manifest, stop)
         totals = manifest.totals
         self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        self._end_keeping()
         return manifest
+
+    def _keep_snapshot(self) -> None:
+        """Have the snapshot outlive the run from here on, where that was asked for."""
+        storage = self.output.live()
+        until = keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
+        if until:
+            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
+            self.observe(Notice(text=text))
+
+    def _end_keeping(self) -> None:
+        try:
+            end_keeping(self.resolved.catalog)
+        except UnloaderError as error:
+            # The run is complete. The keeper finds that out by itself.
+            self.observe(Notice(text=error.message))
 
     def is_worth_keeping(self, error: UnloaderError | None) -> bool:
         """Return whether `resume` could go on with what a failed run leaves.
@@ -186,6 +208,10 @@ class _Run:
 
     def advised(self, error: UnloaderError) -> UnloaderError:
         """Return the error of a run that is kept with the way to go on."""
+        until = "" if isinstance(error, SnapshotGone) else kept_until(self.resolved.catalog)
+        if until:
+            text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
+            error = type(error)(text, error.hint)
         if isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
             return error
         step = self.output.next_step(resumable=self._is_resumable)
@@ -196,7 +222,9 @@ class _Run:
     def _is_resumable(self) -> bool:
         """Whether a later process can read at the same snapshot."""
         known = self.resolved.catalog.capabilities
-        return self.run.request.consistency == "none" or known.snapshot_outlives_run
+        if self.run.request.consistency == "none" or known.snapshot_outlives_run:
+            return True
+        return bool(kept_until(self.resolved.catalog))
 
     def _take_up(self, stop: Callable[[], bool]) -> Progress:
         """Confirm what an earlier process of the run has done."""
@@ -265,7 +293,7 @@ class _Run:
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
-            next_step=self.output.next_step,
+            next_step=lambda: self.output.next_step(resumable=self._is_resumable),
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
