@@ -36,6 +36,7 @@ FLOORS = {
         {"unloader.cli.commands"},
         {"unloader.cli.group"},
         {"unloader.cli.options"},
+        {"unloader.cli.watching"},
         {"unloader.cli.display"},
         {
             "unloader.cli.core_dumps",
@@ -45,6 +46,7 @@ FLOORS = {
             "unloader.cli.streams",
         },
         {"unloader.demo"},
+        {"unloader.operations"},
         {"unloader.api"},
         {"unloader.run"},
         {"unloader.retention"},
@@ -72,8 +74,10 @@ FLOORS = {
     ),
     "writers": (
         {"writers.testing"},
+        {"writers.content.reading"},
         {"writers.codecs.measuring", "writers.files.merge", "writers.files.read_back"},
         {"writers.registry"},
+        {"writers.content"},
         {"writers.parquet", "writers.text", "writers.native", "writers.held_values"},
         {"writers.files"},
         {"writers.codecs"},
@@ -214,6 +218,8 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
             top = imported.partition(".")[0]
             if top in ("click", "rich"):
                 assert module.startswith("unloader.cli"), f"{module} imports {imported}"
+            if top in ("prometheus_client", "opentelemetry"):
+                assert module.startswith("unloader.operations"), f"{module} imports {imported}"
             if top == "pyarrow":
                 assert module.startswith(("writers", "unloader.sources.")), module
             if top in DRIVERS:

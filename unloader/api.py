@@ -15,11 +15,12 @@ from partition_planner.model import TableInfo
 from partition_planner.simulate import Simulation, simulate
 from unloader.codecs.model import SampleBudget
 from unloader.errors import UnloaderError, translate
-from unloader.events import Observer, PhaseStarted, SettingUsed, silent
+from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     ReadColumn,
     Request,
     SeatOptions,
+    SecretReference,
     SourceSpec,
     TableName,
     TableSummary,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from unloader.placement.topology import Survey
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
+    from unloader.verification.finished_run import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,7 @@ def unload(
     request: Request,
     *,
     planned: ResolvedRun | None = None,
+    resume: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -227,6 +230,9 @@ def unload(
     Args:
         request: What, where and how.
         planned: A run that `plan` returned, whose units and codec are taken.
+        resume: Go on with a run of the same job that was broken off in the destination. The run
+            begins anew where there is none, where that was another job, and where its snapshot
+            cannot be read any more; a notice says so.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -234,25 +240,54 @@ def unload(
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
     from unloader.manifest.model import to_json
-    from unloader.placement.seating import seat_request
-    from unloader.resolve.resolution import resolved
-    from unloader.run.unloading import run
-    from unloader.run.workers import early_workers
+    from unloader.run.starting import resume_or_start, start
 
     with _translated():
-        seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
-        with early_workers(request, seats) as executor:
-            _tell_settings(request, observe)
-            with resolved(
-                request, planned=planned, seats=seats, stop=stop, observe=observe
-            ) as ready:
-                return to_json(run(ready, executor, observe=observe, stop=stop))
+        begin = resume_or_start if resume else start
+        return to_json(begin(request, planned, observe=observe, stop=stop))
+
+
+def resume(
+    destination: Path,
+    *,
+    secret: SecretReference | None = None,
+    session_sql: tuple[str, ...] = (),
+    new_snapshot: bool = False,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Go on with a run that was stopped, failed or killed; return the manifest's JSON document.
+
+    The same rows are read at the same snapshot. Units that were done are kept, once their files
+    were read again and have the recorded checksums. Of a run that is finished the manifest is
+    returned.
+
+    Args:
+        destination: Any directory of the run.
+        secret: Where the password is found now; None is where it was.
+        session_sql: What the sessions ran first; no record holds it.
+        new_snapshot: Read everything again at a new snapshot, with the options of the run.
+        observe: Reports what happens; called in this thread.
+        stop: Asked several times a second; True ends the run cleanly.
+
+    Raises:
+        UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed if there
+            is nothing to resume; and whatever `unload` raises.
+    """
+    from unloader.manifest.model import to_json
+    from unloader.run.starting import Resumption
+    from unloader.run.starting import resume as begin
+
+    again = Resumption(secret=secret, session_sql=session_sql, new_snapshot=new_snapshot)
+    with _translated():
+        return to_json(begin(str(destination), again, observe=observe, stop=stop))
 
 
 def verify(
     destination: Path,
     source: SourceSpec | None = None,
     *,
+    level: Level = "count",
     strict: bool = False,
     parallelism: int = 0,
     observe: Observer = silent,
@@ -262,6 +297,8 @@ def verify(
     Args:
         destination: The directory of the manifest.
         source: None = the rows are not counted there.
+        level: count reads files as a whole; full also compares the values in them with the
+            checksums that the run recorded.
         strict: Files that are not of the run are a difference, and not only reported.
         parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
         observe: Called with each event, in this thread.
@@ -273,7 +310,8 @@ def verify(
     from unloader.verification.finished_run import verify as check
 
     with _translated():
-        return check(destination, source, observe, Checks(strict=strict, parallelism=parallelism))
+        checks = Checks(level=level, strict=strict, parallelism=parallelism)
+        return check(destination, source, observe, checks)
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
@@ -291,6 +329,34 @@ def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, An
     with _translated():
         places = [str(directory) for directory in directories]
         return storage_at(next(iter(places), "")).clear(places, dry_run=dry_run).to_json()
+
+
+def keepers() -> dict[str, Any]:
+    """Return the keepers of this user, each of which holds the snapshot of a run.
+
+    Raises:
+        UnloaderError: ConfigError if their records cannot be read.
+    """
+    from unloader.sources.postgres.keeping.listing import listed
+
+    with _translated():
+        return listed()
+
+
+def end_keepers(run_id: str | None = None) -> dict[str, Any]:
+    """End the keeper of a run, or all keepers that no run uses; return which, and those left.
+
+    Args:
+        run_id: None = of all runs.
+
+    Raises:
+        UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
+            is on another machine.
+    """
+    from unloader.sources.postgres.keeping.listing import ended
+
+    with _translated():
+        return ended(run_id)
 
 
 def status(destination: Path) -> RunStatus:
@@ -377,21 +443,6 @@ def recorded_machine(tree: Path | None = None) -> str:
 
     with _translated():
         return recording(tree)
-
-
-def _tell_settings(request: Request, observe: Observer) -> None:
-    for setting in request.settings:
-        if setting.effect != "none":
-            observe(
-                SettingUsed(
-                    name=setting.name,
-                    value=setting.value,
-                    origin=setting.origin,
-                    selects=setting.effect == "selects",
-                    from_variable=setting.from_variable,
-                    text=setting.text,
-                )
-            )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ Phase = Literal[
     "planning",
     "locking",
     "measuring",
+    "confirming",
     "unloading",
     "counting",
     "publishing",
@@ -40,6 +41,19 @@ class RunStarted:
     """The point in time that is read, such as `scn 4711`; empty without one."""
     end_sessions_sql: str = ""
     """Ends the run's sessions in the database, where there is such a statement."""
+    destinations: tuple[str, ...] = ()
+    """Where the output goes; the first place has the manifest."""
+    nodes: tuple[int, ...] = ()
+    """NUMA node of each worker's seat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitsKept:
+    """A resumed run keeps the units that were done before it was broken off."""
+
+    units: int
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +99,8 @@ class UnitAdvanced:
     bytes: int
     waiting_for: str = ""
     """What must come before the first row: the pipe whose reader is missing."""
+    waits_for: Literal["nothing", "source", "destination"] = "nothing"
+    """Whom the attempt waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +174,7 @@ class Tick:
 
 Event = (
     RunStarted
+    | UnitsKept
     | SettingUsed
     | PhaseStarted
     | UnitStarted

@@ -85,9 +85,14 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
     assert (live["rows"], live["rows_expected"]) == (1000, 2000)
     assert [worker["worker"] for worker in live["workers"]] == [0, 1]
     assert {worker["partition"] for worker in live["workers"]} == {"p3", "p4"}
-    assert all({"node", "cpus", "attempt"} <= worker.keys() for worker in live["workers"])
+    assert all({"node", "cpus"} <= worker.keys() for worker in live["workers"])
+    running.wait_until(
+        lambda: all(each["waits_for"] == "source" for each in record(dest)["workers"]),
+        "both workers said to wait for the source",
+    )
     running.wait_until(lambda: record(dest)["sequence"] > live["sequence"] + 1, "two more records")
     page = command.run("status", str(dest))
+    assert len(re.findall(r"^ +[01] .* the source +p[34]$", page, re.MULTILINE)) == 2
     assert re.search(r"^units +2 of 4 done, 2 running, 0 waiting, 0 failed$", page, re.MULTILINE)
     assert re.search(r"^rows +1,000 of about 2,000 \(50 %\)$", page, re.MULTILINE)
     listed = command.run("runs", str(tmp_path))
@@ -178,3 +183,6 @@ def test_a_finished_run_is_told_by_its_manifest(parts: str, tmp_path: Path) -> N
     listed = json.loads(command.run("runs", str(tmp_path), "--json"))["runs"]
     assert [each["destination"] for each in listed] == [str(dest)]
     assert command.run("runs", str(tmp_path), "--depth", "2").startswith("no runs in")
+    (dest / "_manifest.json").write_text("{")
+    assert re.search(rf"^{dest} +unreadable ", command.run("runs", str(tmp_path)), re.MULTILINE)
+    assert "_manifest.json cannot be read" in command.error_of("status", str(dest), status=6)

@@ -18,8 +18,8 @@ from unloader.cli.options.command import declared_options
 from unloader.errors import UsageError
 
 COMMANDS = (
-    *("demo", "describe", "codecs", "plan", "run", "verify", "clean"),
-    *("status", "runs", "stop"),
+    *("demo", "describe", "codecs", "plan", "run", "resume", "verify", "clean"),
+    *("status", "runs", "stop", "keepers"),
     *("topology", "formats", "sources", "help"),
 )
 """In the order of the help page; each is `command` in the module of its name."""

@@ -41,7 +41,9 @@ def pass_over_for_good() -> None:
 
 
 @contextmanager
-def stop_on_signals(announce: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+def stop_on_signals(
+    announce: Callable[[str], None], *, earlier: bool = True
+) -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether a signal asked to stop.
 
     The first signal sets that flag, the second gives the signals their default action back, so
@@ -50,9 +52,10 @@ def stop_on_signals(announce: Callable[[str], None]) -> Iterator[Callable[[], bo
 
     Args:
         announce: Tells the user; called within the handler, so it must not use buffered output.
+        earlier: A signal that came before counts, too.
     """
     # One that was raised where an exception is lost, such as in a destructor, still counts.
-    received = list(_received)
+    received = list(_received) if earlier else []
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)

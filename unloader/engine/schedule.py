@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
@@ -77,6 +77,9 @@ class Schedule(Generic[U]):
     retry: RetryOptions
     in_order: bool = False
     """A unit that waits for another attempt holds up those behind it."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """Attempts at units that were made before this schedule, by id; their numbers go on from there.
+    """
     jitter: Jitter = no_jitter
     capacity: Capacity = field(default_factory=Capacity)
     _next: int = 0
@@ -237,4 +240,4 @@ class Schedule(Generic[U]):
             return None
         unit = self.units[self._next]
         self._next += 1
-        return Attempt(unit=unit, attempt=1)
+        return Attempt(unit=unit, attempt=self.before.get(unit.id, 0) + 1)

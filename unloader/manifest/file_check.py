@@ -7,9 +7,23 @@ from dataclasses import replace
 
 from unloader.errors import VerifyMismatch
 from writers.files.checksums import checksum_name
-from writers.files.read_back import read_back
+from writers.files.read_back import ReadBack, read_back
 from writers.files.readable import Readable
-from writers.model import OutputSpec, TextFormat, WrittenFile
+from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
+
+_ANY = TextFormat()
+"""Checksums know no format."""
+
+
+def check_bytes(path: Readable, file: WrittenFile) -> None:
+    """Compare the size and the checksum of a file with what its writer reported.
+
+    Raises:
+        VerifyMismatch: One differs.
+        WriteError: The file is missing or cannot be read.
+    """
+    found = read_back(path, _ANY, Compression(), rows=False, checksum=checksum_name(file.checksum))
+    _compare(path, file, found)
 
 
 def check_file(
@@ -44,6 +58,10 @@ def check_file(
         checksum=checksum_name(file.checksum),
         advance=advance,
     )
+    _compare(path, file, found)
+
+
+def _compare(path: Readable, file: WrittenFile, found: ReadBack) -> None:
     differences = [
         f"{what} {now} instead of {was}"
         for what, was, now in (

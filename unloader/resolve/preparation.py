@@ -20,7 +20,7 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, Projection, Request, Selection, SourceSpec
+from unloader.model import COMPARING, Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
@@ -213,15 +213,17 @@ def _format(
 def needs_of(request: Request) -> OutputNeeds:
     """Return what the output needs of the columns."""
     output = request.output
+    # Text that the database has finished holds no values that could be hashed.
+    hashed = request.verify in COMPARING
     return OutputNeeds(
         text=output.format if isinstance(output.format, TextFormat) else None,
-        batches_only=output.file_size_bytes != 0 or request.fixed is not None,
+        batches_only=hashed or output.file_size_bytes != 0 or request.fixed is not None,
     )
 
 
 def _plan(request: Request, table: TableInfo, parallelism: int, planned: Plan | None) -> Plan:
     if planned is not None:
-        _check_fits(planned, table, request.selection.partitions)
+        check_fits(planned, table, request.selection.partitions)
         return planned
     limits = request.limits.limits(parallelism)
     return plan_partitions(table, request.selection.partitions, limits)
@@ -245,11 +247,14 @@ def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLim
     return make_plan(table, limits, wanted)
 
 
-def _check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
+def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
     """Check that a plan made earlier still describes the table, and is for what is asked for now.
 
     Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
     a partition that no unit knows would be missing from the output.
+
+    Raises:
+        PlanFailed: It does not.
     """
     was, now = plan.table, table
     before = {part.name: _identity(was, part) for part in was.partitions}

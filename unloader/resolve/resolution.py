@@ -31,6 +31,8 @@ class OpenRun:
     catalog: Catalog
     started: float
     """When the preparation began, by `time.perf_counter`."""
+    resumed_in: tuple[str, ...] = ()
+    """Where a broken run of this id has left what is gone on with; empty for a new run."""
 
 
 @contextmanager

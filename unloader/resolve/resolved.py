@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from partition_planner.errors import PlanError
 from partition_planner.model import Plan
 from unloader import json_fields
 from unloader.errors import PlanFailed
-from unloader.model import Extract, OutputOptions, Request
+from unloader.model import Extract, OutputOptions, Request, SecretReference
 from unloader.placement.seating import Seating
 from unloader.redaction import holds_field, holds_sql_password
 from writers.codecs.choice import Choice
@@ -63,6 +64,8 @@ class ResolvedRun:
     seating: Seating
     withheld: tuple[str, ...] = ()
     """Options whose value holds a password, so that they are not kept and must be given again."""
+    session_sql_proof: str = ""
+    """Tells whether statements given again are the same, without telling what they are."""
 
     @property
     def output(self) -> ResolvedOutput:
@@ -81,10 +84,37 @@ class ResolvedRun:
             tuple(each for each in statements if not _holds_password(each))
         )
 
+    def with_source(
+        self, secret: SecretReference | None, session_sql: tuple[str, ...]
+    ) -> ResolvedRun:
+        """Return the run with what its record does not hold.
+
+        Args:
+            secret: Where the password is found now; None is where it was.
+            session_sql: The statements that `is_session_sql` takes.
+        """
+        run = self
+        if secret is not None:
+            asked = replace(self.request, source=replace(self.request.source, secret=secret))
+            read = replace(self.extract, source=replace(self.extract.source, secret=secret))
+            run = replace(self, request=asked, extract=read)
+        return run._with_statements(session_sql)
+
+    def is_session_sql(self, statements: tuple[str, ...]) -> bool:
+        """Return whether these are the statements that the run's sessions had."""
+        salt = self.session_sql_proof.partition(":")[0]
+        return bool(salt) and _proof(statements, salt) == self.session_sql_proof
+
     def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedRun:
-        source = self.request.source
-        if kept == source.session.session_sql:
+        had = self.request.source.session.session_sql
+        if kept == had:
             return self
+        withheld = (*self.withheld, "session-sql")
+        run = replace(self._with_statements(kept), withheld=withheld)
+        return replace(run, session_sql_proof=_proof(had, os.urandom(16).hex()))
+
+    def _with_statements(self, kept: tuple[str, ...]) -> ResolvedRun:
+        source = self.request.source
         asked = replace(source, session=replace(source.session, session_sql=kept))
         used = self.extract.source
         read = replace(used, session=replace(used.session, session_sql=kept))
@@ -92,7 +122,6 @@ class ResolvedRun:
             self,
             request=replace(self.request, source=asked),
             extract=replace(self.extract, source=read),
-            withheld=(*self.withheld, "session-sql"),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -139,6 +168,13 @@ class ResolvedRun:
 def _holds_password(sql: str) -> bool:
     # `password => '...'` is how a procedure that logs in may be called.
     return holds_sql_password(sql) or holds_field(sql)
+
+
+def _proof(statements: tuple[str, ...], salt: str) -> str:
+    """Return a salted hash that takes long enough to make guessing a password in them hopeless."""
+    text = json.dumps(statements).encode()
+    found = hashlib.scrypt(text, salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)
+    return f"{salt}:{found.hex()}"
 
 
 def _digest(parts: dict[str, Any], plan_digest: str) -> str:

@@ -35,6 +35,7 @@ from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
 from unloader.run.outputs.base import RunOutput
+from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
 
 
@@ -47,13 +48,19 @@ class UnitWork(Work[WorkUnit]):
     output: RunOutput
     executor: Executor
     fetch_bytes: int
+    checksums: bool
+    """Workers compute checksums of the values that they fetch."""
     observe: Observer
     stop: Callable[[], None]
     """Raises Interrupted if the user asked for the end; called several times a second."""
+    resumable: bool
+    """A later process can go on with what is staged."""
     finished_units: dict[str, FinishedUnit] = field(default_factory=dict)
     """By id, in the order in which they were done."""
     workers: int = 0
     """How many there are."""
+    room: RoomWatch | None = None
+    """Whether the disks have room; None does not look."""
     _working: int = 0
     """How many the source lets work, once it has refused one; 0 before."""
 
@@ -65,13 +72,20 @@ class UnitWork(Work[WorkUnit]):
             extract=self.extract,
             outputs=(self.output.task(attempt),),
             fetch_bytes=self.fetch_bytes,
+            checksums=self.checksums,
         )
 
     def check(self) -> None:
-        """Let displays redraw; raise if the output is lost or the user stops the run."""
+        """Let displays redraw; raise if the output is lost or full, or the user stops the run."""
         self._tell(Tick())
         self.output.check()
         self.stop()
+        if self.room is not None:
+            self.room.check()
+
+    def may_start(self) -> bool:
+        """Return whether the disks have room for another unit."""
+        return self.room is None or self.room.has_room()
 
     def note(self, text: str) -> None:
         """Tell the user a line."""
@@ -106,6 +120,8 @@ class UnitWork(Work[WorkUnit]):
     def reported(self, place: int, attempt: Assignment, payload: object) -> None:
         """Tell how far a worker is."""
         assert isinstance(payload, UnitProgress)
+        if self.room is not None and payload.waiting_for:
+            self.room.worker_waits(payload.waiting_for)
         self._tell(
             UnitAdvanced(
                 worker=place,
@@ -113,6 +129,7 @@ class UnitWork(Work[WorkUnit]):
                 rows=payload.rows,
                 bytes=payload.bytes,
                 waiting_for=payload.waiting_for,
+                waits_for=payload.waits_for,
             )
         )
 
@@ -169,12 +186,13 @@ class UnitWork(Work[WorkUnit]):
             failure,
             error=OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error,
             message=f"{failure.message}; {why}",
-            hint=self.output.next_step(),
+            hint=self.output.next_step(resumable=self.resumable),
             retryable=False,
         )
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
-        """Report a failed attempt."""
+        """Report a failed attempt, and put it on record."""
+        self.output.failed(verdict.assignment, failure.message)
         self._tell(
             UnitFailed(
                 worker=place,
@@ -197,7 +215,7 @@ class UnitWork(Work[WorkUnit]):
             return error_of(failure)
         return PartialUnload(
             f"{len(given_up)} of {units} work units failed, first {unit}: {failure.message}",
-            f"fix the cause ({failure.hint}) and {self.output.next_step()}",
+            f"fix the cause ({failure.hint}) and {self.output.next_step(resumable=self.resumable)}",
         )
 
     def _tell(self, event: Event) -> None:

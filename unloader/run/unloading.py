@@ -18,23 +18,40 @@ from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
 from unloader.errors import (
     Interrupted,
+    PartialUnload,
+    SnapshotGone,
     UnloaderError,
     VerifyMismatch,
     translate,
 )
-from unloader.events import Notice, Observer, PhaseStarted, RunFinished, RunStarted
+from unloader.events import (
+    Notice,
+    Observer,
+    PhaseStarted,
+    RunFinished,
+    RunStarted,
+    Tick,
+    UnitsKept,
+)
 from unloader.failures import error_of
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
-from unloader.model import Snapshot
+from unloader.model import COMPARING, Snapshot
 from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
+from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
-from unloader.sources.abilities import end_sessions_sql
+from unloader.sources.abilities import (
+    end_keeping,
+    end_sessions_sql,
+    keep_until_gone,
+    kept_until,
+)
 from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
@@ -78,7 +95,7 @@ def run(
 def _executed(
     resolved: OpenRun, executor: Executor, observe: Observer, stop: Callable[[], bool]
 ) -> Manifest:
-    output = open_output(resolved.run)
+    output = open_output(resolved.run, resolved.resumed_in)
     with closing(output):
         seats, storage = resolved.run.seating.seats, output.live()
         live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
@@ -87,11 +104,13 @@ def _executed(
             return current.execute(executor, live.stop)
         except BaseException as error:
             known = translate(error) if isinstance(error, Exception) else None
+            kept = current.is_worth_keeping(known)
             if known is not None:
-                known = _with_what_left(_told_by(live, known), output)
+                told = _told_by(live, known)
+                known = _with_what_left(current.advised(told) if kept else told, output)
             live.close(storage, known or error)
             with suppress(UnloaderError, OSError):
-                current.abandon()
+                current.abandon(kept=kept)
             if known is not None:
                 raise known from error
             raise
@@ -108,7 +127,10 @@ class _Run:
     observe: Observer
     source_rows: int | None = None
     verify_result: str = "not verified"
+    not_compared: tuple[str, ...] | None = None
     _evidence: Evidence = field(default_factory=Evidence)
+    _is_recorded: bool = False
+    """What the run is to do lies where its files go."""
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
     _lowest: int | None = None
     """See `unloader.engine.capacity`."""
@@ -121,7 +143,9 @@ class _Run:
     def execute(self, executor: Executor, stop: Callable[[], bool]) -> Manifest:
         plan = self.run.plan
         self.output.begin(self.observe, stop)
-        self.output.keep(RUN_RECORD, self.run.record())
+        if not self.resolved.resumed_in:
+            self.output.keep(RUN_RECORD, self.run.record())
+        self._is_recorded = True
         self.observe(
             RunStarted(
                 run_id=self.run.run_id,
@@ -132,12 +156,16 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
+                destinations=self.run.output.options.destinations,
+                nodes=tuple(seat.node for seat in self.run.seating.seats),
             )
         )
         for text in self.run.seating.notices:
             self.observe(Notice(text=text))
+        self._keep_snapshot()
+        before = self._take_up(stop)
         self.observe(PhaseStarted(phase="unloading"))
-        self._unload(executor, stop)
+        self._unload(executor, before, stop)
         ordered = [self._finished[unit] for unit in sorted(self._finished)]
         self._verify(ordered, stop)
         _check_stop(stop, "before the files had their final names")
@@ -145,15 +173,80 @@ class _Run:
         manifest = self.output.publish(ordered, self._manifest, stop)
         totals = manifest.totals
         self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        self._end_keeping()
         return manifest
 
-    def abandon(self) -> None:
-        """Leave the finished units for later, or no trace where there are none."""
-        partial = self._manifest(tuple(self._finished.values()), complete=False)
-        self.output.abandon(partial if self._finished else None)
+    def _keep_snapshot(self) -> None:
+        """Have the snapshot outlive the run from here on, where that was asked for."""
+        storage = self.output.live()
+        until = keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
+        if until:
+            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
+            self.observe(Notice(text=text))
 
-    def _unload(self, executor: Executor, stop: Callable[[], bool]) -> None:
-        request, units = self.run.request, self.run.plan.units
+    def _end_keeping(self) -> None:
+        try:
+            end_keeping(self.resolved.catalog)
+        except UnloaderError as error:
+            # The run is complete. The keeper finds that out by itself.
+            self.observe(Notice(text=error.message))
+
+    def is_worth_keeping(self, error: UnloaderError | None) -> bool:
+        """Return whether `resume` could go on with what a failed run leaves.
+
+        Args:
+            error: What ended the run; None for what nobody expected.
+        """
+        again = isinstance(error, Interrupted) or (error is not None and error.retryable)
+        done = bool(self._finished) or bool(self.resolved.resumed_in)
+        return self._is_recorded and (done or (again and self._is_resumable))
+
+    def abandon(self, *, kept: bool) -> None:
+        """Leave what is done for `resume`, or no trace."""
+        partial = self._manifest(tuple(self._finished.values()), complete=False)
+        self.output.abandon(partial if kept else None)
+
+    def advised(self, error: UnloaderError) -> UnloaderError:
+        """Return the error of a run that is kept with the way to go on."""
+        until = "" if isinstance(error, SnapshotGone) else kept_until(self.resolved.catalog)
+        if until:
+            text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
+            error = type(error)(text, error.hint)
+        if isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
+            return error
+        step = self.output.next_step(resumable=self._is_resumable)
+        alone = isinstance(error, Interrupted)
+        return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
+
+    @property
+    def _is_resumable(self) -> bool:
+        """Whether a later process can read at the same snapshot."""
+        known = self.resolved.catalog.capabilities
+        if self.run.request.consistency == "none" or known.snapshot_outlives_run:
+            return True
+        return bool(kept_until(self.resolved.catalog))
+
+    def _take_up(self, stop: Callable[[], bool]) -> Progress:
+        """Confirm what an earlier process of the run has done."""
+        if not self.resolved.resumed_in:
+            return Progress()
+
+        def tick() -> None:
+            self.observe(Tick())
+            _check_stop(stop, "while the files that are done were checked")
+
+        self.observe(PhaseStarted(phase="confirming"))
+        before = self.output.progress(tick)
+        self._finished.update(before.finished)
+        results = [unit.result for unit in before.finished.values()]
+        rows = sum(each.rows for each in results)
+        size = sum(file.bytes for each in results for file in each.files)
+        self.observe(UnitsKept(units=len(results), rows=rows, bytes=size))
+        return before
+
+    def _unload(self, executor: Executor, before: Progress, stop: Callable[[], bool]) -> None:
+        request = self.run.request
+        units = tuple(unit for unit in self.run.plan.units if unit.id not in before.finished)
         in_order = self.output.in_order
         if in_order:
             units = tuple(sorted(units, key=lambda unit: unit.id))
@@ -163,16 +256,23 @@ class _Run:
             output=self.output,
             executor=executor,
             fetch_bytes=request.fetch_bytes,
+            checksums=request.verify in COMPARING,
             observe=self.observe,
             stop=lambda: _check_stop(stop, "before all work units were done"),
+            resumable=self._is_resumable,
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
+            room=self._room_watch(),
         )
         schedule = Schedule(
-            units=units, retry=request.retry, in_order=in_order, jitter=spread(self.run.run_id)
+            units=units,
+            retry=request.retry,
+            in_order=in_order,
+            before=before.attempts,
+            jitter=spread(self.run.run_id),
         )
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
-        executor.resize(len(self.run.seating.seats))
+        executor.resize(max(1, min(len(self.run.seating.seats), len(units))))
         try:
             engine.run(executor)
         finally:
@@ -182,7 +282,19 @@ class _Run:
             self.output.check()
             raise error_of(engine.failure)
         if schedule.given_up:
-            raise work.partial(schedule.given_up, len(units))
+            raise work.partial(schedule.given_up, len(self.run.plan.units))
+
+    def _room_watch(self) -> RoomWatch | None:
+        options = self.run.request.output
+        if not options.min_free_bytes:
+            return None
+        return RoomWatch(
+            directories=options.destinations,
+            min_free_bytes=options.min_free_bytes,
+            pause_seconds=options.pause_seconds,
+            tell=lambda text: self.observe(Notice(text=text)),
+            next_step=lambda: self.output.next_step(resumable=self._is_resumable),
+        )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
         level = self.run.request.verify
@@ -211,7 +323,7 @@ class _Run:
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":
             self.observe(PhaseStarted(phase="verifying"))
-            self.output.read_back(units, stop)
+            self.not_compared = self.output.read_back(units, stop)
 
     def _manifest(
         self,
@@ -227,6 +339,7 @@ class _Run:
             + sum(unit.result.cpu_seconds for unit in self._finished.values()),
             source_rows=self.source_rows,
             verify_result=self.verify_result,
+            not_compared=self.not_compared,
             directories=directories,
             evidence=self._evidence,
             lowest_parallelism=self._lowest,
@@ -247,7 +360,8 @@ def _with_what_left(error: UnloaderError, output: RunOutput) -> UnloaderError:
     delivered = output.already_delivered()
     if not delivered:
         return error
-    hint = output.next_step() if isinstance(error, Interrupted) else error.hint
+    step = output.next_step(resumable=False)
+    hint = step if isinstance(error, Interrupted) else error.hint
     return type(error)(f"{error.message.rstrip('. ')}; {delivered}", hint)
 
 

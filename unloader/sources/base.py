@@ -70,6 +70,9 @@ class Capabilities:
     """Rows can be chosen by a condition; the catalog is an `abilities.ConditionCatalog`."""
     folding: Folding
     """What the database makes of a plain name."""
+    keeping: bool = False
+    """The snapshot of a run can be kept beyond its death; the catalog is an
+    `abilities.KeepingCatalog`."""
     sessions: bool = False
     """An administrator can see and end the run's sessions; the catalog is an
     `abilities.SessionCatalog`."""

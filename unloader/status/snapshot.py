@@ -109,7 +109,7 @@ def _busy(seat: Seat, running: Running, now: float) -> WorkerStatus:
         rows=running.rows,
         bytes=running.bytes,
         seconds=round(now - running.started, 1),
-        waits_for="reader of a pipe" if running.waiting_for else "nothing",
+        waits_for="reader of a pipe" if running.waiting_for else running.waits_for,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Literal
 
 from unloader.events import (
     DirectoryFilled,
@@ -14,6 +15,7 @@ from unloader.events import (
     UnitAdvanced,
     UnitFailed,
     UnitFinished,
+    UnitsKept,
     UnitStarted,
     Verified,
 )
@@ -35,6 +37,7 @@ class Running:
     bytes: int = 0
     waiting_for: str = ""
     """The pipe whose reader is missing."""
+    waits_for: Literal["nothing", "source", "destination"] = "nothing"
 
     def rows_per_second(self, now: float) -> float:
         """Return the rate of this attempt."""
@@ -93,12 +96,16 @@ class Tally:
         self.retries = self.given_up = 0
         self.last_error = ""
         self._directories: dict[str, int] = {}
+        self._kept = 0.0
+        self._rows_kept = 0
 
     def add(self, event: Event, now: float) -> None:
         """Take one event into account."""
         if isinstance(event, RunStarted):
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
+        elif isinstance(event, UnitsKept):
+            self._keep(event, now)
         elif isinstance(event, PhaseStarted):
             self.phase, self.phase_started, self.verified = event.phase, now, None
             if event.phase == "connecting":
@@ -115,6 +122,7 @@ class Tally:
             if current is not None and current.unit == event.unit:
                 current.rows, current.bytes = event.rows, event.bytes
                 current.waiting_for = event.waiting_for
+                current.waits_for = event.waits_for
         elif isinstance(event, UnitFinished):
             current = self.running.pop(event.worker, None)
             self._units_done += 1
@@ -137,6 +145,14 @@ class Tally:
             self.retries += 1
             self.retry_at[event.unit] = now + event.retry_in_seconds
 
+    def _keep(self, kept: UnitsKept, now: float) -> None:
+        """Count what was done before this process, which is no work of its own."""
+        self._units_done, self._rows, self._bytes = kept.units, kept.rows, kept.bytes
+        self._rows_expected = self._rows_kept = kept.rows
+        self._started = now
+        self._samples = deque([(now, kept.rows, kept.bytes)])
+        self._kept = self._fraction()
+
     def give_up(self) -> None:
         """Forget the units in flight: the run stops, and what they wrote counts no more."""
         self.running.clear()
@@ -153,7 +169,7 @@ class Tally:
         then, rows_then, size_then = self._samples[0]
         past = max(now - then, 1e-3)
         fraction = self._fraction()
-        busy = now - self._started
+        busy, done = now - self._started, fraction - self._kept
         return Figures(
             units_done=self._units_done,
             units=self.run.units,
@@ -164,8 +180,8 @@ class Tally:
             bytes_per_second=max(0.0, (size - size_then) / past) if size else None,
             fraction=fraction,
             seconds=now - self._began,
-            seconds_left=busy * (1 - fraction) / fraction if fraction > 0.005 else None,
-            mean_rows_per_second=rows / max(busy, 1e-3),
+            seconds_left=busy * (1 - fraction) / done if done > 0.005 else None,
+            mean_rows_per_second=(rows - self._rows_kept) / max(busy, 1e-3),
             directories=tuple(sorted(self._directories.items())),
         )
 

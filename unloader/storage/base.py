@@ -11,7 +11,7 @@ makes files visible in its own way: an exchange of directories, completed upload
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import IO, Protocol
 
 from unloader.storage.model import Claim, Cleaning, Disk, Move, Place, Staging, WhoWasHere
@@ -72,6 +72,12 @@ class LiveStorage(Protocol):
             OSError: It could not be written; what was shown before may be gone.
         """
 
+    def marks(self) -> tuple[str, ...]:
+        """Return paths of files that hold the run's id until it is complete or given up.
+
+        None where there are no files.
+        """
+
     def stop_asked(self) -> bool:
         """Tell whether somebody has asked the run to end since the places were taken."""
 
@@ -120,10 +126,25 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
             WriteError: It could not be written; what was kept before is untouched.
         """
 
+    def recorded(self, name: str) -> bytes:
+        """Return a record of the run; empty where there is none.
+
+        Raises:
+            OutputFailed: It cannot be read.
+        """
+
+    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
+        """Remove all staged files but these.
+
+        Args:
+            kept: Number of the place, and name.
+        """
+
     def append(self, name: str, line: bytes) -> None:
         """Append a line to a record of the run; it survives a kill of the process.
 
-        It need not survive a power cut: that would make every unit wait for all workers' data.
+        A power cut may cost the lines of the last second or two: to wait for the disk here would
+        make every unit wait for all workers' data.
 
         Args:
             name: One of `RECORDS`.
@@ -141,12 +162,13 @@ class Storage(Protocol):
         """Take all places of a run or none, making them where needed.
 
         What was being committed at one of them, and was cut short, is finished first. What else
-        a dead run has left there is removed; `RunStorage.notices` report both.
+        a dead run has left there is removed; `RunStorage.notices` report both. A run that is
+        resumed keeps what it has staged and recorded.
 
         Raises:
             OutputFailed: A place cannot be made or written, another run has it, it is not empty
-                and `overwrite` is off, or the manifest of the run to replace is damaged or names
-                places that are not among these.
+                and `overwrite` is off, the manifest of the run to replace is damaged or names
+                places that are not among these, or the run to be resumed has left nothing there.
         """
 
     def complete(self, place: str) -> tuple[str, ...]:

@@ -10,7 +10,10 @@ MANIFEST = "_manifest.json"
 """Name of the file whose presence means that a run is finished. It gets its final name last."""
 
 JOURNAL = "journal.jsonl"
-"""Name of the record with a line for each finished work unit."""
+"""Name of the record with a line for each step of a work unit."""
+
+STAGED_LINE = b'{"event": "staged"'
+"""How the journal's line for a finished, staged unit begins; whoever counts units counts these."""
 
 RUN_RECORD = "run.json"
 """Name of the record of what the run is to do."""
@@ -51,6 +54,8 @@ class Claim:
     overwrite: bool
     """Earlier finished runs are replaced; without it the places must be empty."""
     read_index: ReadIndex
+    resumed: bool = False
+    """A run of this id has died here, and goes on with what it has staged."""
     mode: int | None = None
     """Rights of files; None is as the umask has it. Directories get what goes with them."""
     owner_group: str = ""
@@ -106,7 +111,7 @@ class Leftover:
     run_id: str
     """Empty where it is not known."""
     units: int
-    """Finished ones, by the lines of the journal."""
+    """Finished ones, by the journal."""
     files: int
     """Staged ones, unfinished ones included."""
     bytes: int

@@ -13,7 +13,16 @@ from pathlib import Path
 
 from unloader.errors import OutputFailed
 from unloader.storage.base import RunStorage, Storage
-from unloader.storage.model import JOURNAL, MANIFEST, RUN_RECORD, STATUS, Claim, Index, Move
+from unloader.storage.model import (
+    JOURNAL,
+    MANIFEST,
+    RUN_RECORD,
+    STAGED_LINE,
+    STATUS,
+    Claim,
+    Index,
+    Move,
+)
 from writers.errors import WriteError
 from writers.files.readable import Readable
 
@@ -46,6 +55,7 @@ def check_storage(
     _check_watched(case, first)
     _check_death(case, first)
     _check_partial(case, first)
+    _check_resumed(case, first)
     _check_all_or_nothing(case, first)
     _check_discard(case)
     second = _check_replacement(case)
@@ -78,9 +88,15 @@ class _Case:
     storage: Storage
     places: tuple[str, ...]
 
-    def take(self, run_id: str, *, overwrite: bool = True) -> RunStorage:
+    def take(self, run_id: str, *, overwrite: bool = True, resumed: bool = False) -> RunStorage:
         return self.storage.take(
-            Claim(places=self.places, run_id=run_id, overwrite=overwrite, read_index=_read_index)
+            Claim(
+                places=self.places,
+                run_id=run_id,
+                overwrite=overwrite,
+                read_index=_read_index,
+                resumed=resumed,
+            )
         )
 
     def stage(self, run: RunStorage, text: str, *names: str) -> list[Move]:
@@ -197,6 +213,10 @@ def _check_watched(case: _Case, standing: Contents) -> None:
     _ensure(run.stop_asked(), "a run that is asked to end does not know it")
     run.close()
     _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run shows nothing any more")
+    with closing(case.take("watched", resumed=True)) as again:
+        _ensure(not again.stop_asked(), "a resumed run is asked to end, as it was before")
+        again.show(b"again")
+        _ensure(case.storage.record(home, STATUS) == b"again", "a resumed run is not seen")
     with closing(case.take("next")) as following:
         _ensure(not following.stop_asked(), "a run is asked to end in the place of a dead one")
         _ensure(case.storage.record(home, STATUS) == b"", "a run shows what a dead one did")
@@ -210,7 +230,8 @@ def _check_death(case: _Case, standing: Contents) -> None:
     """A run whose process ends without a word has released its lock and nothing else."""
     run = case.take("dead")
     case.stage(run, "dead", "a")
-    run.append(JOURNAL, b'{"unit": "1"}\n')
+    run.append(JOURNAL, b'{"event": "started", "unit": "1"}\n')
+    run.append(JOURNAL, STAGED_LINE + b', "unit": "1"}\n')
     run.close()
     _ensure(case.contents() == standing, "a dead run changed what has final names")
     who = case.storage.who_was_here(case.places[-1])
@@ -236,6 +257,38 @@ def _check_partial(case: _Case, standing: Contents) -> None:
     with closing(case.take("next")) as following:
         _ensure(any("partial" in text for text in following.notices), "its loss is not reported")
         following.abandon(None)
+
+
+def _check_resumed(case: _Case, standing: Contents) -> None:
+    """A run that died is taken over with all that it has staged and recorded."""
+    _refused(lambda: case.take("resumed", resumed=True), "resuming a run that was never there")
+    case.check_nobody("after a run could not be resumed")
+    run = case.take("resumed")
+    moves = case.stage(run, "resumed", "a", "b")
+    run.keep(RUN_RECORD, b"{}")
+    run.append(JOURNAL, b"1\n")
+    run.close()
+    home = case.places[0]
+    _ensure(case.storage.record(home, RUN_RECORD) == b"{}", "a dead run's record is not read")
+    _refused(lambda: case.take("other", resumed=True), "resuming another run than is there")
+    with closing(case.take("resumed", resumed=True)) as again:
+        _refused(lambda: case.take("resumed", resumed=True), "resuming a run that goes on")
+        _ensure(again.recorded(JOURNAL) == b"1\n", "a resumed run lost its journal")
+        again.append(JOURNAL, b"2\n")
+        _ensure(again.recorded(JOURNAL) == b"1\n2\n", "a resumed run cannot go on with its journal")
+        again.keep(JOURNAL, b"3\n")
+        again.append(JOURNAL, b"4\n")
+        _ensure(again.recorded(JOURNAL) == b"3\n4\n", "a replaced journal is not continued")
+        kept = {(move.place, move.staged) for move in moves[:1]}
+        again.discard_others(kept)
+        staged = bytes_of(again.staged_file(moves[0].place, moves[0].staged))
+        _ensure(staged == f"resumed {moves[0].final}\n".encode(), "a kept file reads differently")
+        left = [case.storage.who_was_here(place) for place in case.places]
+        files = sum(each.left.files for each in left if each is not None)
+        _ensure(files == 1, "`discard_others` removed too much or too little")
+        again.abandon(None)
+    _ensure(case.contents() == standing, "a resumed run changed a finished one")
+    case.check_nobody("after a resumed run was abandoned")
 
 
 def _check_all_or_nothing(case: _Case, standing: Contents) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from unloader.model import UnitProgress
+from unloader.model import UnitProgress, Waits
 from unloader.sources.base import Text
 
 if TYPE_CHECKING:
@@ -25,12 +25,33 @@ class Progress:
     unit: str
     report: Report
     rows: int = 0
+    written: int = 0
+    """Bytes, at the last look."""
+    starved: Callable[[], float] = lambda: 0.0
+    """Seconds that the work has waited for the source so far."""
+    _starved_before: float = 0.0
     _reported: float = field(default_factory=time.monotonic)
 
     def add(self, rows: int, written: int) -> None:
         self.rows += rows
+        self.written = written
+        before = self._reported
         if self._is_due():
-            self.report(UnitProgress(unit=self.unit, rows=self.rows, bytes=written))
+            starved = self.starved()
+            share = (starved - self._starved_before) / (self._reported - before)
+            self._starved_before = starved
+            self.waits("source" if share > 0.5 else "nothing")
+
+    def waits(self, what: Waits) -> None:
+        """Report what the work is waiting for; it counts as progress, so only a change is told."""
+        self.report(
+            UnitProgress(unit=self.unit, rows=self.rows, bytes=self.written, waits_for=what)
+        )
+
+    def ends(self) -> None:
+        """Tell that all rows are with the writers, which may take their time to end."""
+        if self._is_due():
+            self.waits("destination")
 
     def wait(self, reader_of: str) -> None:
         if self._is_due():
@@ -45,6 +66,26 @@ class Progress:
         if due:
             self._reported = now
         return due
+
+
+@dataclass(slots=True)
+class LastReport:
+    """Passes reports on, and repeats the last one while something is waited for."""
+
+    report: Report
+    last: UnitProgress
+    _repeated: float = 0.0
+
+    def __call__(self, progress: UnitProgress) -> None:
+        self.last = progress
+        self.report(progress)
+
+    def wait(self, what: str) -> None:
+        """Repeat the last report; may be called by another thread."""
+        now = time.monotonic()
+        if now - self._repeated >= REPORT_SECONDS:
+            self._repeated = now
+            self.report(replace(self.last, waiting_for=what))
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -20,6 +20,11 @@ DEPTH = 2
 """Items waiting between the stages. One would do for overlap; the second evens out hiccups."""
 
 _POLL_SECONDS = 0.1
+
+STILL_SECONDS = 1.0
+"""A stage that has waited so long for the other one tells who is waited for, once a wait."""
+
+Waits = Callable[[Literal["source", "destination"]], None]
 
 
 class Pump(Generic[T]):
@@ -32,6 +37,7 @@ class Pump(Generic[T]):
         depth: int = DEPTH,
         size: Callable[[T], int] | None = None,
         most_bytes: int = 0,
+        waits: Waits = lambda what: None,
     ) -> None:
         """Take a function that makes the iterator; it is called in the fetch thread.
 
@@ -40,12 +46,16 @@ class Pump(Generic[T]):
             depth: Items that wait at most.
             size: Returns the bytes that an item takes; they are not counted without it.
             most_bytes: From so many bytes on in items not yet consumed, none is fetched.
+            waits: Called with what is waited for, from either thread.
         """
         self._items = items
         self._queue: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=depth)
         self._stop = threading.Event()
         self._size = size
         self._room = _Room(most_bytes, self._stop)
+        self._waits = waits
+        self.starved_seconds = 0.0
+        """Wall seconds the consumer waited for items."""
         self.fetch_seconds = 0.0
         """Wall seconds the fetch thread spent waiting for items, not for the queue."""
 
@@ -60,7 +70,7 @@ class Pump(Generic[T]):
         thread.start()
         try:
             while True:
-                item = self._queue.get()
+                item = self._next()
                 if item is None:
                     return
                 if isinstance(item, BaseException):
@@ -73,6 +83,16 @@ class Pump(Generic[T]):
         finally:
             self._stop.set()
             thread.join()
+
+    def _next(self) -> T | BaseException | None:
+        began = time.perf_counter()
+        try:
+            return self._queue.get(timeout=STILL_SECONDS)
+        except queue.Empty:
+            self._waits("source")
+            return self._queue.get()
+        finally:
+            self.starved_seconds += time.perf_counter() - began
 
     def _fetch(self) -> None:
         last: BaseException | None = None
@@ -90,7 +110,9 @@ class Pump(Generic[T]):
 
     def _forward(self, iterator: Iterator[T]) -> None:
         while not self._stop.is_set():
-            self._room.wait()
+            while not self._room.wait(STILL_SECONDS):
+                self._waits("destination")
+                self._room.wait()
             started = time.perf_counter()
             try:
                 item = next(iterator)
@@ -103,10 +125,14 @@ class Pump(Generic[T]):
             del item
 
     def _put(self, item: T | BaseException | None) -> None:
+        until: float | None = time.monotonic() + STILL_SECONDS
         while not self._stop.is_set():
             try:
                 self._queue.put(item, timeout=_POLL_SECONDS)
             except queue.Full:
+                if until is not None and time.monotonic() >= until:
+                    until = None
+                    self._waits("destination")
                 continue
             return
 
@@ -132,8 +158,12 @@ class _Room:
             self._taken -= size
             self._change.notify()
 
-    def wait(self) -> None:
-        """Return once there is room, or all is stopped."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Return True once there is room, or all is stopped; False after so many seconds."""
+        until = None if seconds is None else time.monotonic() + seconds
         with self._change:
             while self._taken and self._taken >= self._most and not self._stop.is_set():
+                if until is not None and time.monotonic() >= until:
+                    return False
                 self._change.wait(_POLL_SECONDS)
+        return True

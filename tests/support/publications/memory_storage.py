@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -17,6 +17,7 @@ from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
     RECORDS,
+    STAGED_LINE,
     STATUS,
     Claim,
     Cleaning,
@@ -75,7 +76,13 @@ class MemoryStorage:
             if self.names(place) and not claim.overwrite:
                 raise OutputFailed(f"{place} is not empty", "use --overwrite")
         earlier = self.earlier(claim)
+        for place in claim.places if claim.resumed else ():
+            if place not in self.rooms or self.rooms[place].run_id != claim.run_id:
+                raise OutputFailed(f"run {claim.run_id} has nothing in {place}", "start again")
         for place in claim.places:
+            if claim.resumed:
+                self.rooms[place].is_locked, self.rooms[place].is_stop_asked = True, False
+                continue
             if place in self.rooms and not self.left(place).is_empty:
                 told.append(f"removed {self.left(place).text()}")
             self.rooms[place] = Room(claim.run_id, claim.places)
@@ -194,7 +201,7 @@ class MemoryStorage:
         return Leftover(
             directory=place,
             run_id=room.run_id,
-            units=room.records.get(JOURNAL, b"").count(b"\n"),
+            units=room.records.get(JOURNAL, b"").count(STAGED_LINE),
             files=len(room.staged),
             bytes=sum(map(len, room.staged.values())),
         )
@@ -250,6 +257,16 @@ class MemoryRun:
         self._record(name)
         self._room(0).records[name] = data
 
+    def recorded(self, name: str) -> bytes:
+        """Return a record."""
+        return self._room(0).records.get(name, b"")
+
+    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
+        """Drop what is staged but not named."""
+        for number, room in enumerate(self._rooms.values()):
+            for name in [name for name in room.staged if (number, name) not in kept]:
+                del room.staged[name]
+
     def append(self, name: str, line: bytes) -> None:
         """Append to a record."""
         self._record(name)
@@ -260,6 +277,10 @@ class MemoryRun:
         room = self._room(0)
         if room.plan is None and self._storage.rooms.get(self.places[0].name) is room:
             room.shown = data
+
+    def marks(self) -> tuple[str, ...]:
+        """Return that no file names the run."""
+        return ()
 
     def stop_asked(self) -> bool:
         """Tell whether there is a word in the room."""

@@ -14,7 +14,7 @@ from partition_planner.model import ColumnInfo, PlanLimits, TableInfo
 from partition_planner.planner import plan
 from unloader import __version__
 from unloader.errors import OutputFailed
-from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest, journal_entry
+from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.digest import with_digest
 from unloader.manifest.model import from_json, to_json
 from unloader.manifest.read import read_manifest
@@ -220,9 +220,8 @@ def test_options_suffice_to_read_the_files_again() -> None:
 
 
 def test_no_secret_and_no_reference_to_one() -> None:
-    """Neither a password nor the place of one is in manifest or journal."""
+    """Neither a password nor the place of one is in the manifest."""
     text = json.dumps(document(FACTS, UNITS, complete=True))
-    text += json.dumps(journal_entry(UNITS[0]))
     assert "secret" not in text
 
 
@@ -230,18 +229,6 @@ def test_a_shared_file_comes_once() -> None:
     """A file that two units name is one file to check."""
     shared = (finished("1", "t.csv"), finished("2", "t.csv"))
     assert list(build_manifest(FACTS, shared, complete=True).files) == ["t.csv"]
-
-
-def test_a_journal_line_names_the_staged_files() -> None:
-    """It tells of a finished unit what a later run would need: names as staged, not as final."""
-    entry = json.loads(json.dumps(journal_entry(UNITS[1])))
-    assert [file["path"] for file in entry["staged"]] == ["a.001.csv.part", "a.002.csv.part"]
-    assert (entry["unit"], entry["partitions"], entry["rows"], entry["attempt"]) == (
-        "1",
-        ["p1"],
-        20,
-        2,
-    )
 
 
 @pytest.mark.parametrize(

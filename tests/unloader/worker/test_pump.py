@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from unloader.worker import pump as pump_module
 from unloader.worker.pump import DEPTH, Pump
 
 ENOUGH_SECONDS = 60.0
@@ -190,3 +191,42 @@ def test_bytes_in_flight_are_bounded() -> None:
     Pump(items, size=lambda size: size, most_bytes=10).run(consume)
     assert len(most) == 8
     assert max(most) < 10
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "slow", "told"),
+    [
+        pytest.param(0, "source", ["source"], id="nothing comes"),
+        pytest.param(0, "destination", ["destination"], id="the queue is full"),
+        pytest.param(1, "destination", ["destination"], id="the bytes are too many"),
+    ],
+)
+def test_a_long_wait_is_told(
+    monkeypatch: pytest.MonkeyPatch, most_bytes: int, slow: str, told: list[str]
+) -> None:
+    """Whoever stands still for long says whom it waits for, and goes on when that is over."""
+    monkeypatch.setattr(pump_module, "STILL_SECONDS", 0.05)
+    found: list[str] = []
+    known = threading.Event()
+
+    def waits(what: str) -> None:
+        found.append(what)
+        known.set()
+
+    def items() -> Iterator[int]:
+        for number in range(2 * DEPTH):
+            if slow == "source" and number == 1:
+                assert known.wait(ENOUGH_SECONDS)
+            yield number
+
+    def consume(number: int) -> None:
+        if slow == "destination" and number == 0:
+            assert known.wait(ENOUGH_SECONDS)
+        got.append(number)
+
+    got: list[int] = []
+    pump = Pump(items, size=lambda _: 1, most_bytes=most_bytes or 1000, waits=waits)
+    pump.run(consume)
+    assert got == list(range(2 * DEPTH))
+    assert found[:1] == told
+    assert (pump.starved_seconds >= 0.05) == (slow == "source")

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from unloader.cli.display import render
 from unloader.cli.display.placement import tables
-from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.origins import selected_by, settings_of
+from unloader.cli.options.origins import selected_by, settings_again, settings_of
 from unloader.cli.options.parameter import given, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
+from unloader.cli.watching import watched
 from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
-    from unloader.model import OutputOptions, Request, Setting, Snapshot
+    from unloader.model import Request, Setting, Snapshot
     from unloader.resolve.resolved import ResolvedRun
 
 
@@ -60,35 +59,31 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     job, planned = _job(context, argument, values)
     from unloader import api
 
-    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        manifest = api.unload(job, planned=planned, observe=display, stop=stop)
-    _answer(manifest, job, values)
+    with watched(values, job) as display, stop_on_signals(display.stopping) as stop:
+        manifest = api.unload(
+            job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
+        )
+    answer(manifest, values)
 
 
-def _answer(manifest: dict[str, Any], job: Request, values: dict[str, Any]) -> None:
+def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
+    """Show the manifest of a run that is complete."""
     from unloader.manifest.model import from_json
 
-    job = replace(job, output=_as_placed(job.output, manifest))
-    output = job.output
-    done = f"the run is complete in {','.join(output.destinations)}"
+    to = manifest["options"]["to"]
+    places = (to,) if isinstance(to, str) else tuple(to)
+    done = f"the run is complete in {','.join(places)}"
     if values["json"]:
         render.emit_json(manifest, done=done)
     elif values["quiet"]:
         return
-    elif destination_kind(output.destinations) == "stdout":
+    elif destination_kind(places) == "stdout":
         # Where the data itself is on stdout, the result is for those who watch. A log in JSON has
         # it already.
         if values["log_format"] == "text":
-            render.print_aside(_summary(from_json(manifest), job))
+            render.print_aside(_summary(from_json(manifest), places))
     else:
-        render.emit(_summary(from_json(manifest), job), done=done, asked=False)
-
-
-def _as_placed(output: OutputOptions, manifest: dict[str, Any]) -> OutputOptions:
-    """Return the output with the real names of its directories."""
-    to = manifest["options"]["to"]
-    first, *others = (to,) if isinstance(to, str) else to
-    return replace(output, destination=first, others=tuple(others))
+        render.emit(_summary(from_json(manifest), places), done=done, asked=False)
 
 
 def _job(
@@ -108,9 +103,8 @@ def _job(
     return job, api.planned_run(argument.plan)
 
 
-def _summary(manifest: Manifest, job: Request) -> str:
-    output = job.output
-    selected = selected_by(job.settings)
+def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
+    selected = selected_by(settings_again(manifest.settings))
     totals = manifest.totals
     verified = manifest.verified
     known = render.facts(
@@ -124,7 +118,7 @@ def _summary(manifest: Manifest, job: Request) -> str:
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
             ("snapshot", _snapshot(manifest.snapshot)),
             ("verified", _verification(verified, selected)),
-            *_places(manifest, output),
+            *_places(manifest, places),
         )
     )
     whereabouts = tables(manifest.nodes, manifest.workers)
@@ -140,17 +134,17 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
     return " (only those that were selected)"
 
 
-def _places(manifest: Manifest, output: OutputOptions) -> Iterator[tuple[str, str]]:
-    if destination_kind(output.destinations) != "directories":
-        to_stdout = destination_kind(output.destinations) == "stdout"
-        yield "sent to", "standard output" if to_stdout else output.destination
+def _places(manifest: Manifest, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    kind, first = destination_kind(places), places[0]
+    if kind != "directories":
+        yield "sent to", "standard output" if kind == "stdout" else first
         return
-    if not output.others:
-        yield "directory", output.destination
+    if len(places) == 1:
+        yield "directory", first
     for each in manifest.directories or ():
         held = f"{render.count(each.bytes)} bytes in {render.count(each.files)} files"
         yield "directory", f"{each.path} ({held})"
-    yield "manifest", f"{output.destination.rstrip('/')}/_manifest.json"
+    yield "manifest", f"{first.rstrip('/')}/_manifest.json"
 
 
 def _speed(totals: TotalsRecord) -> str:

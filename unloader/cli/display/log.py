@@ -13,7 +13,15 @@ from typing import Any
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
 from unloader.cli.display.phases import phase_text, verified_text
-from unloader.events import Event, Notice, PhaseStarted, RunStarted, SettingUsed, UnitFailed
+from unloader.events import (
+    Event,
+    Notice,
+    PhaseStarted,
+    RunStarted,
+    SettingUsed,
+    UnitFailed,
+    UnitsKept,
+)
 from unloader.status.tally import Figures, Tally
 
 LONG_SECONDS = 1.0
@@ -63,6 +71,8 @@ class LogDisplay:
             self._write("run_started", started_text(event), dataclasses.asdict(event))
             if event.end_sessions_sql and not self._as_json:
                 self._write("", f"to end it in the database: {event.end_sessions_sql}", {})
+        elif isinstance(event, UnitsKept):
+            self._write("units_kept", kept_text(event), dataclasses.asdict(event))
         elif isinstance(event, PhaseStarted):
             # The line that the run begins tells of the first units.
             self._phase_told = event.phase == "unloading"
@@ -124,6 +134,12 @@ def started_text(event: RunStarted) -> str:
     point = f", at {event.snapshot}" if event.snapshot else ""
     units = _counted(event.units, "unit")
     return f"unloading {render.name(event.table)}: {units} on {workers}{rows}{point}"
+
+
+def kept_text(event: UnitsKept) -> str:
+    """Return the line on what a resumed run need not read again."""
+    kept = f"{_counted(event.units, 'unit')}, {render.count(event.rows)} rows"
+    return f"resumed: {kept}, {render.size(event.bytes)} are done and checked"
 
 
 def setting_text(event: SettingUsed) -> str:

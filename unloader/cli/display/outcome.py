@@ -27,18 +27,24 @@ def report(error: BaseException, invocation: Invocation) -> int:
     """
     if isinstance(error, BrokenPipeError) and _reader_left():
         return 0
-    known = _known(error)
-    if known is None:
-        kind = type(error).__name__
-        known = UnloaderError(
-            f"internal error: {kind}: {error}" if str(error) else f"internal error: {kind}",
-            "run again with --debug (unloader --debug ...) and report it",
-        )
+    known = known_error(error)
     details = _details(error) if invocation.debug else ""
     _complain(known, details)
     if invocation.json and not invocation.data_on_stdout:
         _answer(known)
     return known.exit_code
+
+
+def known_error(error: BaseException) -> UnloaderError:
+    """Return what ended the program, as the user is told it."""
+    known = _known(error)
+    if known is not None:
+        return known
+    kind = type(error).__name__
+    return UnloaderError(
+        f"internal error: {kind}: {error}" if str(error) else f"internal error: {kind}",
+        "run again with --debug (unloader --debug ...) and report it",
+    )
 
 
 def one_line(error: UnloaderError) -> str:

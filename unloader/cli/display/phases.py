@@ -21,6 +21,7 @@ _PLANNING = {
     "measuring": "measuring codecs on a sample",
 }
 _LATER = {
+    "confirming": "checking the files that are done",
     "unloading": "unloading",
     "counting": "counting the rows in the source",
     "publishing": "giving the files their final names",

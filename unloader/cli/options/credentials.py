@@ -15,9 +15,9 @@ import click
 from unloader.cli.options.request_of import session_of
 from unloader.cli.options.rules import validate_source
 from unloader.errors import UsageError
-from unloader.model import SourceSpec
+from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
-from unloader.request.locations import parse_source
+from unloader.request.locations import parse_source, secret_reference
 from unloader.secrets.credentials import credential
 from unloader.sources.registry import KINDS, url_form
 
@@ -48,8 +48,26 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
     return replace(spec, session=session_of(values))
 
 
+def secret_at(destination: str, values: Mapping[str, Any]) -> SecretReference | None:
+    """Return where the password of a run's source is found, where that is said; None if it is not.
+
+    Args:
+        destination: Of the run; the question for the password names it.
+        values: Every option by its name with underscores.
+
+    Raises:
+        UsageError: There is no terminal to ask at.
+        ConfigError: The password file cannot be read.
+    """
+    path = _password_file(values)
+    if values["password_prompt"]:
+        _ask(f"the source of {destination}")
+    found = secret_reference(path)
+    return None if found.kind == "none" else found
+
+
 def _password_file(values: Mapping[str, Any]) -> Path | None:
-    given = ["--" + key.replace("_", "-") for key in _PLACES if values[key]]
+    given = ["--" + key.replace("_", "-") for key in _PLACES if values.get(key)]
     if len(given) > 1:
         raise UsageError(
             f"{given[0]} and {given[1]} exclude each other", "leave one of the two out"

@@ -13,8 +13,9 @@ from unloader.cli.display.json_log import writing
 from unloader.redaction import PASSWORD_VARIABLE
 from unloader.sources.options import every_option, source_variables
 
-NOT_OURS = ("UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
-"""Beginnings of the variables that the project's tests and examples take."""
+NOT_OURS = ("UNLOADER_RUN_", "UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
+"""Beginnings of the variables that a run sets for the command at its end, and of those that the
+project's tests and examples take."""
 
 
 def tell_unknown_variables(values: Mapping[str, Any]) -> None:

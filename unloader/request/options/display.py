@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, PathText, Whole
-from unloader.request.options.option import CONNECTING, Option
+from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
+from unloader.request.options.option import REACHING, Option
 from unloader.request.options.running import DEMO_PARALLELISM, VERIFY_PARALLELISM
 
 _option = partial(Option, effect="unrecorded")
 _shown = partial(_option, section="Progress and result")
 
-WATCHED = ("demo", *CONNECTING)
+WATCHED = ("demo", *REACHING)
 """Commands that show how far they are."""
 
 ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop"),
-    *("clean", "topology", "formats", "sources"),
+    *("clean", "keepers", "topology", "formats", "sources"),
 )
 """Commands that have a result to show."""
 
@@ -40,11 +40,27 @@ OWN = (
     ),
     DEMO_PARALLELISM,
     _option(
+        name="new-snapshot",
+        kind=FLAG,
+        section="How to go on",
+        commands=("resume",),
+        help="Unload everything again at a new snapshot. What is done so far is dropped.",
+    ),
+    _option(
         name="strict",
         kind=FLAG,
         section="What to check",
         commands=("verify",),
         help="Fail if the directories of the run hold files that are not part of it.",
+    ),
+    _option(
+        name="level",
+        kind=Choice("count", "full"),
+        section="What to check",
+        commands=("verify",),
+        default="count",
+        help="Compare the files as a whole and the rows (count), or also the values in the files "
+        "with the checksums of the fetched values (full), for runs with --verify full.",
     ),
     VERIFY_PARALLELISM,
     _option(
@@ -84,6 +100,21 @@ OWN = (
         section="Cleaning",
         commands=("clean",),
         help="Only show what would be removed.",
+    ),
+    _option(
+        name="end",
+        kind=Kind("RUN_ID"),
+        section="Ending",
+        commands=("keepers",),
+        empty=False,
+        help="End the keeper of this run; the run cannot be resumed after that.",
+    ),
+    _option(
+        name="end-all",
+        kind=FLAG,
+        section="Ending",
+        commands=("keepers",),
+        help="End all keepers that no running unload uses.",
     ),
     _option(
         name="debug",

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from unloader.request.options import display, machine, output, parquet, running, subject, text
+from unloader.request.options import (
+    display,
+    machine,
+    operations,
+    output,
+    parquet,
+    running,
+    subject,
+    text,
+)
 from unloader.request.options.option import Option
 
 BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS)
@@ -15,6 +24,8 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *running.SPEED,
     *machine.OPTIONS,
     *running.SAFETY,
+    *running.PAUSING,
+    *operations.OPTIONS,
     *display.SHOWN,
 )
 """Those behind them."""

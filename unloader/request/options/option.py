@@ -22,6 +22,9 @@ READING = ("codecs", "plan", "run")
 CONNECTING = ("describe", "verify", *READING)
 """Commands that open a source."""
 
+REACHING = (*CONNECTING, "resume")
+"""Those, and the one that opens the source of an earlier run."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:

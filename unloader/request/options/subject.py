@@ -5,7 +5,7 @@ from __future__ import annotations
 from unloader.model import Selection
 from unloader.request.names import parse_table
 from unloader.request.options.kinds import FLAG, GLOBS, NAMES, Kind, PathText
-from unloader.request.options.option import CONNECTING, READING, Option
+from unloader.request.options.option import CONNECTING, REACHING, READING, Option
 
 SOURCE = "Source"
 WHAT = "What to unload"
@@ -14,7 +14,7 @@ PASSWORD_FILE = Option(
     name="password-file",
     kind=PathText("FILE", only="file"),
     section=SOURCE,
-    commands=CONNECTING,
+    commands=REACHING,
     effect="unrecorded",
     kept=False,
     help="Read the password from the first line of FILE, which no other user may read. It takes "
@@ -37,7 +37,7 @@ PASSWORD_CREDENTIAL = Option(
     name="password-credential",
     kind=Kind("NAME"),
     section=SOURCE,
-    commands=CONNECTING,
+    commands=REACHING,
     effect="unrecorded",
     kept=False,
     empty=False,
@@ -49,7 +49,7 @@ PASSWORD_PROMPT = Option(
     name="password-prompt",
     kind=FLAG,
     section=SOURCE,
-    commands=CONNECTING,
+    commands=REACHING,
     effect="unrecorded",
     kept=False,
     help="Ask for the password; needs a terminal.",

@@ -14,6 +14,7 @@ from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
+from unloader.run.journal import Progress
 from unloader.storage.base import LiveStorage
 
 Stop = Callable[[], bool]
@@ -49,11 +50,21 @@ class RunOutput(Protocol):
             WriteError: It could not be written.
         """
 
+    def progress(self, tick: Callable[[], None]) -> Progress:
+        """Return what is done already of a run that is resumed, each file read and confirmed.
+
+        Called once, after `begin`. What is not confirmed is removed; nothing is where the run is
+        a new one.
+
+        Args:
+            tick: Called several times a second; what it raises comes through.
+        """
+
     def live(self) -> LiveStorage | None:
         """Return where others see the run and can end it; None if only a stream is there."""
 
     def task(self, assignment: Assignment) -> OutputTask:
-        """Return where and how an attempt writes."""
+        """Return where and how an attempt writes; called just before it is handed out."""
 
     def check(self) -> None:
         """Raise OutputFailed if the place is lost; called several times a second."""
@@ -67,11 +78,17 @@ class RunOutput(Protocol):
     def record(self, unit: FinishedUnit) -> Event | None:
         """Put a finished unit on record; return the event that follows from it, if any."""
 
+    def failed(self, assignment: Assignment, message: str) -> None:
+        """Put a failed attempt on record."""
+
     def discard(self, assignment: Assignment) -> None:
         """Remove what a broken attempt may have left."""
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
-        """Read every file again and compare it with what its writer reported.
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
+        """Read every file again, and compare it with what its writer reported and with the values.
+
+        Returns:
+            The columns whose values the files do not show in full, each with why.
 
         Raises:
             VerifyMismatch: One differs.
@@ -99,8 +116,12 @@ class RunOutput(Protocol):
     def already_delivered(self) -> str:
         """Return what of a broken run has reached a reader and is not to be used; empty if none."""
 
-    def next_step(self) -> str:
-        """Return what the user does once the cause of a broken run is mended."""
+    def next_step(self, *, resumable: bool) -> str:
+        """Return what the user does once the cause of a broken run is mended.
+
+        Args:
+            resumable: The source can read at the run's snapshot again.
+        """
 
     def close(self) -> None:
         """Release the places to others."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from unloader.engine.schedule import Assignment
-from unloader.errors import Interrupted, VerifyMismatch
+from unloader.errors import Interrupted, OutputFailed, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
-from unloader.manifest.build import FinishedUnit, journal_entry
+from unloader.manifest.build import FinishedUnit
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import manifest_bytes, read_index
@@ -19,12 +20,23 @@ from unloader.request.file_names import check_distinct
 from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.stripes import stripes
+from unloader.run.journal import (
+    Progress,
+    compacted,
+    failed_line,
+    read_journal,
+    staged_line,
+    started_line,
+    without,
+)
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
+from unloader.run.staged_files import damaged_units
 from unloader.storage.base import LiveStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
-from unloader.verification.files import CheckedFile, differences, some_of
+from unloader.verification.content import fetched_of
+from unloader.verification.files import CheckedFile, Reading, differences, some_of
 from writers.files.direct_io import refusal
 
 
@@ -33,8 +45,12 @@ class FileOutput:
 
     in_order = False
 
-    def __init__(self, run: ResolvedRun) -> None:
+    def __init__(self, run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> None:
         """Take the directories.
+
+        Args:
+            run: What is to be written.
+            resumed_in: The directories in which a broken run is gone on with; empty for none.
 
         Raises:
             OutputFailed: One cannot be taken; see `RunDirectories`.
@@ -42,18 +58,22 @@ class FileOutput:
         output = run.output.options
         self._output = run.output
         self._one = output.file_per == "table"
+        self._extract = run.extract
         self._parallelism = len(run.seating.seats)
         self._headers = Headers(run.extract, run.output.format)
         self._units = {unit.id: unit for unit in run.plan.units}
         self._naming = Naming.of(run, output.file_name, one=self._one)
         self._stripes = stripes(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
-        self._storage = storage_at(output.destination).take(
+        self._resumed = bool(resumed_in)
+        places = resumed_in or output.destinations
+        self._storage = storage_at(places[0]).take(
             Claim(
-                places=output.destinations,
+                places=places,
                 run_id=run.run_id,
                 overwrite=output.overwrite,
                 read_index=read_index,
+                resumed=self._resumed,
                 mode=output.mode,
                 owner_group=output.owner_group,
             )
@@ -75,15 +95,40 @@ class FileOutput:
         """Write the record into the first directory's `_run`."""
         self._storage.keep(name, data)
 
+    def progress(self, tick: Callable[[], None]) -> Progress:
+        """Read the journal, and every staged file; remove what is not confirmed."""
+        if not self._resumed:
+            return Progress()
+        found = read_journal(self._storage.recorded(JOURNAL))
+        strangers = found.finished.keys() - self._units.keys()
+        damaged = damaged_units(self._storage, found.finished, tick)
+        for unit, wrong in damaged.items():
+            text = f"unit {unit} was done and is read again: {wrong}"
+            self._observe(Notice(text=text))
+        kept = without(found, strangers | damaged.keys())
+        self._storage.discard_others(
+            {(unit.directory, f.path) for unit in kept.finished.values() for f in unit.result.files}
+        )
+        self._storage.keep(JOURNAL, compacted(kept))
+        for each in kept.finished.values():
+            self._fill(each)
+        return kept
+
     def live(self) -> LiveStorage:
         """Return the storage."""
         return self._storage
 
     def task(self, assignment: Assignment) -> OutputTask:
         """Return the staging directory, and a name unique to the attempt."""
+        # On record before any process can write under this name: the next process of a run that
+        # was killed does not use it again.
+        self._storage.append(JOURNAL, started_line(assignment.unit.id, assignment.attempt))
         staging = self._storage.staging(self._stripes[assignment.unit.id])
         return OutputTask(
-            spec=self._output.spec(staging.directory),
+            spec=replace(
+                self._output.spec(staging.directory),
+                min_free_bytes=self._output.options.min_free_bytes,
+            ),
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
@@ -102,11 +147,21 @@ class FileOutput:
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Write the journal; with several directories return how full the unit's is."""
-        number = self._stripes[unit.result.unit]
-        entry = journal_entry(replace(unit, directory=number))
-        self._storage.append(JOURNAL, (json.dumps(entry, ensure_ascii=False) + "\n").encode())
+        unit = replace(unit, directory=self._stripes[unit.result.unit])
+        self._storage.append(JOURNAL, staged_line(unit))
+        return self._fill(unit)
+
+    def failed(self, assignment: Assignment, message: str) -> None:
+        """Write it into the journal, unless what failed is the disk."""
+        line = failed_line(assignment.unit.id, assignment.attempt, message)
+        with suppress(OutputFailed):
+            self._storage.append(JOURNAL, line)
+
+    def _fill(self, unit: FinishedUnit) -> Event | None:
+        """Return how full the unit's directory is, where there are several."""
         if len(self._storage.places) == 1:
             return None
+        number = unit.directory
         units, size = self._filled.get(number, (0, 0))
         size += sum(file.bytes for file in unit.result.files)
         self._filled[number] = (units + 1, size)
@@ -117,26 +172,32 @@ class FileOutput:
         """Remove what a broken attempt has staged."""
         self._storage.discard(_stem(assignment.unit.id, assignment.attempt))
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Read every staged file again; see `RunOutput`."""
         files = [
             CheckedFile(
                 path=self._storage.staged_file(self._stripes[unit.result.unit], file.path),
                 written=file,
                 header=not self._one,
+                part=_part(unit),
             )
             for unit in units
             for file in unit.result.files
         ]
-        found = differences(
-            files,
-            self._output.spec(""),
-            self._parallelism,
-            self._observe,
-            lambda: _check_stop(stop),
+        spec = self._output.spec("")
+        fetched = fetched_of(
+            self._extract.projection.schema,
+            tuple(column.name for column in self._extract.projection.columns),
+            {_part(unit): unit.result.content for unit in units if unit.result.content},
+            spec.format,
         )
+        if notice := fetched.notice():
+            self._observe(Notice(text=notice))
+        reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
+        found = differences(files, reading, self._observe, lambda: _check_stop(stop))
         if found:
             raise VerifyMismatch(some_of(found), "unload the table again, and check the storage")
+        return fetched.not_compared()
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
@@ -170,8 +231,10 @@ class FileOutput:
         """Return that nothing has left."""
         return ""
 
-    def next_step(self) -> str:
-        """Return where finished units are, and what becomes of them."""
+    def next_step(self, *, resumable: bool) -> str:
+        """Return how to go on with the finished units, or where they are if that cannot be."""
+        if resumable:
+            return f"continue with: unloader resume {shlex.quote(self._storage.places[0].name)}"
         staged = " and ".join(each.label for each in self._stagings())
         return f"run again, which starts anew; until then the finished units are in {staged}"
 
@@ -208,7 +271,6 @@ class FileOutput:
             check=lambda: _check_stop(stop),
             read=lambda name: self._storage.staged_file(0, name),
         )
-        self._storage.discard(*(_stem(each.result.unit, each.result.attempt) for each in ordered))
         first, *others = ordered
         return [
             replace(first, result=replace(first.result, files=(joined,))),
@@ -219,6 +281,10 @@ class FileOutput:
 def _check_stop(stop: Stop) -> None:
     if stop():
         raise Interrupted("stopped by a signal before the files had their final names")
+
+
+def _part(unit: FinishedUnit) -> str:
+    return f"unit {unit.result.unit}"
 
 
 def _stem(unit: str, attempt: int) -> str:

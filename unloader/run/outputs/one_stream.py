@@ -7,7 +7,7 @@ as nothing of it has left, and what is found wrong later only the exit status sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from unloader.engine.schedule import Assignment
@@ -18,6 +18,7 @@ from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
 from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.storage.kinds import pipe_template
@@ -71,6 +72,10 @@ class StreamOutput:
     def keep(self, name: str, data: bytes) -> None:
         """Do nothing: a stream has no place for a record."""
 
+    def progress(self, tick: Callable[[], None]) -> Progress:
+        """Return nothing: what has left through a stream cannot be gone on with."""
+        return Progress()
+
     def live(self) -> None:
         """Return that there is no place where others could look."""
 
@@ -107,10 +112,13 @@ class StreamOutput:
         self._finished_bytes += sum(file.bytes for file in unit.result.files)
         return None
 
+    def failed(self, assignment: Assignment, message: str) -> None:
+        """Do nothing: there is no record."""
+
     def discard(self, assignment: Assignment) -> None:
         """Do nothing: what has left cannot be taken back."""
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
         raise UsageError(f"what went to {self.name} cannot be read back", "use --verify count")
 
@@ -134,7 +142,7 @@ class StreamOutput:
         sent = self._stream.passed
         return f"the {sent:,} bytes sent to {self.name} are not valid output" if sent else ""
 
-    def next_step(self) -> str:
+    def next_step(self, *, resumable: bool) -> str:
         """Return that everything begins anew."""
         return FROM_THE_START
 

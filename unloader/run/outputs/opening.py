@@ -10,8 +10,12 @@ from unloader.run.outputs.unit_pipes import PipeOutput
 from unloader.storage.kinds import destination_kind
 
 
-def open_output(run: ResolvedRun) -> RunOutput:
+def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> RunOutput:
     """Take the destination of a run; the caller closes it.
+
+    Args:
+        run: What is to be written.
+        resumed_in: The places where a broken run of the same id is gone on with; empty for none.
 
     Raises:
         OutputFailed: It cannot be opened.
@@ -20,7 +24,7 @@ def open_output(run: ResolvedRun) -> RunOutput:
     """
     kind = destination_kind(run.output.options.destinations)
     if kind == "directories":
-        return FileOutput(run)
+        return FileOutput(run, resumed_in)
     if kind == "pipes":
         return PipeOutput(run)
     return StreamOutput(run, pipe=kind == "pipe")

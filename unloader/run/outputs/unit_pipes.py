@@ -7,7 +7,7 @@ reader like the end of the data, and only our exit status tells the difference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from unloader.engine.schedule import Assignment
@@ -19,6 +19,7 @@ from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.storage.kinds import pipe_template
@@ -54,6 +55,10 @@ class PipeOutput:
 
     def keep(self, name: str, data: bytes) -> None:
         """Do nothing: a stream has no place for a record."""
+
+    def progress(self, tick: Callable[[], None]) -> Progress:
+        """Return nothing: what has left through a stream cannot be gone on with."""
+        return Progress()
 
     def live(self) -> None:
         """Return that there is no place where others could look."""
@@ -92,10 +97,13 @@ class PipeOutput:
         """Do nothing: there is no journal."""
         return None
 
+    def failed(self, assignment: Assignment, message: str) -> None:
+        """Do nothing: there is no record."""
+
     def discard(self, assignment: Assignment) -> None:
         """Do nothing: what has left cannot be taken back."""
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
         raise UsageError("what went through pipes cannot be read back", "use --verify count")
 
@@ -127,7 +135,7 @@ class PipeOutput:
         more = f" and {len(self._opened) - 1} more pipes" if len(self._opened) > 1 else ""
         return f"what went through {first}{more} is not valid output"
 
-    def next_step(self) -> str:
+    def next_step(self, *, resumable: bool) -> str:
         """Return that everything begins anew."""
         return FROM_THE_START
 

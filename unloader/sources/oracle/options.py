@@ -16,7 +16,7 @@ from unloader.request.options.kinds import (
     PathText,
     Whole,
 )
-from unloader.request.options.option import CONNECTING, READING, Option
+from unloader.request.options.option import CONNECTING, REACHING, READING, Option
 
 WALLET_PASSWORD_FILE = "UNLOADER_WALLET_PASSWORD_FILE"
 TOKEN_FILE = "UNLOADER_ORACLE_TOKEN_FILE"
@@ -69,7 +69,7 @@ SESSION = (
         name="session-sql",
         kind=STATEMENTS,
         multiple=True,
-        commands=CONNECTING,
+        commands=REACHING,
         effect="selects",
         secret=True,
         field="source.session.session_sql",

@@ -20,6 +20,18 @@ OPTIONS = (
         "policy that may hide rows is an error. PostgreSQL.",
     ),
     Option(
+        name="keep-snapshot",
+        kind=SECONDS,
+        metavar="DURATION",
+        section="Database session",
+        commands=("run",),
+        effect="none",
+        field="source.session.keep_snapshot_seconds",
+        owner=SessionOptions,
+        help="Keep the snapshot so long from its start, such as 12h, if the run dies, so that it "
+        "can be resumed; the server pays for it with old row versions. 0 does not. PostgreSQL.",
+    ),
+    Option(
         name="lock-timeout",
         kind=SECONDS,
         section="Database session",

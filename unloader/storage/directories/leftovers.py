@@ -2,7 +2,7 @@
 
 DIR/_run/lock             held by the running process; tells which run it is
 DIR/_run/run.json         what the run is to do, in the first directory
-DIR/_run/journal.jsonl    one line a finished work unit, in the first directory
+DIR/_run/journal.jsonl    one line a step of a work unit, in the first directory
 DIR/_run/staged/          files of finished and running units
 DIR/_run/_manifest.json   of a broken run; while publishing the manifest to come
 DIR/_run/status.json      how far the run is, replaced every second, in the first directory
@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from unloader.storage.directories.liveness import is_elsewhere, is_replaced
-from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, STATUS, STOP, Leftover
+from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, STAGED_LINE, STATUS, STOP, Leftover
 from writers.files.staging import PART_SUFFIX
 
 RUN = "_run"
@@ -237,17 +237,21 @@ def look(directory: Path) -> Leftover:
     """Return what a run has left in a directory's `_run`."""
     room = directory / RUN
     sizes = []
-    for entry in _entries(room / STAGED):
+    for entry in staged_files(room):
         with suppress(OSError):
-            if _is_staged(entry):
-                sizes.append(entry.stat(follow_symlinks=False).st_size)
+            sizes.append(entry.stat(follow_symlinks=False).st_size)
     return Leftover(
         directory=str(directory),
         run_id=read_holder(room).run_id,
-        units=_lines(room / JOURNAL),
+        units=_finished_units(room / JOURNAL),
         files=len(sizes),
         bytes=sum(sizes),
     )
+
+
+def staged_files(room: Path) -> tuple[os.DirEntry[str], ...]:
+    """Return the staged files of a `_run`, unfinished ones included."""
+    return tuple(entry for entry in _entries(room / STAGED) if _is_staged(entry))
 
 
 def strangers(room: Path) -> tuple[Path, ...]:
@@ -306,7 +310,9 @@ def _entries(folder: Path) -> tuple[os.DirEntry[str], ...]:
 
 
 def _is_staged(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(PART_SUFFIX) and entry.is_file(follow_symlinks=False)
+    with suppress(OSError):
+        return entry.name.endswith(PART_SUFFIX) and entry.is_file(follow_symlinks=False)
+    return False
 
 
 def _recorded(room: Path) -> frozenset[str]:
@@ -318,10 +324,10 @@ def _recorded(room: Path) -> frozenset[str]:
         return frozenset()
 
 
-def _lines(path: Path) -> int:
+def _finished_units(path: Path) -> int:
     try:
         with open(path, "rb") as file:
             # A last line without an end is of a kill in mid-write.
-            return sum(line.endswith(b"\n") for line in file)
+            return sum(line.startswith(STAGED_LINE) and line.endswith(b"\n") for line in file)
     except OSError:
         return 0

@@ -22,7 +22,7 @@ from unloader.storage.directories.leftovers import (
 )
 from unloader.storage.directories.recovery import complete
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.directories.run_directory import read_regular
+from unloader.storage.directories.run_directory import read_record, read_regular
 from unloader.storage.model import MANIFEST, STATUS, STOP, Claim, Cleaning, Disk, WhoWasHere
 
 
@@ -82,10 +82,7 @@ class LocalDirectories:
         room, owners = Path(place) / RUN, owners_for(Path(place))
         if not (is_directory_of(room, owners) and is_file_of(room / name, owners)):
             return b""
-        try:
-            return read_regular(room / name)
-        except FileNotFoundError:
-            return b""
+        return read_record(room, name)
 
     def ask_to_stop(self, place: str) -> None:
         """Put a file into the `_run` of the run's first directory."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from functools import partial
@@ -19,6 +19,7 @@ from typing import IO, TypeVar
 from unloader.errors import OutputFailed
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.earlier_runs import EarlierRuns
+from unloader.storage.directories.journal import Journal
 from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder, strangers
 from unloader.storage.directories.publication import (
     Placed,
@@ -53,6 +54,7 @@ class RunDirectories:
         self.all: tuple[RunDirectory, ...]
         self.notices: tuple[str, ...] = ()
         self._publishing = False
+        self._journals: dict[str, Journal] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
         self._access = Access.of(claim.mode, claim.owner_group)
@@ -63,14 +65,21 @@ class RunDirectories:
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self.all, claim.read_index)
             self._me = holder = self._holder()
-            left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
-            self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
+            if claim.resumed:
+                for directory in self.all:
+                    _on(directory, partial(directory.go_on, holder))
+            else:
+                self._begin(holder)
             self.notices += tuple(
                 f"kept {path}, which no run has written"
                 for directory in self.all
                 for path in strangers(directory.room)
             )
             undo.pop_all()
+
+    def _begin(self, holder: Holder) -> None:
+        left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
+        self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
 
     @property
     def first(self) -> RunDirectory:
@@ -100,6 +109,10 @@ class RunDirectories:
         staged = str(self.all[place].staged)
         return Staging(label=staged, directory=staged)
 
+    def marks(self) -> tuple[str, ...]:
+        """Return the locks, which tell whose the directories are."""
+        return tuple(os.path.abspath(each.room / LOCK) for each in self.all)
+
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
 
@@ -114,18 +127,29 @@ class RunDirectories:
     def keep(self, name: str, data: bytes) -> None:
         """Write a record into the first directory's `_run`, synced."""
         self.first.write_record(_known(name), data)
+        if name in self._journals:
+            # It has the file that was there before.
+            self._journals.pop(name).close()
+
+    def recorded(self, name: str) -> bytes:
+        """Return a record from the first directory's `_run`."""
+        return _on(self.first, partial(self.first.read_record, _known(name)), "read")
 
     def append(self, name: str, line: bytes) -> None:
-        """Append to a record in the first directory's `_run`.
+        """Append to a record in the first directory's `_run`; see `journal`."""
+        _on(self.first, partial(self._journal(name).append, line), "write the journal in")
 
-        It is not synced: the record is for a run that was killed, and the system's cache outlives
-        the process. Syncing it after each unit would make all workers' dirty pages wait.
-        """
-        try:
-            with open(self.first.room / _known(name), "ab") as file:
-                file.write(line)
-        except OSError as error:
-            raise self.first.refused("write the journal in", error) from error
+    def _journal(self, name: str) -> Journal:
+        if name not in self._journals:
+            path = self.first.room / _known(name)
+            self._journals[name] = _on(self.first, lambda: Journal(path), "write the journal in")
+        return self._journals[name]
+
+    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
+        """Remove all staged files but these."""
+        for number, directory in enumerate(self.all):
+            names = {name for place, name in kept if place == number}
+            _on(directory, partial(directory.remove_staged, names), "clear")
 
     def show(self, data: bytes) -> None:
         """Replace the record of how far the run is, in the first directory's `_run`, unsynced."""
@@ -145,7 +169,6 @@ class RunDirectories:
     def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
         """Publish: give every staged file its final name, the manifest last; see `publishing`."""
         self._check_held()
-        self._show_no_more()
         self._earlier.check_unchanged()
         earlier = self._earlier.files()
         for number, directory in enumerate(self.all):
@@ -160,7 +183,8 @@ class RunDirectories:
         self._publishing = True
         try:
             publication.write()
-            messages = carry_out(publication, live=True)
+            # Until then machines that the lock does not reach see that it goes on.
+            messages = carry_out(publication, live=True, clearing=self._show_no_more)
             self._check_out(manifest)
             return messages
         except BaseException as error:
@@ -186,6 +210,8 @@ class RunDirectories:
 
     def close(self) -> None:
         """Release the directories to others."""
+        for journal in self._journals.values():
+            journal.close()
         for directory in self.all:
             directory.close()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from unloader.storage.directories.leftovers import (
     read_holder,
     remove_bulk,
     remove_room,
+    staged_files,
     take_lock,
     write_holder,
 )
@@ -59,6 +61,7 @@ class RunDirectory:
         self.room = path / RUN
         self.staged = self.room / STAGED
         self._made_room = False
+        self._room_descriptor: int | None = None
         self._created = self._create()
         self._lock = self._take_lock()
 
@@ -94,11 +97,23 @@ class RunDirectory:
         (self.room / RECORD).unlink(missing_ok=True)
         write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
-        self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
-        if not is_directory_of(self.staged, self.owners):
-            raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
-        self._access.check(self.staged)
+        self._make_staged()
         return left
+
+    def go_on(self, holder: Holder) -> None:
+        """Write down that this process goes on with the run that died here; keep what it has.
+
+        Raises:
+            OutputFailed: It is not here any more.
+            OSError: The file system refused.
+        """
+        if read_holder(self.room).run_id != holder.run_id:
+            raise OutputFailed(
+                f"run {holder.run_id} has nothing in {self.path} any more",
+                "start again, without resume",
+            )
+        write_holder(self._lock, holder)
+        self._make_staged()
 
     def finished(self, read_index: ReadIndex) -> Index | None:
         """Return what the manifest of the finished run here lists, None if there is none.
@@ -136,22 +151,46 @@ class RunDirectory:
         """
         write_atomically(self.room / name, data)
 
+    def read_record(self, name: str) -> bytes:
+        """Return a file of `_run`; empty where there is none.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        return read_record(self.room, name)
+
+    def remove_staged(self, kept: Collection[str]) -> None:
+        """Remove staged files but those of these names.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        for entry in staged_files(self.room):
+            if entry.name not in kept:
+                os.unlink(entry.path)
+
     def replace_status(self, data: bytes) -> None:
         """Replace the record of how far the run is, so that readers see the old one or the new.
 
         Raises:
             OSError: The file system refused.
         """
-        staged = self.room / f"{STATUS}{PART_SUFFIX}"
+        # By descriptor: the `_run` has another path once it is exchanged.
+        if self._room_descriptor is None:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._room_descriptor = os.open(self.room, flags)
+        room, staged = self._room_descriptor, f"{STATUS}{PART_SUFFIX}"
         try:
-            staged.write_bytes(data)
-            os.replace(staged, self.room / STATUS)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with open(os.open(staged, flags, 0o666, dir_fd=room), "wb") as file:
+                file.write(data)
+            os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
         except OSError:
             with suppress(OSError):
-                staged.unlink()
+                os.unlink(staged, dir_fd=room)
             with suppress(OSError):
                 # A sign of life that needs no space.
-                os.utime(self.room / STATUS)
+                os.utime(STATUS, dir_fd=room)
             raise
 
     def has_stop(self, holder: Holder) -> bool:
@@ -192,6 +231,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Release the directory to others."""
+        if self._room_descriptor is not None:
+            os.close(self._room_descriptor)
         os.close(self._lock)
 
     def refused(self, verb: str, error: OSError) -> OutputFailed:
@@ -262,9 +303,27 @@ class RunDirectory:
             raise self.refused("prepare", error) from error
         return lock
 
+    def _make_staged(self) -> None:
+        self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
+        if not is_directory_of(self.staged, self.owners):
+            raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
+        self._access.check(self.staged)
+
     def _is_ours(self, name: str) -> bool:
         # Only files of this directory: a manifest that was tampered with may not reach out of it.
         return name == os.path.basename(name) != "" and (self.path / name).is_file()
+
+
+def read_record(room: Path, name: str) -> bytes:
+    """Return a file of a `_run`; empty where there is none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        return read_regular(room / name)
+    except FileNotFoundError:
+        return b""
 
 
 def read_regular(path: Path) -> bytes:

@@ -75,7 +75,7 @@ def sample(option: Option) -> str:
     return BY_NAME.get(option.name) or BY_KIND[option.kind]
 
 
-OF_POSTGRES = ("enable-row-security", "lock-timeout")
+OF_POSTGRES = ("enable-row-security", "keep-snapshot", "lock-timeout")
 
 
 def around(option: Option) -> list[str]:

@@ -301,7 +301,7 @@ def break_off(path: Path, *, tidily: bool) -> None:
     """Do a run that dies after its first unit, with a partial manifest or by SIGKILL."""
     directory = taken([path], overwrite=True, run_id="broken")
     stage(directory, "half.csv")
-    directory.append(JOURNAL, as_bytes({"unit": "1"}))
+    directory.append(JOURNAL, as_bytes({"event": "staged", "unit": "1"}))
     if tidily:
         directory.abandon(as_bytes(manifest_of([])))
     directory.close()

@@ -131,7 +131,7 @@ def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: P
     first, used = tmp_path / "x", tmp_path / "y"
     with taken([first], overwrite=False) as broken:
         stage(broken, {"a.csv": 0})
-        broken.append(JOURNAL, as_bytes({"unit": "1"}))
+        broken.append(JOURNAL, as_bytes({"event": "staged", "unit": "1"}))
         broken.abandon(as_bytes(manifest_of([first], {}, "broken")))
     before = content_of(first)
     with (

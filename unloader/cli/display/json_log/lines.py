@@ -88,6 +88,14 @@ class Record:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookOutput:
+    """A line that a command at the end of the run has written."""
+
+    hook: Literal["on-success", "on-failure"]
+    text: str
+
+
 LINES: Mapping[str, type] = {
     "setting": SettingUsed,
     "phase_started": PhaseStarted,
@@ -98,6 +106,7 @@ LINES: Mapping[str, type] = {
     "stopping": Text,
     "run_finished": Progress,
     "run_stopped": Progress,
+    "hook": HookOutput,
     "error": Failed,
     "debug": Record,
     "output": Text,

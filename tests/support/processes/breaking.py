@@ -1,0 +1,73 @@
+"""Runs that are killed in the middle, and what is compared of a run that was never disturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from processes import command
+
+OF_THE_RUN = ("run_id", "settings", "totals", "workers", "nodes", "warnings", "not_measured")
+"""Parts of a manifest in which two equal runs differ: names, times, and where workers were."""
+OF_THE_UNIT = ("seat", "stages", "seconds", "attempts")
+
+
+def journal_of(dest: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of a run's journal."""
+    try:
+        lines = (dest / "_run" / "journal.jsonl").read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+def staged_units(dest: Path) -> dict[str, dict[str, Any]]:
+    """Return the journal's lines on finished units, by unit."""
+    return {line["unit"]: line for line in journal_of(dest) if line["event"] == "staged"}
+
+
+def kill_after(
+    units: int, dest: Path, *arguments: str, env: dict[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Start a command and kill all its processes once so many units are staged; return these.
+
+    With no units it is killed once it is on record what the run is to do.
+    """
+    running = command.Running(*arguments, "--progress", "none", env=env)
+    if units:
+        running.wait_until(lambda: len(staged_units(dest)) >= units, f"{units} finished units")
+    else:
+        running.wait_until((dest / "_run" / "run.json").exists, "the record of the run")
+    workers = running.workers()
+    os.killpg(running.process.pid, signal.SIGKILL)
+    running.finish()
+    # A worker that has lost its parent ends by itself, and has the source open until then.
+    psutil.wait_procs(workers, timeout=60)
+    assert command.final_names(dest) == []
+    return staged_units(dest)
+
+
+def comparable(dest: Path) -> dict[str, Any]:
+    """Return what two runs that wrote the same must have alike: their files and manifests."""
+    manifest: dict[str, Any] = {**command.manifest_of(dest)}
+    sums = {key: manifest["totals"][key] for key in ("rows", "bytes", "files")}
+    for key in (*OF_THE_RUN, "directories", "digest"):
+        manifest.pop(key, None)
+    manifest["snapshot"] = without(manifest["snapshot"], "taken_at")
+    manifest["options"] = without(manifest["options"], "to")
+    manifest["units"] = [without(unit, *OF_THE_UNIT) for unit in manifest["units"]]
+    files = {
+        path.name: path.read_bytes() for path in dest.iterdir() if not path.name.startswith("_")
+    }
+    return {**manifest, "totals": sums, "files": files}
+
+
+def without(document: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """Return a document without some of its keys."""
+    return {key: value for key, value in document.items() if key not in keys}

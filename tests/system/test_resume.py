@@ -1,0 +1,265 @@
+"""A run that was broken off is continued: the same bytes, and no finished unit read again."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from long_tests import OTHER_ROUTES, also
+from processes import command
+from processes.breaking import comparable, journal_of, kill_after, staged_units
+
+ROWS = 60000
+
+
+def make(path: Path, rows: int = ROWS) -> str:
+    """Make a DuckDB file with a table of many small units; return its URL."""
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT i, 'text ' || i AS v, i / 7 AS d FROM range({rows}) r(i)"
+        )
+    return f"duckdb://{path}"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The table that is unloaded again and again."""
+    return make(tmp_path_factory.mktemp("duck") / "t.duckdb")
+
+
+def job(source: str, dest: Path, *options: str) -> tuple[str, ...]:
+    """Return a run of some sixty units through one worker, one after the other."""
+    units = ("--unit-bytes", "16kB", "--parallelism", "1")
+    return ("run", source, "--table", "t", "--to", str(dest), *units, *options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(()),
+        pytest.param(("--file-per", "table", "--compression", "zstd")),
+        *also(
+            OTHER_ROUTES,
+            (("--format", "parquet"),),
+            (("--format", "parquet", "--file-per", "table"),),
+            (("--file-size", "4kB", "--compression", "gzip"),),
+        ),
+    ],
+    ids=" ".join,
+)
+def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Files and manifest equal those of an undisturbed run; what was done is not done again."""
+    whole, dest = tmp_path / "whole", tmp_path / "out"
+    command.run(*job(database, whole, *options), "--quiet")
+    done = kill_after(3, dest, *job(database, dest, *options))
+    staged = dest / "_run" / "staged"
+    kept = {f["path"]: (staged / f["path"]).stat().st_ino for f in files_of(done)}
+    out = command.ended("resume", str(dest), "--progress", "log")
+    assert out.returncode == 0, out.stderr
+    assert f"resumed: {len(done)} units, " in out.stderr
+    assert comparable(dest) == comparable(whole)
+    attempts = {unit["id"]: unit["attempts"] for unit in command.manifest_of(dest)["units"]}
+    assert {attempts[unit] for unit in done} == {1}
+    if "table" not in options:
+        final = {path.stat().st_ino for path in dest.iterdir()}
+        assert set(kept.values()) <= final
+    assert not (dest / "_run").exists()
+
+
+def files_of(lines: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the files of staged units."""
+    return [file for line in lines.values() for file in line["finished"]["result"]["files"]]
+
+
+def test_a_run_is_killed_again_and_again(database: str, tmp_path: Path) -> None:
+    """Each resume goes on from where the last one was killed, also one that was killed at once."""
+    whole, dest = tmp_path / "whole", tmp_path / "out"
+    command.run(*job(database, whole), "--quiet")
+    done = kill_after(0, dest, *job(database, dest))
+    for more in (0, 4, 0, 8):
+        before, done = done, kill_after(len(done) + more, dest, "resume", str(dest))
+        assert {unit: line["finished"] for unit, line in before.items()}.items() <= {
+            unit: line["finished"] for unit, line in done.items()
+        }.items()
+    command.run("resume", str(dest), "--quiet")
+    assert comparable(dest) == comparable(whole)
+
+
+@pytest.mark.parametrize("units", [0, 2])
+def test_an_interrupted_run_says_how_it_is_continued(
+    database: str, tmp_path: Path, units: int
+) -> None:
+    """After Ctrl-C the error names the command, which works as it stands."""
+    dest = tmp_path / "my out"
+    running = command.Running(*job(database, dest), "--progress", "none")
+    record = dest / "_run" / "run.json"
+    running.wait_until(lambda: record.exists() and len(staged_units(dest)) >= units, "units")
+    running.signal(signal.SIGINT)
+    status, _, err = running.finish()
+    assert status == 130, err
+    assert f"Next: continue with: unloader resume '{dest}'" in err
+    command.run("resume", str(dest), "--quiet")
+    assert command.manifest_of(dest)["totals"]["rows"] == ROWS
+
+
+def test_several_directories(database: str, tmp_path: Path) -> None:
+    """Whichever of them is named, all are continued."""
+    places = [tmp_path / name for name in ("a", "b", "c")]
+    to = ",".join(map(str, places))
+    done = kill_after(4, places[0], *job(database, Path(to)))
+    assert {line["finished"]["directory"] for line in done.values()} > {0}
+    command.run("resume", str(places[2]), "--quiet")
+    found = command.manifest_of(places[0])
+    assert found["totals"]["rows"] == ROWS
+    assert [each["path"] for each in found["directories"]] == list(map(str, places))
+    command.run("verify", str(places[0]))
+
+
+def test_what_is_not_confirmed_is_read_again(database: str, tmp_path: Path) -> None:
+    """A file that is changed, cut or gone costs its unit, and what nobody knows is removed."""
+    whole, dest = tmp_path / "whole", tmp_path / "out"
+    command.run(*job(database, whole), "--quiet")
+    done = kill_after(5, dest, *job(database, dest))
+    staged = dest / "_run" / "staged"
+    names = [file["path"] for file in files_of(done)]
+    data = bytearray((staged / names[0]).read_bytes())
+    data[len(data) // 2] ^= 1
+    (staged / names[0]).write_bytes(data)
+    (staged / names[1]).write_bytes((staged / names[1]).read_bytes()[:-1])
+    (staged / names[2]).unlink()
+    (staged / "stranger-a1.csv.part").write_text("1\n")
+    out = command.ended("resume", str(dest), "--progress", "log")
+    assert out.returncode == 0, out.stderr
+    assert out.stderr.count("was done and is read again") == 3, out.stderr
+    assert f"resumed: {len(done) - 3} units" in out.stderr
+    for name, what in zip(names, ("checksum", "size", "cannot be read"), strict=False):
+        assert any(name in line and what in line for line in out.stderr.splitlines()), out.stderr
+    assert comparable(dest) == comparable(whole)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b'{"event": "staged", "unit": "00', b"\0" * 300, b"\0\n", b'{"event": "staged"}\n'],
+    ids=["torn", "zeros", "a line of zeros", "half a line"],
+)
+def test_a_torn_journal_costs_no_more_than_what_it_does_not_tell(
+    database: str, tmp_path: Path, damage: bytes
+) -> None:
+    """After a power cut the last lines may be anything: those units are read again."""
+    dest = tmp_path / "out"
+    done = kill_after(3, dest, *job(database, dest))
+    path = dest / "_run" / "journal.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    last = max(place for place, line in enumerate(lines) if b'"staged"' in line)
+    path.write_bytes(b"\n".join(lines[:last]) + b"\n" + damage)
+    err = command.ended("resume", str(dest), "--progress", "log").stderr
+    assert f"resumed: {len(done) - 1} units" in err
+    assert command.manifest_of(dest)["totals"]["rows"] == ROWS
+
+
+def test_another_state_of_the_data_is_never_mixed_in(tmp_path: Path) -> None:
+    """A file that was written to is refused, with the way out, which reads everything again."""
+    source, dest = make(tmp_path / "t.duckdb"), tmp_path / "out"
+    done = kill_after(3, dest, *job(source, dest))
+    with duckdb.connect(source.removeprefix("duckdb://")) as connection:
+        connection.execute("UPDATE t SET v = 'new'")
+    error = command.error_of("resume", str(dest), status=4)
+    assert "cannot be read any more" in error
+    assert f"Next: read everything again at a new one: unloader resume {dest} --new-snap" in error
+    assert staged_units(dest).keys() == done.keys()
+    command.run("resume", str(dest), "--new-snapshot", "--quiet")
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT count(*), count(DISTINCT v) FROM read_csv('{dest}/*.csv')"
+        ).fetchall()
+    assert found == [(ROWS, 1)]
+
+
+def test_nothing_to_resume(database: str, tmp_path: Path) -> None:
+    """An empty place is an error with the next step; a finished run is shown as it is."""
+    error = command.error_of("resume", str(tmp_path), status=6)
+    assert "holds no run that was broken off" in error
+    dest = tmp_path / "out"
+    command.run(*job(database, dest), "--quiet")
+    before = (dest / "_manifest.json").read_bytes()
+    done = command.ended("resume", str(dest))
+    assert (done.returncode, "nothing is left to do" in done.stderr) == (0, True)
+    assert "60,000" in done.stdout
+    assert (dest / "_manifest.json").read_bytes() == before
+
+
+def test_a_run_that_goes_on_is_left_alone(database: str, tmp_path: Path) -> None:
+    """It is not resumed by a second process, whether by resume or by run."""
+    dest = tmp_path / "out"
+    running = command.Running(*job(database, dest), "--progress", "none")
+    running.wait_until((dest / "_run" / "run.json").exists, "the record of the run")
+    running.signal(signal.SIGSTOP)
+    assert "is writing to" in command.error_of("resume", str(dest), status=6)
+    assert "is writing to" in command.error_of(*job(database, dest), "--resume-or-start", status=6)
+    running.signal(signal.SIGCONT)
+    assert running.finish()[0] == 0
+
+
+def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
+    """--resume-or-start begins, continues the same job, and begins anew where it was another."""
+    dest = tmp_path / "out"
+    line = (*job(database, dest), "--resume-or-start", "--overwrite")
+    done = kill_after(3, dest, *line)
+    other = (*job(database, dest, "--where", "i < 100"), "--resume-or-start", "--overwrite")
+    again = command.ended(*line, "--progress", "log")
+    assert again.returncode == 0, again.stderr
+    assert f"resumed: {len(done)} units" in again.stderr
+    assert command.manifest_of(dest)["totals"]["rows"] == ROWS
+    first = command.manifest_of(dest)["run_id"]
+    running = command.Running(*line, "--progress", "none")
+    running.wait_until(lambda: len(staged_units(dest)) >= 2, "two units")
+    running.signal(signal.SIGKILL)
+    running.finish()
+    changed = command.ended(*other, "--progress", "log")
+    assert changed.returncode == 0, changed.stderr
+    assert "was another job: this one begins anew" in changed.stderr
+    found = command.manifest_of(dest)
+    assert (found["totals"]["rows"], found["run_id"] != first) == (100, True)
+
+
+def test_the_line_for_cron_begins_anew_where_the_snapshot_is_gone(tmp_path: Path) -> None:
+    """It says so, and reads the state of now."""
+    source, dest = make(tmp_path / "t.duckdb"), tmp_path / "out"
+    line = (*job(source, dest), "--resume-or-start")
+    kill_after(2, dest, *line)
+    with duckdb.connect(source.removeprefix("duckdb://")) as connection:
+        connection.execute("DELETE FROM t WHERE i >= 1000")
+    done = command.ended(*line, "--progress", "log")
+    assert done.returncode == 0, done.stderr
+    assert "everything is read again at a new snapshot" in done.stderr
+    assert command.manifest_of(dest)["totals"]["rows"] == 1000
+
+
+def test_a_snapshot_that_ended_with_its_run_is_gone(postgres: Any, tmp_path: Path) -> None:
+    """PostgreSQL's ends with the connection that holds it, so nothing promises a resume."""
+    url = postgres.database("resume_gone")
+    postgres.run("CREATE TABLE t AS SELECT g AS i FROM generate_series(1, 200000) g", url=url)
+    dest = tmp_path / "out"
+    done = kill_after(2, dest, *job(url, dest))
+    assert done
+    error = command.error_of("resume", str(dest), status=4)
+    assert "cannot be read any more" in error
+    assert "--new-snapshot" in error
+    command.run("resume", str(dest), "--new-snapshot", "--quiet")
+    assert command.manifest_of(dest)["totals"]["rows"] == 200000
+
+
+def test_the_journal_tells_the_life_of_each_unit(database: str, tmp_path: Path) -> None:
+    """Every attempt is on record before it is handed out, and every staged unit with its files."""
+    dest = tmp_path / "out"
+    kill_after(3, dest, *job(database, dest))
+    lines = journal_of(dest)
+    started = [(line["unit"], line["attempt"]) for line in lines if line["event"] == "started"]
+    staged = [(line["unit"], line["attempt"]) for line in lines if line["event"] == "staged"]
+    assert len(set(started)) == len(started)
+    assert set(staged) <= set(started)
+    names = {path.name for path in (dest / "_run" / "staged").iterdir()}
+    assert {file["path"] for file in files_of(staged_units(dest))} <= names

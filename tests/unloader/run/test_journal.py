@@ -1,0 +1,75 @@
+"""What a run writes down of its units comes back, as far as it was written."""
+
+from __future__ import annotations
+
+import json
+
+from numa.model import BindReport, Seat
+from unloader.manifest.build import FinishedUnit
+from unloader.model import Stages, UnitResult
+from unloader.run.journal import (
+    Progress,
+    compacted,
+    failed_line,
+    read_journal,
+    staged_line,
+    started_line,
+    without,
+)
+from writers.model import WrittenFile
+
+
+def finished(unit: str, attempt: int = 1) -> FinishedUnit:
+    """Return a unit with every field set."""
+    files = (WrittenFile(path=f"{unit}-a1.csv.part", rows=2, bytes=9, checksum="xxh3:0f"),)
+    result = UnitResult(
+        unit=unit,
+        attempt=attempt,
+        rows=2,
+        files=files,
+        stages=Stages(fetch_s=0.5, encode_s=1.0, write_s=0.25, uncompressed_bytes=None),
+        seconds=1.5,
+        cpu_seconds=0.75,
+        peak_rss_bytes=4096,
+    )
+    return FinishedUnit(
+        result=result,
+        partitions=("p1", "ü"),
+        seat=Seat(worker=1, node=0, cpus=(2, 3), memory_node=0),
+        bound=BindReport(cpus=(2, 3), memory_policy="preferred", note=None),
+        finals=(),
+        directory=1,
+    )
+
+
+def test_what_is_written_comes_back() -> None:
+    """Finished units with all that the manifest needs, and the number of each last attempt."""
+    lines = (
+        started_line("0001", 1),
+        started_line("0002", 1),
+        failed_line("0001", 1, "lost"),
+        started_line("0001", 2),
+        staged_line(finished("0002")),
+    )
+    found = read_journal(b"".join(lines))
+    assert found.finished == {"0002": finished("0002")}
+    assert found.attempts == {"0001": 2, "0002": 1}
+    assert read_journal(compacted(found)) == found
+    again = without(found, ["0002"])
+    assert (again.finished, again.attempts) == ({}, found.attempts)
+    assert read_journal(b"") == Progress()
+
+
+def test_what_is_not_whole_ends_it() -> None:
+    """A line that is torn, empty or of another form counts no more, nor does any behind it."""
+    first, second = staged_line(finished("0001")), staged_line(finished("0002"))
+    for torn in (b"\n", b"\0\0\n", second[:-20] + b"\n", b"[]\n", b'{"event": "staged"}\n'):
+        assert read_journal(first + torn + second).finished == {"0001": finished("0001")}
+    assert read_journal(first + second[:-1]).finished == {"0001": finished("0001")}
+
+
+def test_no_secret_is_written_down() -> None:
+    """What a driver says of a failure may hold a password."""
+    line = failed_line("0001", 1, "cannot open postgresql://me:tiger@db/x")
+    assert b"tiger" not in line
+    assert json.loads(line)["event"] == "failed"

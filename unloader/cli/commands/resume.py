@@ -1,0 +1,57 @@
+"""`unloader resume`: go on with a run that was broken off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.cli.commands.run import answer
+from unloader.cli.display.progress import display_for
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.source_argument import finished_directory
+from unloader.cli.signals import stop_on_signals
+
+
+@click.command(
+    "resume",
+    cls=JobCommand,
+    short_help="Continue an interrupted run.",
+    epilog="""\b
+    Examples:
+      unloader resume /extract/orders
+      unloader resume /extract/orders --password-file ~/.secrets/db01
+      unloader resume /extract/orders --new-snapshot
+    """,
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+@declared_options("resume")
+def command(destination: Path, **values: Any) -> None:
+    """Continue the run that was stopped, failed or killed in DEST.
+
+    The run goes on with the options it was started with, and reads at the same snapshot. Work units
+    that were done are kept once their files have been read again and their checksums are right. The
+    others are unloaded again. Files and manifest are then the same as those of a run that was never
+    interrupted.
+
+    If the database can no longer read the snapshot, the command fails with exit status 4. Then
+    --new-snapshot unloads everything again. Two snapshots never end up in one output.
+
+    The password is looked for where the run had it, unless it is given here. If the run is finished
+    already, the command shows its result.
+    """
+    from unloader import api
+    from unloader.cli.options.credentials import secret_at
+
+    secret = secret_at(str(destination), values)
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        manifest = api.resume(
+            destination,
+            secret=secret,
+            session_sql=tuple(values["session_sql"] or ()),
+            new_snapshot=values["new_snapshot"],
+            observe=display,
+            stop=stop,
+        )
+    answer(manifest, values)

@@ -1,0 +1,183 @@
+"""Everything that follows a run beside its display: metrics, traces, and commands at its end.
+
+Nothing of it is imported where no option asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from unloader.cli.display.json_log import writing
+from unloader.cli.display.outcome import known_error
+from unloader.cli.display.progress import display_for
+from unloader.cli.signals import stop_on_signals
+from unloader.errors import FollowUpFailed, UnloaderError
+
+if TYPE_CHECKING:
+    from unloader.cli.display.base import Display
+    from unloader.events import Event
+    from unloader.model import Request
+    from unloader.operations.account import Account, Job
+    from unloader.operations.hooks import Hook
+    from unloader.operations.metrics import MetricsFile
+    from unloader.operations.traces import Traces
+
+WATCHING = ("metrics_file", "on_success", "on_failure")
+"""Options that are None where nobody asks for what they do."""
+
+
+@contextmanager
+def watched(values: Mapping[str, Any], request: Request) -> Iterator[Display]:
+    """Yield the display of a run, which lets all others know, too; at the end do what was asked.
+
+    Args:
+        values: The options by their names with underscores.
+        request: What is run.
+
+    Raises:
+        ConfigError: A library is missing, or the file of metrics cannot be written.
+        FollowUpFailed: The run is complete, and the command of `--on-success` failed.
+    """
+    if values["trace"] == "none" and all(values[name] is None for name in WATCHING):
+        with display_for(values) as display:
+            yield display
+        return
+    watch = _Watch(values, _job_of(request))
+    try:
+        with display_for(values) as display:
+            watch.display = display
+            yield watch
+    except BaseException as error:
+        watch.end(known_error(error))
+        raise
+    watch.end(None)
+
+
+class _Watch:
+    """Hands each event to the display and to all that was asked for."""
+
+    display: Display
+
+    def __init__(self, values: Mapping[str, Any], job: Job) -> None:
+        """Begin to watch."""
+        from unloader.operations.account import Account
+
+        self._values = values
+        self._account = Account(job=job, started_at=time.time())
+        self._metrics = _metrics(values, self._account)
+        self._traces = _traces(values, self._account)
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        self._account.add(event)
+        if self._traces is not None:
+            self._traces.add(event)
+        if self._metrics is not None:
+            self._metrics.write_if_due()
+        self.display(event)
+
+    def stopping(self, text: str) -> None:
+        """Tell that a signal asked to stop; safe within a signal handler."""
+        self.display.stopping(text)
+
+    def close(self, finished: bool) -> None:
+        """End the display; the rest is ended by `end`."""
+        self.display.close(finished)
+
+    def end(self, error: UnloaderError | None) -> None:
+        """Tell all how the run ended, then run the command for that.
+
+        Raises:
+            FollowUpFailed: The run is complete, and the command failed.
+        """
+        self._account.end(time.time(), error)
+        if self._traces is not None:
+            self._traces.end()
+        self._write_metrics()
+        hook = self._hook(error)
+        why = self._run(hook) if hook is not None else ""
+        if hook is None or not why:
+            return
+        if error is not None:
+            _notice(f"the command of --{hook.event} failed: {why}")
+            return
+        failed = FollowUpFailed(
+            f"the run is complete, but the command of --{hook.event} failed: {why}",
+            "see what it wrote, and do by hand what it should have done; do not run it again",
+        )
+        self._account.end(time.time(), failed)
+        self._write_metrics()
+        raise failed
+
+    def _hook(self, error: UnloaderError | None) -> Hook | None:
+        from unloader.operations.hooks import Hook
+
+        event: Any = "on-success" if error is None else "on-failure"
+        command = self._values[event.replace("-", "_")]
+        if command is None:
+            return None
+        return Hook(event=event, command=command, timeout_seconds=self._values["hook_timeout"])
+
+    def _run(self, hook: Hook) -> str:
+        from unloader.operations.hooks import run_hook
+
+        def tell(line: str) -> None:
+            # Nobody reading what it writes is no reason to end it.
+            with suppress(OSError):
+                if writing.is_on():
+                    writing.write("hook", {"hook": hook.event, "text": line})
+                else:
+                    sys.stderr.write(line + "\n")
+                    sys.stderr.flush()
+
+        with stop_on_signals(lambda text: None, earlier=False) as stop:
+            return run_hook(hook, self._account, tell, stop)
+
+    def _write_metrics(self) -> None:
+        if self._metrics is None:
+            return
+        try:
+            self._metrics.write()
+        except OSError as error:
+            path = self._values["metrics_file"]
+            _notice(f"--metrics-file {path} could not be written: {error}")
+
+
+def _job_of(request: Request) -> Job:
+    from unloader.operations.account import Job
+
+    table = request.selection.table
+    return Job(
+        table="query" if table is None else str(table),
+        source=request.source.kind,
+        destination=",".join(request.output.destinations),
+    )
+
+
+def _metrics(values: Mapping[str, Any], account: Account) -> MetricsFile | None:
+    if values["metrics_file"] is None:
+        return None
+    from unloader.operations.metrics import MetricsFile
+
+    return MetricsFile(values["metrics_file"], account)
+
+
+def _traces(values: Mapping[str, Any], account: Account) -> Traces | None:
+    if values["trace"] == "none":
+        return None
+    from unloader.operations.traces import Traces
+
+    return Traces(account)
+
+
+def _notice(text: str) -> None:
+    with suppress(OSError):
+        if writing.is_on():
+            writing.write("notice", {"text": text})
+        else:
+            sys.stderr.write(f"unloader: notice: {text}\n")
+            sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""What a run tells the programs around it: metrics, traces, commands at its end."""

@@ -1,0 +1,68 @@
+"""What is known of a run from its events, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from unloader.errors import UnloaderError
+from unloader.events import Event, RunFinished, RunStarted, UnitFailed, UnitFinished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The same for every run of a job, also for one that fails before it begins."""
+
+    table: str
+    """As it was asked for; `query` for a query."""
+    source: str
+    """Kind of the source."""
+    destination: str
+    """As it was asked for, so that its fields do not make another job of each run."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """The figures of one run; the clock is the caller's."""
+
+    job: Job
+    started_at: float
+    """Seconds since 1970."""
+    run_id: str = ""
+    table: str = ""
+    """As the database has it."""
+    destinations: tuple[str, ...] = ()
+    """The real ones; empty until the run is planned."""
+    units: int = 0
+    units_done: int = 0
+    units_failed: int = 0
+    """Given up after all attempts."""
+    retries: int = 0
+    rows: int = 0
+    bytes: int = 0
+    finished_at: float | None = None
+    status: int | None = None
+    """Exit status; None while the run goes on."""
+    error: UnloaderError | None = field(default=None)
+
+    def add(self, event: Event) -> None:
+        """Take one event into account."""
+        if isinstance(event, RunStarted):
+            self.run_id, self.table, self.units = event.run_id, event.table, event.units
+            self.destinations = event.destinations
+        elif isinstance(event, UnitFinished):
+            self.units_done += 1
+            self.rows += event.rows
+            self.bytes += event.bytes
+        elif isinstance(event, UnitFailed):
+            if event.retry_in_seconds is None:
+                self.units_failed += 1
+            else:
+                self.retries += 1
+        elif isinstance(event, RunFinished):
+            # Joined files have one header instead of many.
+            self.rows, self.bytes = event.rows, event.bytes
+
+    def end(self, at: float, error: UnloaderError | None) -> None:
+        """Note how the run ended."""
+        self.finished_at, self.error = at, error
+        self.status = 0 if error is None else error.exit_code

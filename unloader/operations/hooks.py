@@ -1,0 +1,179 @@
+"""Commands of the user that run when a run has ended, with its facts in their environment.
+
+The variables have a prefix of their own: UNLOADER_TO and its like are options, and would be those
+of any `unloader` that the command calls.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from unloader.operations.account import Account
+from unloader.redaction import VARIABLES, redact
+
+PREFIX = "UNLOADER_RUN_"
+
+Event = Literal["on-success", "on-failure"]
+
+_GRACE_SECONDS = 5.0
+"""Between the signal that asks a command to end and the one that ends it."""
+_LOOK_SECONDS = 0.1
+_LONGEST = 65_536
+"""Bytes of a line of its output."""
+_MANIFEST = "_manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """One command."""
+
+    event: Event
+    command: str
+    timeout_seconds: float
+    """0 is no limit."""
+
+
+def run_hook(
+    hook: Hook, account: Account, tell: Callable[[str], None], stop: Callable[[], bool]
+) -> str:
+    """Run a command by `/bin/sh -c` to its end; return what went wrong, "" if nothing did.
+
+    It has no standard input and a process group of its own, which is ended as a whole.
+
+    Args:
+        hook: The command.
+        account: The run, which has ended.
+        tell: Takes each line of its output.
+        stop: Asked several times a second; True ends the command.
+    """
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", hook.command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**_surroundings(), **facts(account)},
+            start_new_session=True,
+        )
+    except OSError as error:
+        return f"it could not be started: {error.strerror or error}"
+    deadline = time.monotonic() + hook.timeout_seconds if hook.timeout_seconds else None
+    ended_by = ""
+    try:
+        with _Output(process, tell) as output:
+            while process.poll() is None:
+                output.read(_LOOK_SECONDS)
+                if stop():
+                    ended_by = "it was ended by a signal"
+                elif deadline is not None and time.monotonic() > deadline:
+                    ended_by = f"it was ended after {hook.timeout_seconds:g} s (--hook-timeout)"
+                if ended_by:
+                    _end(process, output)
+            output.read(0)
+    except BaseException:
+        _kill(process, signal.SIGKILL)
+        raise
+    return ended_by or _status(process.returncode)
+
+
+def facts(account: Account) -> dict[str, str]:
+    """Return the variables that tell of a run; those that are not known are empty."""
+    error, places = account.error, account.destinations
+    known = {
+        "ID": account.run_id,
+        "STATUS": account.status,
+        "TABLE": account.table or account.job.table,
+        "SOURCE": account.job.source,
+        "DEST": ",".join(places) or account.job.destination,
+        "MANIFEST": _manifest(places) if account.status == 0 else "",
+        "ROWS": account.rows,
+        "BYTES": account.bytes,
+        "UNITS": account.units,
+        "SECONDS": f"{(account.finished_at or account.started_at) - account.started_at:.3f}",
+        "ERROR": "" if error is None else redact(error.message),
+        "ERROR_KIND": "" if error is None else type(error).__name__,
+        "HINT": "" if error is None else redact(error.hint),
+    }
+    # No variable can hold that character.
+    return {PREFIX + name: str(value).replace("\0", "") for name, value in known.items()}
+
+
+class _Output:
+    """What a command writes, line by line."""
+
+    def __init__(self, process: subprocess.Popen[bytes], tell: Callable[[str], None]) -> None:
+        assert process.stdout is not None
+        self._pipe, self._tell = process.stdout, tell
+        os.set_blocking(self._pipe.fileno(), False)
+        self._rest, self._open = b"", True
+
+    def read(self, seconds: float) -> None:
+        """Take what there is, or what comes within a time."""
+        if not self._open:
+            time.sleep(seconds)
+            return
+        if not select.select([self._pipe], [], [], seconds)[0]:
+            return
+        with suppress(BlockingIOError):
+            while data := os.read(self._pipe.fileno(), _LONGEST):
+                self._take(data)
+            self._open = False
+
+    def __enter__(self) -> _Output:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pipe.close()
+        for line in self._lines(self._rest):
+            self._tell(line)
+
+    def _take(self, data: bytes) -> None:
+        whole, end, rest = (self._rest + data).rpartition(b"\n")
+        if len(rest) > _LONGEST:
+            whole, rest = whole + end + rest, b""
+        self._rest = rest
+        for line in self._lines(whole):
+            self._tell(line)
+
+    def _lines(self, data: bytes) -> Iterator[str]:
+        yield from data.decode("utf-8", "backslashreplace").splitlines()
+
+
+def _surroundings() -> dict[str, str]:
+    """Return the environment without secrets."""
+    return {name: value for name, value in os.environ.items() if name not in VARIABLES}
+
+
+def _manifest(places: tuple[str, ...]) -> str:
+    """Return where the manifest is; a stream has none."""
+    path = os.path.join(places[0], _MANIFEST) if places else ""
+    return os.path.abspath(path) if path and os.path.isfile(path) else ""
+
+
+def _end(process: subprocess.Popen[bytes], output: _Output) -> None:
+    _kill(process, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        output.read(_LOOK_SECONDS)
+    # Whatever the shell has started and left behind goes, too.
+    _kill(process, signal.SIGKILL)
+    process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _status(code: int) -> str:
+    if code < 0:
+        return f"it was killed by {signal.Signals(-code).name}"
+    return f"it ended with status {code}" if code else ""

@@ -1,0 +1,141 @@
+"""The figures of a run as a file for the textfile collector of Prometheus' node exporter.
+
+Of the last success and the last end the file keeps what is there until a run changes it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import ConfigError
+from unloader.operations.account import Account
+
+INTERVAL_SECONDS = 10.0
+"""Between two writings while the run goes on. Prometheus usually looks every 15 to 60 seconds."""
+
+_LAST_SUCCESS = "unloader_run_last_success_timestamp_seconds"
+_LAST_END = "unloader_run_last_end_timestamp_seconds"
+_LAST_STATUS = "unloader_run_exit_status"
+_LAST_DURATION = "unloader_run_duration_seconds"
+_LASTING = (_LAST_SUCCESS, _LAST_END, _LAST_STATUS, _LAST_DURATION)
+"""What a run that goes on leaves as the one before it has left it."""
+
+_HELP = {
+    _LAST_SUCCESS: "End of the last run that was complete.",
+    _LAST_END: "End of the last run.",
+    _LAST_STATUS: "Exit status of the last run; 0 is success.",
+    _LAST_DURATION: "Duration of the last run.",
+    "unloader_run_running": "1 while a run goes on.",
+    "unloader_run_start_timestamp_seconds": "Start of the run.",
+    "unloader_run_units": "Work units of the plan.",
+    "unloader_run_units_done": "Work units that are done.",
+    "unloader_run_units_failed": "Work units that were given up.",
+    "unloader_run_retries": "Attempts at work units that failed and were repeated.",
+    "unloader_run_rows": "Rows of the work units that are done.",
+    "unloader_run_bytes": "Bytes of the work units that are done.",
+}
+"""The names of counters without the `_total` that they have in the file."""
+
+
+class MetricsFile:
+    """Writes the file, each time as a whole."""
+
+    def __init__(self, path: str, account: Account) -> None:
+        """Read what earlier runs have left, and write that a run goes on.
+
+        Raises:
+            ConfigError: The library is missing, or the file cannot be written.
+        """
+        self._path, self._account = Path(path), account
+        try:
+            from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+            from prometheus_client.exposition import generate_latest
+            from prometheus_client.parser import text_string_to_metric_families
+        except ImportError as error:
+            raise ConfigError(
+                f"--metrics-file needs the module {error.name!r}, which is not installed",
+                "pip install 'unloader[metrics]'",
+            ) from error
+        self._gauge, self._counter = GaugeMetricFamily, CounterMetricFamily
+        self._text_of, self._parse = generate_latest, text_string_to_metric_families
+        job = account.job
+        self._labels = {"table": job.table, "source": job.source, "destination": job.destination}
+        self._lasting = dict(self._earlier())
+        try:
+            self.write()
+        except OSError as error:
+            raise ConfigError(
+                f"--metrics-file {path} cannot be written: {error.strerror or error}",
+                "check the directory and its permissions",
+            ) from error
+
+    def write_if_due(self) -> None:
+        """Write the file again if it is time to; whether it can be is seen at the end."""
+        if time.monotonic() - self._written >= INTERVAL_SECONDS:
+            with suppress(OSError):
+                self.write()
+
+    def write(self) -> None:
+        """Replace the file, readable for all; a reader finds the former one or this one.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        self._written = time.monotonic()
+        text = self._text_of(self)
+        made = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        try:
+            descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+            with os.fdopen(descriptor, "wb") as file:
+                # The exporter is another user, whatever our umask says.
+                os.fchmod(descriptor, 0o644)
+                file.write(text)
+            os.replace(made, self._path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(made)
+            raise
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the figures, as the library asks its collectors for them."""
+        account = self._account
+        lasting = dict(self._lasting)
+        if account.finished_at is not None and account.status is not None:
+            lasting[_LAST_END] = account.finished_at
+            lasting[_LAST_STATUS] = account.status
+            lasting[_LAST_DURATION] = account.finished_at - account.started_at
+            if account.status == 0:
+                lasting[_LAST_SUCCESS] = account.finished_at
+        gauges = {
+            **lasting,
+            "unloader_run_running": int(account.finished_at is None),
+            "unloader_run_start_timestamp_seconds": account.started_at,
+            "unloader_run_units": account.units,
+        }
+        counters = {
+            "unloader_run_units_done": account.units_done,
+            "unloader_run_units_failed": account.units_failed,
+            "unloader_run_retries": account.retries,
+            "unloader_run_rows": account.rows,
+            "unloader_run_bytes": account.bytes,
+        }
+        for kind, figures in ((self._gauge, gauges), (self._counter, counters)):
+            for name, value in figures.items():
+                family = kind(name, _HELP[name], labels=list(self._labels))
+                family.add_metric(list(self._labels.values()), value)
+                yield family
+
+    def _earlier(self) -> Iterator[tuple[str, float]]:
+        """Yield what an earlier run of the same job has left in the file."""
+        try:
+            families = list(self._parse(self._path.read_text("utf-8")))
+        except (OSError, ValueError):
+            return
+        for sample in (sample for family in families for sample in family.samples):
+            if sample.name in _LASTING and sample.labels == self._labels:
+                yield sample.name, sample.value

@@ -1,0 +1,160 @@
+"""OpenTelemetry traces of a run: a span for the run, and one for each attempt at a work unit.
+
+The spans are made here, from the events of the run: workers know nothing of them. Where they are
+sent is said by the standard variables `OTEL_*`; `TRACEPARENT` makes the run a part of a trace.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from unloader import __version__
+from unloader.errors import ConfigError
+from unloader.events import Event, RunStarted, UnitFailed, UnitFinished, UnitStarted
+from unloader.operations.account import Account
+
+SERVICE = "unloader"
+"""Name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES names another."""
+
+_FLUSH_MILLISECONDS = 10_000
+"""Longest wait, at the end, for a collector to take the last spans."""
+
+
+class Traces:
+    """The spans of one run."""
+
+    def __init__(self, account: Account, exporter: Any = None) -> None:
+        """Begin the span of the run.
+
+        Args:
+            account: The run.
+            exporter: Where the spans go; None is OTLP over HTTP, as the variables say.
+
+        Raises:
+            ConfigError: The libraries are missing, or a variable cannot be understood.
+        """
+        try:
+            from opentelemetry import trace
+            from opentelemetry.propagate import extract
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        except ImportError as error:
+            raise _missing(error) from error
+        self._account, self._trace = account, trace
+        self._provider = TracerProvider(resource=Resource.create(_resource()))
+        self._provider.add_span_processor(BatchSpanProcessor(exporter or _otlp()))
+        self._tracer = self._provider.get_tracer(SERVICE, __version__)
+        parent = extract({name.lower(): os.environ.get(name, "") for name in _CARRIED})
+        job = account.job
+        self._run = self._tracer.start_span(
+            f"unload {job.table}",
+            context=parent,
+            start_time=_nanoseconds(account.started_at),
+            attributes={
+                "unloader.table": job.table,
+                "unloader.source": job.source,
+                "unloader.destination": job.destination,
+            },
+        )
+        self._within = trace.set_span_in_context(self._run)
+        self._units: dict[int, Any] = {}
+        self._nodes: tuple[int, ...] = ()
+
+    def add(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, RunStarted):
+            self._nodes = event.nodes
+            self._run.set_attributes(
+                {"unloader.run_id": event.run_id, "unloader.units": event.units}
+            )
+        elif isinstance(event, UnitStarted):
+            self._units[event.worker] = self._tracer.start_span(
+                f"unit {event.unit}", context=self._within, attributes=self._of_unit(event)
+            )
+        elif isinstance(event, UnitFinished):
+            self._end_unit(
+                event.worker, {"unloader.rows": event.rows, "unloader.bytes": event.bytes}
+            )
+        elif isinstance(event, UnitFailed):
+            self._end_unit(event.worker, {}, event.message)
+
+    def end(self) -> None:
+        """End all spans and send what is left of them."""
+        account = self._account
+        for worker in tuple(self._units):
+            self._end_unit(worker, {}, "the run ended before the unit was done")
+        figures = {"rows": account.rows, "bytes": account.bytes, "retries": account.retries}
+        self._run.set_attributes({f"unloader.{name}": value for name, value in figures.items()})
+        self._run.set_attribute("unloader.exit_status", account.status or 0)
+        if account.error is not None:
+            self._fail(self._run, account.error.message, type(account.error).__name__)
+        self._run.end(end_time=_nanoseconds(account.finished_at or time.time()))
+        self._provider.force_flush(_FLUSH_MILLISECONDS)
+        self._provider.shutdown()
+
+    def _of_unit(self, event: UnitStarted) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "unloader.unit": event.unit,
+            "unloader.attempt": event.attempt,
+            "unloader.worker": event.worker,
+        }
+        if event.partition is not None:
+            found["unloader.partition"] = event.partition
+        if event.worker < len(self._nodes):
+            found["unloader.node"] = self._nodes[event.worker]
+        return found
+
+    def _end_unit(self, worker: int, figures: Mapping[str, int], error: str = "") -> None:
+        span = self._units.pop(worker, None)
+        if span is None:
+            return
+        span.set_attributes(dict(figures))
+        if error:
+            self._fail(span, error)
+        span.end()
+
+    def _fail(self, span: Any, message: str, kind: str = "") -> None:
+        from unloader.redaction import redact
+
+        if kind:
+            span.set_attribute("error.type", kind)
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, redact(message)))
+
+
+_CARRIED = ("TRACEPARENT", "TRACESTATE")
+"""Variables that carry the trace of whoever started the run."""
+
+
+def _resource() -> dict[str, str]:
+    named = "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if named or os.environ.get("OTEL_SERVICE_NAME"):
+        return {"service.version": __version__}
+    return {"service.name": SERVICE, "service.version": __version__}
+
+
+def _otlp() -> Any:
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError as error:
+        raise _missing(error) from error
+    try:
+        return OTLPSpanExporter()
+    except ValueError as error:
+        raise ConfigError(
+            f"a variable OTEL_EXPORTER_OTLP_... cannot be understood: {error}", "correct it"
+        ) from error
+
+
+def _missing(error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"--trace needs the module {error.name!r}, which is not installed",
+        "pip install 'unloader[otel]'",
+    )
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)

@@ -1,0 +1,148 @@
+"""Finding the run that has died at a destination, and what it was to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+
+from unloader.errors import OutputFailed, PlanFailed
+from unloader.model import Request, SecretReference
+from unloader.resolve.resolved import ResolvedRun
+from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
+from unloader.storage.opening import storage_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRun:
+    """A run that was stopped, failed or killed, and has not published anything."""
+
+    run: ResolvedRun
+    places: tuple[str, ...]
+    """Where its files go, the one of the manifest first, as they are found now."""
+    left: Leftover
+    """What it has at the place that was asked for."""
+
+    def with_source(
+        self, secret: SecretReference | None, session_sql: tuple[str, ...]
+    ) -> BrokenRun:
+        """Return the same with what no record of a run may hold.
+
+        Args:
+            secret: Where the password is found now; None is where it was.
+            session_sql: The statements of the run's sessions, if it had any.
+
+        Raises:
+            OutputFailed: It had statements and these are not given, or others are.
+        """
+        run = self.run
+        if run.withheld and not session_sql:
+            raise OutputFailed(
+                f"run {run.run_id} had --session-sql, which may hold a password and is not kept",
+                "give the same --session-sql again",
+            )
+        if session_sql and not run.is_session_sql(session_sql):
+            raise OutputFailed(
+                f"run {run.run_id} had another --session-sql, or none",
+                "give what it had, or start again with the command of the run",
+            )
+        return replace(self, run=run.with_source(secret, session_sql))
+
+    def request_here(self) -> Request:
+        """Return what was asked, for a new run into the places as they are now."""
+        first, *others = self.places
+        asked = self.run.request
+        output = replace(asked.output, destination=first, others=tuple(others))
+        return replace(asked, output=output)
+
+
+def find_broken_run(destination: str) -> BrokenRun | None:
+    """Return the run that has died at a destination; None if there is none.
+
+    Args:
+        destination: Any of its places.
+
+    Raises:
+        OutputFailed: It goes on, or cannot be read.
+    """
+    storage = storage_at(destination)
+    try:
+        who = storage.who_was_here(destination)
+        if who is None or not who.places:
+            return None
+        if who.is_running:
+            raise OutputFailed(
+                f"run {who.run_id} is writing to {destination}, in process {who.pid}",
+                "wait until it ends, or stop it",
+            )
+        places = _places_now(destination, who.places)
+        record = storage.record(places[0], RUN_RECORD)
+    except OSError as error:
+        raise OutputFailed(
+            f"what a run has left in {destination} cannot be read: {error}",
+            "check the permissions there",
+        ) from error
+    if not record:
+        return None
+    return BrokenRun(run=_read(record, places[0]), places=places, left=who.left)
+
+
+def is_finished(destination: str) -> bool:
+    """Return whether a finished run lies at a destination."""
+    try:
+        return MANIFEST in storage_at(destination).names(destination)
+    except OSError:
+        return False
+
+
+def same_job(one: Request, other: Request) -> bool:
+    """Return whether two requests ask for the same rows, written in the same way.
+
+    How fast that is done, how often it is tried and where the password is found make no difference;
+    statements of a session are compared elsewhere, since no record holds them.
+    """
+    return _job(one) == _job(other)
+
+
+def _job(request: Request) -> Request:
+    source, output = request.source, request.output
+    places = [os.path.realpath(each) for each in output.destinations if each]
+    return Request(
+        source=replace(
+            source,
+            secret=SecretReference(),
+            session=replace(source.session, run_id="", session_sql=()),
+        ),
+        selection=request.selection,
+        output=replace(
+            output, destination=next(iter(places), ""), others=tuple(places[1:]), overwrite=False
+        ),
+        consistency=request.consistency,
+        values=request.values,
+        fixed=request.fixed,
+    )
+
+
+def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where the places of a run are now: the only one may have been moved."""
+    if len(recorded) == 1:
+        return (os.path.abspath(destination),)
+    if os.path.realpath(destination) not in recorded:
+        raise OutputFailed(
+            f"{destination} is not where the run began, which also writes to "
+            f"{' and '.join(recorded[1:])}",
+            f"move it back to one of {', '.join(recorded)}",
+        )
+    return recorded
+
+
+def _read(record: bytes, place: str) -> ResolvedRun:
+    try:
+        return ResolvedRun.from_json(json.loads(record))
+    except (PlanFailed, ValueError) as error:
+        why = error.message if isinstance(error, PlanFailed) else str(error)
+        raise OutputFailed(
+            f"the record of the run that was broken off in {place} cannot be used: {why}",
+            "start again with the command of the run; if another version of unloader began it, "
+            "that one can resume it",
+        ) from error

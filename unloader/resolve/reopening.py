@@ -1,0 +1,100 @@
+"""Opening the source of a run that was resolved earlier, at the same point in time, or not at all.
+
+Two states of a table must never come together under one manifest. So the snapshot has to be the
+recorded one, by kind and value, and the table has to be the one that was planned.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from unloader.errors import PlanFailed, SnapshotGone, UnloaderError
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import Snapshot, SourceSpec
+from unloader.resolve.broken_run import BrokenRun
+from unloader.resolve.preparation import check_fits, chosen_table
+from unloader.resolve.resolution import OpenRun
+from unloader.resolve.resolved import ResolvedRun
+from unloader.sources.abilities import check_where
+from unloader.sources.base import Catalog
+from unloader.sources.cancelling import cancelled_by
+from unloader.sources.registry import source_of
+
+
+@contextmanager
+def reopened(
+    broken: BrokenRun,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    observe: Observer = silent,
+) -> Iterator[OpenRun]:
+    """Open the source of a run at the run's snapshot.
+
+    Args:
+        broken: The run, with what no record of it may hold.
+        stop: Asked several times a second until all is open; True cancels what is going on.
+        observe: Reports each step as it begins.
+
+    Raises:
+        SnapshotGone: The source cannot go back to the snapshot, or is another one by now.
+        Interrupted: `stop` returned True.
+        SourceError: The source refused.
+    """
+    started, run = time.perf_counter(), broken.run
+    observe(PhaseStarted(phase="connecting"))
+    try:
+        source = _at_snapshot(run)
+        catalog = source_of(source.kind).open_catalog(source)
+    except SnapshotGone as error:
+        raise _gone(broken, error) from error
+    try:
+        try:
+            with cancelled_by(stop, catalog):
+                _enter(run, catalog, observe)
+        except (SnapshotGone, PlanFailed) as error:
+            raise _gone(broken, error) from error
+        yield OpenRun(run=run, catalog=catalog, started=started, resumed_in=broken.places)
+    finally:
+        catalog.close()
+
+
+def _at_snapshot(run: ResolvedRun) -> SourceSpec:
+    source, snapshot = run.extract.source, run.extract.snapshot
+    if not _is_one(snapshot):
+        return source
+    assert snapshot is not None
+    found = source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
+    if found is None:
+        raise SnapshotGone("this kind of source cannot go back to a snapshot")
+    return found
+
+
+def _enter(run: ResolvedRun, catalog: Catalog, observe: Observer) -> None:
+    was = run.extract.snapshot
+    observe(PhaseStarted(phase="snapshot"))
+    now = catalog.snapshot(run.request.consistency)
+    if was is not None and (now.kind, now.value) != (was.kind, was.value):
+        raise SnapshotGone(f"the source is now at {now.kind} {now.value}".strip())
+    observe(PhaseStarted(phase="table"))
+    table = chosen_table(catalog, run.request.selection, observe)
+    check_fits(run.plan, table, run.request.selection.partitions)
+    observe(PhaseStarted(phase="locking"))
+    check_where(catalog, run.extract)
+    catalog.hold(run.extract, run.plan.selectors)
+
+
+def _gone(broken: BrokenRun, error: UnloaderError) -> SnapshotGone:
+    run, snapshot = broken.run, broken.run.extract.snapshot
+    named = "" if snapshot is None else f" ({snapshot.kind} {snapshot.value})"
+    return SnapshotGone(
+        f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",
+        "read everything again at a new one: "
+        f"unloader resume {shlex.quote(broken.places[0])} --new-snapshot",
+    )
+
+
+def _is_one(snapshot: Snapshot | None) -> bool:
+    return snapshot is not None and snapshot.kind != "none"
