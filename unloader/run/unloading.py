@@ -284,11 +284,11 @@ class _Run:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
 
     def _room_watch(self) -> RoomWatch | None:
-        options = self.run.request.output
+        options = self.run.output.options
         if not options.min_free_bytes:
             return None
         return RoomWatch(
-            directories=options.destinations,
+            directories=self.resolved.resumed_in or options.destinations,
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
