@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from unloader.placement.topology import Survey
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
+    from unloader.verification.finished_run import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +300,7 @@ def verify(
     destination: Path,
     source: SourceSpec | None = None,
     *,
+    level: Level = "count",
     strict: bool = False,
     parallelism: int = 0,
     observe: Observer = silent,
@@ -308,6 +310,8 @@ def verify(
     Args:
         destination: The directory of the manifest.
         source: None = the rows are not counted there.
+        level: count reads files as a whole; full also compares the values in them with the
+            checksums that the run recorded.
         strict: Files that are not of the run are a difference, and not only reported.
         parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
         observe: Called with each event, in this thread.
@@ -319,7 +323,8 @@ def verify(
     from unloader.verification.finished_run import verify as check
 
     with _translated():
-        return check(destination, source, observe, Checks(strict=strict, parallelism=parallelism))
+        checks = Checks(level=level, strict=strict, parallelism=parallelism)
+        return check(destination, source, observe, checks)
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:

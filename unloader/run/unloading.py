@@ -36,7 +36,7 @@ from unloader.events import (
 from unloader.failures import error_of
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
-from unloader.model import Snapshot
+from unloader.model import COMPARING, Snapshot
 from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
@@ -128,6 +128,7 @@ class _Run:
     observe: Observer
     source_rows: int | None = None
     verify_result: str = "not verified"
+    not_compared: tuple[str, ...] | None = None
     _evidence: Evidence = field(default_factory=Evidence)
     _is_recorded: bool = False
     """What the run is to do lies where its files go."""
@@ -256,6 +257,7 @@ class _Run:
             output=self.output,
             executor=executor,
             fetch_bytes=request.fetch_bytes,
+            checksums=request.verify in COMPARING,
             observe=self.observe,
             stop=lambda: _check_stop(stop, "before all work units were done"),
             resumable=self._is_resumable,
@@ -322,7 +324,7 @@ class _Run:
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":
             self.observe(PhaseStarted(phase="verifying"))
-            self.output.read_back(units, stop)
+            self.not_compared = self.output.read_back(units, stop)
 
     def _manifest(
         self,
@@ -338,6 +340,7 @@ class _Run:
             + sum(unit.result.cpu_seconds for unit in self._finished.values()),
             source_rows=self.source_rows,
             verify_result=self.verify_result,
+            not_compared=self.not_compared,
             directories=directories,
             evidence=self._evidence,
             lowest_parallelism=self._lowest,
