@@ -82,13 +82,14 @@ def run(
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
     options = resolved.run.output.options
+    places = resolved.resumed_in or options.destinations
     if options.keep is None and options.latest_link is None:
         return _executed(resolved, executor, observe, stop)
     from unloader.retention.following import check_before, follow
 
-    check_before(resolved.run)
+    check_before(resolved.run, places[0])
     manifest = _executed(resolved, executor, observe, stop)
-    follow(resolved.run, manifest, observe)
+    follow(resolved.run, manifest, places[0], observe)
     return manifest
 
 
@@ -156,7 +157,7 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
-                destinations=self.run.output.options.destinations,
+                destinations=self.resolved.resumed_in or self.run.output.options.destinations,
                 nodes=tuple(seat.node for seat in self.run.seating.seats),
             )
         )
@@ -285,11 +286,11 @@ class _Run:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
 
     def _room_watch(self) -> RoomWatch | None:
-        options = self.run.request.output
+        options = self.run.output.options
         if not options.min_free_bytes:
             return None
         return RoomWatch(
-            directories=options.destinations,
+            directories=self.resolved.resumed_in or options.destinations,
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
