@@ -73,8 +73,10 @@ FLOORS = {
     ),
     "writers": (
         {"writers.testing"},
+        {"writers.content.reading"},
         {"writers.codecs.measuring", "writers.files.merge", "writers.files.read_back"},
         {"writers.registry"},
+        {"writers.content"},
         {"writers.parquet", "writers.text", "writers.native", "writers.held_values"},
         {"writers.files"},
         {"writers.codecs"},

@@ -183,3 +183,6 @@ def test_a_finished_run_is_told_by_its_manifest(parts: str, tmp_path: Path) -> N
     listed = json.loads(command.run("runs", str(tmp_path), "--json"))["runs"]
     assert [each["destination"] for each in listed] == [str(dest)]
     assert command.run("runs", str(tmp_path), "--depth", "2").startswith("no runs in")
+    (dest / "_manifest.json").write_text("{")
+    assert re.search(rf"^{dest} +unreadable ", command.run("runs", str(tmp_path)), re.MULTILINE)
+    assert "_manifest.json cannot be read" in command.error_of("status", str(dest), status=6)

@@ -55,7 +55,9 @@ def runs_page(found: Sequence[RunStatus], now: datetime) -> str:
         *("destination", "state", "table", "started"),
         *(">rows", ">bytes", ">seconds", ">age"),
     )
-    return render.table(heads, (_run_cells(each, now) for each in found))
+    lines = [render.table(heads, (_run_cells(each, now) for each in found))]
+    lines += [render.visible(each.problem) for each in found if each.problem]
+    return "\n".join(lines)
 
 
 def next_step(status: RunStatus) -> str:
