@@ -13,6 +13,7 @@ from unloader import json_fields
 from writers.model import (
     Checksum,
     Compression,
+    ContentSums,
     EncoderChoice,
     OutputSpec,
     ParquetFormat,
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from writers.codecs.choice import Preset
 
 Consistency = Literal["snapshot", "none"]
-VerifyLevel = Literal["none", "count", "full"]
+VerifyLevel = Literal["none", "count", "full", "source"]
+COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
+"""The levels that compare checksums of values, so that workers compute them."""
 FilePer = Literal["unit", "table"]
 Fetch = Literal["auto", "arrow", "tuples"]
 Nanoseconds = Literal["string", "timestamp"]
@@ -229,6 +232,8 @@ class UnitTask:
     outputs: tuple[OutputTask, ...]
     fetch_bytes: int
     """Memory of one array fetch."""
+    checksums: bool = False
+    """Compute checksums of the values as they are fetched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +288,8 @@ class UnitResult:
     """Of the worker's process since its last result, its start-up being part of the first."""
     peak_rss_bytes: int
     """Of the worker's process so far."""
+    content: ContentSums | None = None
+    """Checksums of the fetched values, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

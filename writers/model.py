@@ -155,6 +155,17 @@ class WrittenFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContentSums:
+    """Checksums of the values of all columns of some rows, see `writers.content.sums`."""
+
+    rows: int
+    nulls: tuple[int, ...]
+    """Of each column, in their order."""
+    sums: tuple[str, ...]
+    """Of each column: 16 hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageSeconds:
     """Wall seconds a writer spent in its stages, and what went through them."""
 

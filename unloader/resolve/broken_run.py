@@ -116,7 +116,12 @@ def _job(request: Request) -> Request:
         ),
         selection=request.selection,
         output=replace(
-            output, destination=next(iter(places), ""), others=tuple(places[1:]), overwrite=False
+            output,
+            destination=next(iter(places), ""),
+            others=tuple(places[1:]),
+            overwrite=False,
+            keep=None,
+            latest_link=None,
         ),
         consistency=request.consistency,
         values=request.values,

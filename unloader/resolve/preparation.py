@@ -20,7 +20,7 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, Projection, Request, Selection, SourceSpec
+from unloader.model import COMPARING, Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
@@ -213,9 +213,11 @@ def _format(
 def needs_of(request: Request) -> OutputNeeds:
     """Return what the output needs of the columns."""
     output = request.output
+    # Text that the database has finished holds no values that could be hashed.
+    hashed = request.verify in COMPARING
     return OutputNeeds(
         text=output.format if isinstance(output.format, TextFormat) else None,
-        batches_only=output.file_size_bytes != 0 or request.fixed is not None,
+        batches_only=hashed or output.file_size_bytes != 0 or request.fixed is not None,
     )
 
 

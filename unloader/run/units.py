@@ -48,6 +48,8 @@ class UnitWork(Work[WorkUnit]):
     output: RunOutput
     executor: Executor
     fetch_bytes: int
+    checksums: bool
+    """Workers compute checksums of the values that they fetch."""
     observe: Observer
     stop: Callable[[], None]
     """Raises Interrupted if the user asked for the end; called several times a second."""
@@ -70,6 +72,7 @@ class UnitWork(Work[WorkUnit]):
             extract=self.extract,
             outputs=(self.output.task(attempt),),
             fetch_bytes=self.fetch_bytes,
+            checksums=self.checksums,
         )
 
     def check(self) -> None:

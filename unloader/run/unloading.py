@@ -36,7 +36,7 @@ from unloader.events import (
 from unloader.failures import error_of
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
-from unloader.model import Snapshot
+from unloader.model import COMPARING, Snapshot
 from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
@@ -82,13 +82,14 @@ def run(
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
     options = resolved.run.output.options
+    places = resolved.resumed_in or options.destinations
     if options.keep is None and options.latest_link is None:
         return _executed(resolved, executor, observe, stop)
     from unloader.retention.following import check_before, follow
 
-    check_before(resolved.run)
+    check_before(resolved.run, places[0])
     manifest = _executed(resolved, executor, observe, stop)
-    follow(resolved.run, manifest, observe)
+    follow(resolved.run, manifest, places[0], observe)
     return manifest
 
 
@@ -127,6 +128,7 @@ class _Run:
     observe: Observer
     source_rows: int | None = None
     verify_result: str = "not verified"
+    not_compared: tuple[str, ...] | None = None
     _evidence: Evidence = field(default_factory=Evidence)
     _is_recorded: bool = False
     """What the run is to do lies where its files go."""
@@ -155,7 +157,7 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
-                destinations=self.run.output.options.destinations,
+                destinations=self.resolved.resumed_in or self.run.output.options.destinations,
                 nodes=tuple(seat.node for seat in self.run.seating.seats),
             )
         )
@@ -255,6 +257,7 @@ class _Run:
             output=self.output,
             executor=executor,
             fetch_bytes=request.fetch_bytes,
+            checksums=request.verify in COMPARING,
             observe=self.observe,
             stop=lambda: _check_stop(stop, "before all work units were done"),
             resumable=self._is_resumable,
@@ -283,11 +286,11 @@ class _Run:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
 
     def _room_watch(self) -> RoomWatch | None:
-        options = self.run.request.output
+        options = self.run.output.options
         if not options.min_free_bytes:
             return None
         return RoomWatch(
-            directories=options.destinations,
+            directories=self.resolved.resumed_in or options.destinations,
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
@@ -321,7 +324,7 @@ class _Run:
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":
             self.observe(PhaseStarted(phase="verifying"))
-            self.output.read_back(units, stop)
+            self.not_compared = self.output.read_back(units, stop)
 
     def _manifest(
         self,
@@ -337,6 +340,7 @@ class _Run:
             + sum(unit.result.cpu_seconds for unit in self._finished.values()),
             source_rows=self.source_rows,
             verify_result=self.verify_result,
+            not_compared=self.not_compared,
             directories=directories,
             evidence=self._evidence,
             lowest_parallelism=self._lowest,

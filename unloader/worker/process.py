@@ -99,7 +99,7 @@ def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) ->
 def _unload(task: UnitTask, report: Report) -> UnitResult:
     started = time.perf_counter()
     reader = _process.reader_for(task.extract.source, task.extract.snapshot)
-    rows, files, stages = copy_unit(task, reader, report)
+    rows, files, stages, content = copy_unit(task, reader, report)
     return UnitResult(
         unit=task.unit.id,
         attempt=task.attempt,
@@ -109,4 +109,5 @@ def _unload(task: UnitTask, report: Report) -> UnitResult:
         seconds=time.perf_counter() - started,
         cpu_seconds=_process.cpu_since_last(),
         peak_rss_bytes=peak_rss_bytes(),
+        content=content,
     )

@@ -53,6 +53,15 @@ OWN = (
         commands=("verify",),
         help="Fail if the directories of the run hold files that are not part of it.",
     ),
+    _option(
+        name="level",
+        kind=Choice("count", "full"),
+        section="What to check",
+        commands=("verify",),
+        default="count",
+        help="Compare the files as a whole and the rows (count), or also the values in the files "
+        "with the checksums of the fetched values (full), for runs with --verify full.",
+    ),
     VERIFY_PARALLELISM,
     _option(
         name="watch",
