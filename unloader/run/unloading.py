@@ -297,7 +297,6 @@ class _Run:
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
-            next_step=lambda: self.output.next_step(resumable=self._is_resumable),
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
