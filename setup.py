@@ -1,7 +1,6 @@
-"""Builds the native text encoder; everything else about the package is in setup.cfg.
+"""Builds the native text encoder and checksums; everything else of the package is in setup.cfg.
 
-The encoder is optional: without a C++ compiler the package installs, and writes the same bytes
-more slowly.
+Both are optional: without a C++ compiler the package installs, and computes the same more slowly.
 """
 
 from __future__ import annotations
@@ -13,7 +12,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, LinkError
 
-SOURCES = Path("writers/native/src")
+LIBRARIES = {
+    "writers.native._encoder": Path("writers/native/src"),
+    "writers.content._sums": Path("writers/content/src"),
+}
+"""The name of each library, and the folder of its sources."""
+SHARED = LIBRARIES["writers.native._encoder"]
 STATIC = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL", "-s"]
 """The library then needs no C++ runtime where it runs, which may be older than that of here."""
 
@@ -37,13 +41,14 @@ class BuildEncoder(build_ext):
 setup(
     ext_modules=[
         Extension(
-            "writers.native._encoder",
-            sources=sorted(map(str, SOURCES.glob("*.cpp"))),
-            depends=sorted(map(str, SOURCES.glob("*.h"))),
+            name,
+            sources=sorted(map(str, folder.glob("*.cpp"))),
+            depends=sorted(map(str, (*folder.glob("*.h"), *SHARED.glob("*.h")))),
             language="c++",
             extra_compile_args=["-std=c++17", "-O3", "-g0", "-fvisibility=hidden"],
             optional=True,
         )
+        for name, folder in LIBRARIES.items()
     ],
     cmdclass={"build_ext": BuildEncoder},
 )

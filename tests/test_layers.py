@@ -39,6 +39,7 @@ FLOORS = {
         {"unloader.cli.watching"},
         {"unloader.cli.display"},
         {
+            "unloader.cli.core_dumps",
             "unloader.cli.invocation",
             "unloader.cli.mistakes",
             "unloader.cli.signals",
@@ -73,8 +74,10 @@ FLOORS = {
     ),
     "writers": (
         {"writers.testing"},
+        {"writers.content.reading"},
         {"writers.codecs.measuring", "writers.files.merge", "writers.files.read_back"},
         {"writers.registry"},
+        {"writers.content"},
         {"writers.parquet", "writers.text", "writers.native", "writers.held_values"},
         {"writers.files"},
         {"writers.codecs"},

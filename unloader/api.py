@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from unloader.placement.topology import Survey
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
+    from unloader.verification.finished_run import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,10 +283,24 @@ def resume(
         return to_json(begin(str(destination), again, observe=observe, stop=stop))
 
 
+def interrupted(destination: Path) -> Request | None:
+    """Return what the run was asked that was broken off in a directory; None if there is none.
+
+    Raises:
+        UnloaderError: OutputFailed if that run goes on, or cannot be read.
+    """
+    from unloader.resolve.broken_run import find_broken_run
+
+    with _translated():
+        broken = find_broken_run(str(destination))
+        return None if broken is None else broken.run.request
+
+
 def verify(
     destination: Path,
     source: SourceSpec | None = None,
     *,
+    level: Level = "count",
     strict: bool = False,
     parallelism: int = 0,
     observe: Observer = silent,
@@ -295,6 +310,8 @@ def verify(
     Args:
         destination: The directory of the manifest.
         source: None = the rows are not counted there.
+        level: count reads files as a whole; full also compares the values in them with the
+            checksums that the run recorded.
         strict: Files that are not of the run are a difference, and not only reported.
         parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
         observe: Called with each event, in this thread.
@@ -306,7 +323,8 @@ def verify(
     from unloader.verification.finished_run import verify as check
 
     with _translated():
-        return check(destination, source, observe, Checks(strict=strict, parallelism=parallelism))
+        checks = Checks(level=level, strict=strict, parallelism=parallelism)
+        return check(destination, source, observe, checks)
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
@@ -324,6 +342,34 @@ def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, An
     with _translated():
         places = [str(directory) for directory in directories]
         return storage_at(next(iter(places), "")).clear(places, dry_run=dry_run).to_json()
+
+
+def keepers() -> dict[str, Any]:
+    """Return the keepers of this user, each of which holds the snapshot of a run.
+
+    Raises:
+        UnloaderError: ConfigError if their records cannot be read.
+    """
+    from unloader.sources.postgres.keeping.listing import listed
+
+    with _translated():
+        return listed()
+
+
+def end_keepers(run_id: str | None = None) -> dict[str, Any]:
+    """End the keeper of a run, or all keepers that no run uses; return which, and those left.
+
+    Args:
+        run_id: None = of all runs.
+
+    Raises:
+        UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
+            is on another machine.
+    """
+    from unloader.sources.postgres.keeping.listing import ended
+
+    with _translated():
+        return ended(run_id)
 
 
 def status(destination: Path) -> RunStatus:

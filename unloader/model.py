@@ -13,6 +13,7 @@ from unloader import json_fields
 from writers.model import (
     Checksum,
     Compression,
+    ContentSums,
     EncoderChoice,
     OutputSpec,
     ParquetFormat,
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from writers.codecs.choice import Preset
 
 Consistency = Literal["snapshot", "none"]
-VerifyLevel = Literal["none", "count", "full"]
+VerifyLevel = Literal["none", "count", "full", "source"]
+COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
+"""The levels that compare checksums of values, so that workers compute them."""
 FilePer = Literal["unit", "table"]
 Fetch = Literal["auto", "arrow", "tuples"]
 Nanoseconds = Literal["string", "timestamp"]
@@ -74,6 +77,8 @@ class SessionOptions:
     """Policies of row level security may choose the rows; without it they are an error."""
     lock_timeout_seconds: float = 30.0
     """Longest wait for a lock that another session holds; 0 is as the server is set."""
+    keep_snapshot_seconds: float = 0.0
+    """How long the snapshot of a run that died is kept, from when it was taken; 0 is not at all."""
     snapshot: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""
@@ -227,6 +232,8 @@ class UnitTask:
     outputs: tuple[OutputTask, ...]
     fetch_bytes: int
     """Memory of one array fetch."""
+    checksums: bool = False
+    """Compute checksums of the values as they are fetched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +288,8 @@ class UnitResult:
     """Of the worker's process since its last result, its start-up being part of the first."""
     peak_rss_bytes: int
     """Of the worker's process so far."""
+    content: ContentSums | None = None
+    """Checksums of the fetched values, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +352,10 @@ class OutputOptions:
     owner_group: str = ""
     """`[USER][:GROUP]` of files and directories."""
     direct_io: bool = False
+    min_free_bytes: int = 0
+    """What must stay free on the disk of each directory: the run waits for it. 0 does not look."""
+    pause_seconds: float = 3600.0
+    """Longest such wait."""
     encoder: EncoderChoice = "auto"
 
     @property

@@ -134,6 +134,8 @@ class OutputSpec:
     file size is ignored then."""
     encoder: EncoderChoice = "auto"
     """Which text encoder: auto is the native one where it was built, and the plain one else."""
+    min_free_bytes: int = 0
+    """What must stay free on the disk: writing waits until there is more. 0 does not look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,17 @@ class WrittenFile:
     def to_json(self) -> dict[str, Any]:
         """Return the manifest's form of this file."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentSums:
+    """Checksums of the values of all columns of some rows, see `writers.content.sums`."""
+
+    rows: int
+    nulls: tuple[int, ...]
+    """Of each column, in their order."""
+    sums: tuple[str, ...]
+    """Of each column: 16 hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

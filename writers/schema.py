@@ -59,6 +59,11 @@ def text_class(field: pa.Field) -> str:
     return field.metadata.get(b"text_class", b"").decode() if field.metadata else ""
 
 
+def text_classes(message: bytes) -> tuple[str, ...]:
+    """Return the text class of each field of a schema in an Arrow IPC message."""
+    return tuple(map(text_class, read_schema(message)))
+
+
 INFINITE = {"infinite": "extremes"}
 """Metadata of a date or timestamp column whose greatest number means infinity, and its negative
 minus infinity, as DuckDB has it."""

@@ -5,7 +5,9 @@ How it is read back is `unloader.manifest.read`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import repeat
 from typing import Any
 
 from numa.model import BindReport, Seat
@@ -14,6 +16,7 @@ from unloader.json_fields import from_json, to_json
 from unloader.manifest.model import (
     FORMAT_REVISION,
     ColumnRecord,
+    ContentRecord,
     DirectoryRecord,
     FileRecord,
     Manifest,
@@ -31,7 +34,7 @@ from unloader.manifest.model import (
     WorkerRecord,
 )
 from unloader.model import (
-    Projection,
+    COMPARING,
     ReadColumn,
     UnitResult,
 )
@@ -42,6 +45,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.options import every_option
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
+from writers.schema import text_classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,8 @@ class RunFacts:
     """Of all processes of the run."""
     source_rows: int | None
     verify_result: str
+    not_compared: tuple[str, ...] | None = None
+    """Columns whose values could not be compared, each with why; None where none were."""
     directories: tuple[str, ...] = ()
     """Absolute paths, the first being where the manifest lies; empty where there is just one."""
     evidence: Evidence = field(default_factory=Evidence)
@@ -97,7 +103,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         table=None if extract.query is not None else table,
         query=extract.query,
         snapshot=extract.snapshot,
-        columns=_columns(extract.projection, run.output.format),
+        columns=_columns(run),
         options=from_json(OptionsRecord, to_json(options_json(run)), "the options"),
         settings=tuple(
             SettingRecord(name=each.name, value=each.value, origin=each.origin)
@@ -120,7 +126,10 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         not_measured=evidence.not_measured,
         totals=_totals(facts, units),
         verified=VerifiedRecord(
-            level=run.request.verify, source_rows=facts.source_rows, result=facts.verify_result
+            level=run.request.verify,
+            source_rows=facts.source_rows,
+            result=facts.verify_result,
+            not_compared=facts.not_compared,
         ),
     )
 
@@ -196,11 +205,16 @@ def _directories(
     )
 
 
-def _columns(
-    projection: Projection, output_format: TextFormat | ParquetFormat
-) -> tuple[ColumnRecord, ...]:
+def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     """Return what is said of each column, with its place in records of fixed width."""
-    columns = tuple(_column(column) for column in projection.columns)
+    projection, output_format = run.extract.projection, run.output.format
+    classes: Iterable[str | None] = repeat(None)
+    if run.request.verify in COMPARING:
+        classes = text_classes(projection.schema)
+    columns = tuple(
+        replace(_column(column), text_class=text_class or None)
+        for column, text_class in zip(projection.columns, classes, strict=False)
+    )
     if not isinstance(output_format, TextFormat) or not output_format.fixed:
         return columns
     return tuple(
@@ -221,7 +235,7 @@ def _column(column: ReadColumn) -> ColumnRecord:
 
 
 def _unit(unit: FinishedUnit, *, placed: bool) -> UnitRecord:
-    result, stages = unit.result, unit.result.stages
+    result, stages, content = unit.result, unit.result.stages, unit.result.content
     return UnitRecord(
         id=result.unit,
         partition=unit.partitions[0] if len(unit.partitions) == 1 else None,
@@ -251,4 +265,5 @@ def _unit(unit: FinishedUnit, *, placed: bool) -> UnitRecord:
             )
             for file in unit.finals
         ),
+        content=ContentRecord(nulls=content.nulls, sums=content.sums) if content else None,
     )

@@ -50,6 +50,8 @@ class ColumnRecord:
     note: str
     position: tuple[int, int] | None = field(default=None, metadata={OPTIONAL: True})
     """First and last byte in records of fixed width, from 1."""
+    text_class: str | None = field(default=None, metadata={OPTIONAL: True})
+    """What its text stands for, where there are checksums: number, timestamp, moment or date."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,8 @@ class OptionsRecord:
     overlap_buffers: int = 0
     checksum: str = "xxh3"
     direct_io: bool = False
+    min_free: int = 0
+    pause_timeout: float = 0.0
     fetch_memory: int = 0
     worker_memory: int = 0
     parallelism: int = 0
@@ -193,6 +197,14 @@ class StagesRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContentRecord:
+    """Checksums of the values that were fetched, in the order of the columns."""
+
+    nulls: tuple[int, ...]
+    sums: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRecord:
     """One finished work unit."""
 
@@ -205,6 +217,8 @@ class UnitRecord:
     stages: StagesRecord = field(default_factory=StagesRecord)
     seconds: float = 0.0
     files: tuple[FileRecord, ...]
+    content: ContentRecord | None = field(default=None, metadata={OPTIONAL: True})
+    """Where the run compared values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +277,8 @@ class VerifiedRecord:
     level: VerifyLevel = "none"
     source_rows: int | None = None
     result: str = "not verified"
+    not_compared: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """Columns whose values could not be compared, each with why, where others were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

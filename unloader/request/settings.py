@@ -32,6 +32,7 @@ MILLISECONDS_UNITS: Mapping[str, int] = {
     "m": 60_000,
     "min": 60_000,
     "h": 3_600_000,
+    "d": 86_400_000,
 }
 
 MAX_PRODUCT = 2**63 - 1
@@ -69,12 +70,12 @@ def parse_count(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Return the seconds of `300`, `0.5`, `500ms`, `90s`, `5m` or `2h`.
+    """Return the seconds of `300`, `0.5`, `500ms`, `90s`, `5m`, `2h` or `1d`.
 
     Raises:
         ValueError: Not a duration.
     """
-    how = "seconds, or a number with ms, s, m or h"
+    how = "seconds, or a number with ms, s, m, h or d"
     milliseconds, scale = _product(text, MILLISECONDS_UNITS, "a duration", how)
     return milliseconds / scale / 1000
 

@@ -83,8 +83,9 @@ def find_broken_run(destination: str) -> BrokenRun | None:
             return None
         if who.is_running:
             raise OutputFailed(
-                f"run {who.run_id} is writing to {destination}, in process {who.pid}",
-                "wait until it ends, or stop it",
+                f"run {who.run_id} is writing to {destination}, in process {who.pid}"
+                + (f" on {who.host}" if who.host else ""),
+                f"wait until it ends, or end it with: unloader stop {destination}",
             )
         places = _places_now(destination, who.places)
         record = storage.record(places[0], RUN_RECORD)
@@ -131,7 +132,14 @@ def _job(request: Request) -> Request:
         source=replace(source, secret=SecretReference(), session=session),
         selection=request.selection,
         # Where a broken run lies is known from its having been found there.
-        output=replace(request.output, destination="", others=(), overwrite=False),
+        output=replace(
+            request.output,
+            destination="",
+            others=(),
+            overwrite=False,
+            keep=None,
+            latest_link=None,
+        ),
         consistency=request.consistency,
         values=request.values,
         fixed=request.fixed,

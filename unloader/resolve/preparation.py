@@ -20,14 +20,14 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, Projection, Request, Selection, SourceSpec
+from unloader.model import COMPARING, Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.named_columns import named_columns
 from unloader.resolve.patience import Patience
 from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
-from unloader.sources.cancelling import cancelled_by
+from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.origin import with_origin
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
@@ -88,9 +88,7 @@ def prepared(
     asked = request.source
     source = replace(asked, session=replace(asked.session, run_id=run_id))
     patience = Patience(retry=request.retry, run_id=run_id, stop=stop, observe=observe)
-    catalog = patience.with_retries(
-        "connecting", lambda: source_of(source.kind).open_catalog(source)
-    )
+    catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
     try:
         with cancelled_by(stop, catalog):
             ready = _prepare(request, source, catalog, seats, planned, observe)
@@ -213,9 +211,11 @@ def _format(
 def needs_of(request: Request) -> OutputNeeds:
     """Return what the output needs of the columns."""
     output = request.output
+    # Text that the database has finished holds no values that could be hashed.
+    hashed = request.verify in COMPARING
     return OutputNeeds(
         text=output.format if isinstance(output.format, TextFormat) else None,
-        batches_only=output.file_size_bytes != 0 or request.fixed is not None,
+        batches_only=hashed or output.file_size_bytes != 0 or request.fixed is not None,
     )
 
 

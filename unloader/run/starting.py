@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from unloader.errors import OutputFailed, SnapshotGone
@@ -12,7 +13,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import Request, SecretReference
 from unloader.placement.seating import seat_request
-from unloader.request.directory_names import has_fields, matching_directories
+from unloader.request.directory_names import existing, has_fields
 from unloader.resolve.broken_run import (
     BrokenRun,
     find_broken_run,
@@ -78,31 +79,52 @@ def resume_or_start(
 ) -> Manifest:
     """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload`."""
     for place in _places_of(request):
-        was = recorded_run(place)
-        finished = _complete(place, observe) and is_finished(place)
-        if finished and was is not None and _is_the_job(was, request):
-            return read_manifest(Path(place))
-        broken = find_broken_run(place)
-        if broken is None:
+        try:
+            manifest = _gone_on_with(place, request, observe, stop)
+        except _NotOurs:
             continue
-        if _is_the_job(broken.run, request) and broken.is_at(request.output):
-            manifest = _resumed(broken, request, place, observe, stop)
-            if manifest is not None:
-                return manifest
-        elif not has_fields(request.output.destination):
-            text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
-            observe(Notice(text=f"{text}: this one begins anew"))
+        if manifest is not None:
+            return manifest
     return start(request, planned, observe=observe, stop=stop)
 
 
+class _NotOurs(Exception):
+    """What a directory holds that may be this job's is another's."""
+
+
 def _places_of(request: Request) -> tuple[str, ...]:
-    """Return where a broken run of a request may lie, the latest first."""
+    """Return where a broken run of a request may lie."""
     output = request.output
     if destination_kind(output.destinations) != "directories":
         return ()
     if not has_fields(output.destination):
         return (output.destination,)
-    return matching_directories(output.destination)
+    # Its directory is known only once the table is. One of another day is for `resume` alone: a
+    # nightly job wants the rows of this night.
+    return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
+
+
+def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -> Manifest | None:
+    """Bring the broken run of a job at a place to its end; return None if there is none."""
+    alone = not has_fields(request.output.destination)
+    try:
+        was = recorded_run(place)
+        finished = _complete(place, observe) and is_finished(place)
+        if finished and was is not None and _is_the_job(was, request):
+            return read_manifest(Path(place))
+        broken = find_broken_run(place)
+    except OutputFailed:
+        if alone:
+            raise
+        raise _NotOurs from None
+    if broken is None:
+        return None
+    if _is_the_job(broken.run, request) and broken.is_at(request.output):
+        return _resumed(broken, request, place, observe, stop)
+    if alone:
+        text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
+        observe(Notice(text=f"{text}: this one begins anew"))
+    return None
 
 
 def _is_the_job(run: ResolvedRun, request: Request) -> bool:

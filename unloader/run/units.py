@@ -35,6 +35,7 @@ from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
 from unloader.run.outputs.base import RunOutput
+from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
 
 
@@ -47,6 +48,8 @@ class UnitWork(Work[WorkUnit]):
     output: RunOutput
     executor: Executor
     fetch_bytes: int
+    checksums: bool
+    """Workers compute checksums of the values that they fetch."""
     observe: Observer
     stop: Callable[[], None]
     """Raises Interrupted if the user asked for the end; called several times a second."""
@@ -56,6 +59,8 @@ class UnitWork(Work[WorkUnit]):
     """By id, in the order in which they were done."""
     workers: int = 0
     """How many there are."""
+    room: RoomWatch | None = None
+    """Whether the disks have room; None does not look."""
     _working: int = 0
     """How many the source lets work, once it has refused one; 0 before."""
 
@@ -67,13 +72,20 @@ class UnitWork(Work[WorkUnit]):
             extract=self.extract,
             outputs=(self.output.task(attempt),),
             fetch_bytes=self.fetch_bytes,
+            checksums=self.checksums,
         )
 
     def check(self) -> None:
-        """Let displays redraw; raise if the output is lost or the user stops the run."""
+        """Let displays redraw; raise if the output is lost or full, or the user stops the run."""
         self._tell(Tick())
         self.output.check()
         self.stop()
+        if self.room is not None:
+            self.room.check()
+
+    def may_start(self) -> bool:
+        """Return whether the disks have room for another unit."""
+        return self.room is None or self.room.has_room()
 
     def note(self, text: str) -> None:
         """Tell the user a line."""
@@ -108,6 +120,8 @@ class UnitWork(Work[WorkUnit]):
     def reported(self, place: int, attempt: Assignment, payload: object) -> None:
         """Tell how far a worker is."""
         assert isinstance(payload, UnitProgress)
+        if self.room is not None and payload.waiting_for:
+            self.room.worker_waits(payload.waiting_for)
         self._tell(
             UnitAdvanced(
                 worker=place,

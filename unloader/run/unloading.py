@@ -36,7 +36,7 @@ from unloader.events import (
 from unloader.failures import error_of
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
-from unloader.model import Snapshot
+from unloader.model import COMPARING, Snapshot
 from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
@@ -44,8 +44,14 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
+from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
-from unloader.sources.abilities import end_sessions_sql
+from unloader.sources.abilities import (
+    end_keeping,
+    end_sessions_sql,
+    keep_until_gone,
+    kept_until,
+)
 from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
@@ -76,13 +82,14 @@ def run(
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
     options = resolved.run.output.options
+    places = resolved.resumed_in or options.destinations
     if options.keep is None and options.latest_link is None:
         return _executed(resolved, executor, observe, stop)
     from unloader.retention.following import check_before, follow
 
-    check_before(resolved.run)
+    check_before(resolved.run, places[0])
     manifest = _executed(resolved, executor, observe, stop)
-    follow(resolved.run, manifest, observe)
+    follow(resolved.run, manifest, places[0], observe)
     return manifest
 
 
@@ -121,6 +128,7 @@ class _Run:
     observe: Observer
     source_rows: int | None = None
     verify_result: str = "not verified"
+    not_compared: tuple[str, ...] | None = None
     _evidence: Evidence = field(default_factory=Evidence)
     _is_recorded: bool = False
     """What the run is to do lies where its files go."""
@@ -136,6 +144,7 @@ class _Run:
     def execute(self, executor: Executor, stop: Callable[[], bool]) -> Manifest:
         plan = self.run.plan
         self.output.begin(self.observe, stop)
+        until = self._keep_snapshot()
         if not self.resolved.resumed_in:
             self.output.keep(RUN_RECORD, self.run.record())
         self._is_recorded = True
@@ -149,11 +158,14 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
-                destinations=self.run.output.options.destinations,
+                destinations=self.resolved.resumed_in or self.run.output.options.destinations,
                 nodes=tuple(seat.node for seat in self.run.seating.seats),
             )
         )
         for text in self.run.seating.notices:
+            self.observe(Notice(text=text))
+        if until:
+            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
             self.observe(Notice(text=text))
         before = self._take_up(stop)
         self.observe(PhaseStarted(phase="unloading"))
@@ -165,7 +177,23 @@ class _Run:
         manifest = self.output.publish(ordered, self._manifest, stop)
         totals = manifest.totals
         self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        self._end_keeping()
         return manifest
+
+    def _keep_snapshot(self) -> str:
+        """Have the snapshot outlive the run from here on, where that was asked for; say how long.
+
+        Before the run is on record: what is on record can be resumed.
+        """
+        storage = self.output.live()
+        return keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
+
+    def _end_keeping(self) -> None:
+        try:
+            end_keeping(self.resolved.catalog)
+        except UnloaderError as error:
+            # The run is complete. The keeper finds that out by itself.
+            self.observe(Notice(text=error.message))
 
     def is_worth_keeping(self, error: UnloaderError | None) -> bool:
         """Return whether `resume` could go on with what a failed run leaves.
@@ -184,6 +212,10 @@ class _Run:
 
     def advised(self, error: UnloaderError) -> UnloaderError:
         """Return the error of a run that is kept with the way to go on."""
+        until = "" if isinstance(error, SnapshotGone) else kept_until(self.resolved.catalog)
+        if until:
+            text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
+            error = type(error)(text, error.hint)
         if isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
             return error
         step = self.output.next_step(resumable=self._is_resumable)
@@ -194,7 +226,9 @@ class _Run:
     def _is_resumable(self) -> bool:
         """Whether a later process can read at the same snapshot."""
         known = self.resolved.catalog.capabilities
-        return self.run.request.consistency == "none" or known.snapshot_outlives_run
+        if self.run.request.consistency == "none" or known.snapshot_outlives_run:
+            return True
+        return bool(kept_until(self.resolved.catalog))
 
     def _take_up(self, stop: Callable[[], bool]) -> Progress:
         """Confirm what an earlier process of the run has done."""
@@ -226,11 +260,13 @@ class _Run:
             output=self.output,
             executor=executor,
             fetch_bytes=request.fetch_bytes,
+            checksums=request.verify in COMPARING,
             observe=self.observe,
             stop=lambda: _check_stop(stop, "before all work units were done"),
             resumable=self._is_resumable,
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
+            room=self._room_watch(),
         )
         schedule = Schedule(
             units=units,
@@ -251,6 +287,17 @@ class _Run:
             raise error_of(engine.failure)
         if schedule.given_up:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
+
+    def _room_watch(self) -> RoomWatch | None:
+        options = self.run.output.options
+        if not options.min_free_bytes:
+            return None
+        return RoomWatch(
+            directories=self.resolved.resumed_in or options.destinations,
+            min_free_bytes=options.min_free_bytes,
+            pause_seconds=options.pause_seconds,
+            tell=lambda text: self.observe(Notice(text=text)),
+        )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
         level = self.run.request.verify
@@ -279,7 +326,7 @@ class _Run:
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
         if level == "full":
             self.observe(PhaseStarted(phase="verifying"))
-            self.output.read_back(units, stop)
+            self.not_compared = self.output.read_back(units, stop)
 
     def _manifest(
         self,
@@ -295,6 +342,7 @@ class _Run:
             + sum(unit.result.cpu_seconds for unit in self._finished.values()),
             source_rows=self.source_rows,
             verify_result=self.verify_result,
+            not_compared=self.not_compared,
             directories=directories,
             evidence=self._evidence,
             lowest_parallelism=self._lowest,

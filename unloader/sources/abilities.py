@@ -58,6 +58,34 @@ class SessionCatalog(Protocol):
         """
 
 
+class KeepingCatalog(Protocol):
+    """What a catalog has besides where `capabilities.keeping` is true.
+
+    A snapshot that dies with the process which took it is of no use to whoever continues the run.
+    It is kept by another process if the user asks for it; if not, nothing is done here.
+    """
+
+    def keep_until_gone(self, marks: tuple[str, ...]) -> None:
+        """Keep the snapshot beyond the death of the run; before this it ends with the run.
+
+        Args:
+            marks: Absolute paths of files that hold the run's id while it can be continued.
+
+        Raises:
+            SourceError: The snapshot is gone.
+        """
+
+    def kept_until(self) -> str:
+        """Return until when it is kept, in ISO 8601; empty if it is not. Never raises."""
+
+    def end_keeping(self) -> None:
+        """Keep it no longer, for the run is complete.
+
+        Raises:
+            ConfigError: Whoever keeps it cannot be reached.
+        """
+
+
 def describe_query(catalog: Catalog, query: str) -> TableInfo:
     """Return the columns of a query.
 
@@ -92,3 +120,36 @@ def end_sessions_sql(catalog: Catalog) -> str:
     if not catalog.capabilities.sessions:
         return ""
     return cast(SessionCatalog, catalog).end_sessions_sql()
+
+
+def keep_until_gone(catalog: Catalog, marks: tuple[str, ...]) -> str:
+    """Keep the snapshot beyond the death of the run, if that was asked for; return until when.
+
+    Args:
+        catalog: It has taken the snapshot.
+        marks: Files that hold the run's id for as long as it can be continued; without any the
+            snapshot ends with the run.
+
+    Raises:
+        SourceError: The snapshot is gone.
+    """
+    if not catalog.capabilities.keeping or not marks:
+        return ""
+    keeping = cast(KeepingCatalog, catalog)
+    keeping.keep_until_gone(marks)
+    return keeping.kept_until()
+
+
+def kept_until(catalog: Catalog) -> str:
+    """Return until when the snapshot is kept beyond the run, in ISO 8601; empty if it is not."""
+    return cast(KeepingCatalog, catalog).kept_until() if catalog.capabilities.keeping else ""
+
+
+def end_keeping(catalog: Catalog) -> None:
+    """Let the snapshot go, for the run is complete.
+
+    Raises:
+        ConfigError: Whoever keeps it cannot be reached.
+    """
+    if catalog.capabilities.keeping:
+        cast(KeepingCatalog, catalog).end_keeping()

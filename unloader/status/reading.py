@@ -7,7 +7,7 @@ another machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -23,7 +23,7 @@ from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
 from unloader.storage.opening import storage_at
 
-State = Literal["running", "interrupted", "finished", "none"]
+State = Literal["running", "interrupted", "finished", "none", "unreadable"]
 
 FORMAT_VERSION = 1
 
@@ -54,7 +54,10 @@ class RunStatus:
     format_version: int = FORMAT_VERSION
     destination: str
     state: State
-    """Of the latest: `running` and `interrupted` are told by `_run`, `finished` by a manifest."""
+    """Of the latest: `running` and `interrupted` are told by `_run`, `finished` by a manifest.
+    `unreadable` is only in a list of runs; one that is asked for by name is an error."""
+    problem: str = ""
+    """Why it is unreadable."""
     run_id: str = ""
     table: str = ""
     started: str | None = None
@@ -126,19 +129,17 @@ def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
             "check the path and its permissions",
         ) from error
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = [each for each in threads.map(_seen, places) if each is not None]
-    return tuple(_once_each(found))
+        return tuple(_once_each(threads.map(_seen, places)))
 
 
-def _seen(place: str) -> RunStatus | None:
+def _seen(place: str) -> RunStatus:
     try:
         return status_of(place)
-    except OutputFailed:
-        # It was removed meanwhile, or is somebody else's.
-        return None
+    except OutputFailed as error:
+        return RunStatus(destination=place, state="unreadable", problem=error.message)
 
 
-def _once_each(found: Sequence[RunStatus]) -> list[RunStatus]:
+def _once_each(found: Iterable[RunStatus]) -> list[RunStatus]:
     """Return each run over several places once, by the first place of its that was found."""
     known: dict[tuple[str, str], RunStatus] = {}
     for each in found:
@@ -161,6 +162,8 @@ def _of_run(
         live = parse_status(storage.record(home, STATUS))
     if live is not None and live.run_id != who.run_id:
         live = None
+    if live is not None and who.is_running and live.pid != who.pid:
+        live = None  # It is of the process before; one that resumes has not shown itself yet.
     units, table = (live.units.total, live.table) if live is not None else (None, "")
     if not units:
         units, table = _planned(storage.record(home, RUN_RECORD))

@@ -72,6 +72,12 @@ class LiveStorage(Protocol):
             OSError: It could not be written; what was shown before may be gone.
         """
 
+    def marks(self) -> tuple[str, ...]:
+        """Return paths of files that hold the run's id until it is complete or given up.
+
+        None where there are no files.
+        """
+
     def stop_asked(self) -> bool:
         """Tell whether somebody has asked the run to end since the places were taken."""
 

@@ -19,6 +19,6 @@ def boot_id() -> str:
     Containers on one machine have the same, and the locks of one kernel.
     """
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return ""

@@ -213,6 +213,10 @@ def _check_watched(case: _Case, standing: Contents) -> None:
     _ensure(run.stop_asked(), "a run that is asked to end does not know it")
     run.close()
     _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run shows nothing any more")
+    with closing(case.take("watched", resumed=True)) as again:
+        _ensure(not again.stop_asked(), "a resumed run is asked to end, as it was before")
+        again.show(b"again")
+        _ensure(case.storage.record(home, STATUS) == b"again", "a resumed run is not seen")
     with closing(case.take("next")) as following:
         _ensure(not following.stop_asked(), "a run is asked to end in the place of a dead one")
         _ensure(case.storage.record(home, STATUS) == b"", "a run shows what a dead one did")

@@ -1,18 +1,23 @@
-"""Many files read again, side by side, and compared with what their writers reported."""
+"""Many files read again, side by side, and compared with what is known of them.
+
+That is what their writers reported, and, where it was computed, the checksums of the values that
+were fetched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from unloader.errors import VerifyMismatch, translate
 from unloader.events import Observer, Verified
 from unloader.manifest.file_check import check_file
+from unloader.verification.content import Fetched, differing
 from unloader.verification.parallel import Advance, in_parallel
 from writers.errors import FormatError, WriteError
 from writers.files.readable import Readable
-from writers.model import OutputSpec, WrittenFile
+from writers.model import ContentSums, OutputSpec, WrittenFile
 
 _SHOWN = 3
 
@@ -25,12 +30,25 @@ class CheckedFile:
     written: WrittenFile
     header: bool = True
     """Whether it begins with one, where the format has one."""
+    part: str = ""
+    """The part of the fetched rows that it holds, or a piece of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How files are read again."""
+
+    spec: OutputSpec
+    """How they were written."""
+    parallelism: int
+    """So many are read at a time."""
+    fetched: Fetched | None = None
+    """What their values are compared with; None compares sizes, checksums and records."""
 
 
 def differences(
     files: Sequence[CheckedFile],
-    spec: OutputSpec,
-    parallelism: int,
+    reading: Reading,
     observe: Observer,
     check: Callable[[], None] = lambda: None,
 ) -> list[str]:
@@ -38,8 +56,7 @@ def differences(
 
     Args:
         files: All of one run, or some.
-        spec: How they were written.
-        parallelism: So many are read at a time.
+        reading: How they are read.
         observe: Called with the progress, in this thread.
         check: Called several times a second; what it raises ends all.
 
@@ -52,9 +69,12 @@ def differences(
         check()
         observe(Verified(done=done, of=len(files), what="files", bytes=read, of_bytes=size))
 
-    jobs = [partial(_difference, file, spec) for file in files]
-    found = in_parallel(jobs, parallelism, watch)
-    return [text for text in found if text]
+    jobs = [partial(_read, file, reading) for file in files]
+    found = in_parallel(jobs, reading.parallelism, watch)
+    texts = [each for each in found if isinstance(each, str)]
+    if reading.fetched is not None:
+        texts += _content_differences(files, found, reading.fetched)
+    return texts
 
 
 def some_of(found: Sequence[str]) -> str:
@@ -63,12 +83,44 @@ def some_of(found: Sequence[str]) -> str:
     return "; ".join(found[:_SHOWN]) + more
 
 
-def _difference(file: CheckedFile, spec: OutputSpec, advance: Advance) -> str:
+def _read(file: CheckedFile, reading: Reading, advance: Advance) -> str | ContentSums | None:
+    """Return the difference of a file, or the checksums of its columns if they are compared."""
     try:
-        check_file(file.path, file.written, spec, header=file.header, advance=advance)
+        check_file(file.path, file.written, reading.spec, header=file.header, advance=advance)
+        if reading.fetched is None:
+            return None
+        from writers.content.reading import file_sums
+
+        return file_sums(
+            file.path,
+            reading.spec,
+            reading.fetched.schema,
+            header=file.header,
+            check=partial(advance, 0),
+        )
     except FormatError:
         raise
     except (VerifyMismatch, WriteError) as error:
         known = translate(error)
         return known.message if known else str(error)
-    return ""
+
+
+def _content_differences(
+    files: Sequence[CheckedFile], found: Sequence[str | ContentSums | None], fetched: Fetched
+) -> Iterator[str]:
+    from writers.content.sums import total
+
+    of_parts: dict[str, list[tuple[CheckedFile, str | ContentSums | None]]] = {}
+    for file, each in zip(files, found, strict=True):
+        of_parts.setdefault(file.part, []).append((file, each))
+    for part, known in fetched.parts.items():
+        mine = of_parts.get(part, [])
+        sums = [each for _, each in mine if isinstance(each, ContentSums)]
+        if len(sums) < len(mine):
+            continue  # What is wrong with a file of it has been said.
+        names = ", ".join(str(file.path) for file, _ in mine)
+        places = (f"in {names}", f"fetched for {part}")
+        if sums:
+            yield from differing(total(sums), known, fetched.columns, places, fetched.left_out)
+        elif known.rows:
+            yield f"{part} has {known.rows} rows and no file"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted
@@ -21,11 +21,14 @@ from unloader.model import SourceSpec
 from unloader.placement.seating import machine
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
-from unloader.verification.files import CheckedFile, differences, some_of
+from unloader.verification.files import CheckedFile, Reading, differences, some_of
+from unloader.verification.recorded import fetched_by, part_of
 from unloader.verification.row_count import count_rows
 from writers.errors import FormatError
 from writers.model import OutputSpec
 from writers.registry import check
+
+Level = Literal["count", "full"]
 
 _SHOWN_FILES = 5
 _OLD = "an earlier version has written it"
@@ -37,6 +40,8 @@ class Checks:
 
     strict: bool = False
     """Files that are not of the run are a difference, and not only reported."""
+    level: Level = "count"
+    """count: files as a whole, and rows; full: also the values in them."""
     parallelism: int = 0
     """Files that are read at a time; 0 is as many as there are usable CPUs."""
 
@@ -65,7 +70,11 @@ def verify(
         observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))
     observe(PhaseStarted(phase="verifying"))
     parallelism = checks.parallelism or machine().usable_cpus
-    found = _check_files(destination, manifest, parallelism, observe)
+    fetched = fetched_by(manifest) if checks.level == "full" else None
+    reading = Reading(
+        spec=_spec_of(destination, manifest), parallelism=parallelism, fetched=fetched
+    )
+    found = _check_files(destination, manifest, reading, observe)
     extra = _extra_files(destination, manifest)
     if extra and checks.strict:
         found.append(_extra_text(extra))
@@ -95,6 +104,8 @@ def verify(
         "bytes": manifest.totals.bytes,
         "source_rows": counted,
         "snapshot": snapshot,
+        "level": checks.level,
+        "not_compared": [] if fetched is None else fetched.not_compared(),
         "result": "ok",
         "differences": [],
         "extra_files": extra,
@@ -146,15 +157,19 @@ def _extra_text(extra: list[str]) -> str:
 
 
 def _check_files(
-    destination: Path, manifest: Manifest, parallelism: int, observe: Observer
+    destination: Path, manifest: Manifest, reading: Reading, observe: Observer
 ) -> list[str]:
     written = {name: file.written for name, file in manifest.files.items()}
     directories, places = directories_of(manifest, destination), places_of(manifest)
+    parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
     files = []
     for name, file in written.items():
         place = str(directories[places[name]])
-        files.append(CheckedFile(path=storage_at(place).file(place, name), written=file))
-    found = differences(files, _spec_of(destination, manifest), parallelism, observe)
+        path = storage_at(place).file(place, name)
+        files.append(CheckedFile(path=path, written=file, part=parts[name]))
+    if reading.fetched is not None and (notice := reading.fetched.notice()):
+        observe(Notice(text=notice))
+    found = differences(files, reading, observe)
     rows = sum(file.rows for file in written.values())
     if rows != manifest.totals.rows:
         found.append(f"the files have {rows} rows, the totals {manifest.totals.rows}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, Snapshot, SourceSpec, UnitResult, UnitTask
@@ -81,13 +81,25 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
         return _unload(task, report)
     except Exception as error:
         _process.drop()
-        return failure_of(error)
+        return _worth_waiting(task, error, failure_of(error))
+
+
+def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) -> AttemptFailure:
+    """Return the failure, as one that may pass where the run waits for room on a full disk.
+
+    Most writes wait themselves. This is for what the system reports when it syncs or makes a file.
+    """
+    if not any(output.spec.min_free_bytes for output in task.outputs):
+        return failure
+    from writers.files.room import is_full
+
+    return replace(failure, retryable=failure.retryable or is_full(error))
 
 
 def _unload(task: UnitTask, report: Report) -> UnitResult:
     started = time.perf_counter()
     reader = _process.reader_for(task.extract.source, task.extract.snapshot)
-    rows, files, stages = copy_unit(task, reader, report)
+    rows, files, stages, content = copy_unit(task, reader, report)
     return UnitResult(
         unit=task.unit.id,
         attempt=task.attempt,
@@ -97,4 +109,5 @@ def _unload(task: UnitTask, report: Report) -> UnitResult:
         seconds=time.perf_counter() - started,
         cpu_seconds=_process.cpu_since_last(),
         peak_rss_bytes=peak_rss_bytes(),
+        content=content,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from unloader.model import UnitProgress, Waits
@@ -66,6 +66,26 @@ class Progress:
         if due:
             self._reported = now
         return due
+
+
+@dataclass(slots=True)
+class LastReport:
+    """Passes reports on, and repeats the last one while something is waited for."""
+
+    report: Report
+    last: UnitProgress
+    _repeated: float = 0.0
+
+    def __call__(self, progress: UnitProgress) -> None:
+        self.last = progress
+        self.report(progress)
+
+    def wait(self, what: str) -> None:
+        """Repeat the last report; may be called by another thread."""
+        now = time.monotonic()
+        if now - self._repeated >= REPORT_SECONDS:
+            self._repeated = now
+            self.report(replace(self.last, waiting_for=what, waits_for="destination"))
 
 
 @dataclass(slots=True)

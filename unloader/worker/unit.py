@@ -7,26 +7,37 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.model import (
     OutputTask,
     Stages,
+    UnitProgress,
     UnitTask,
 )
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.worker.columns import columns_of, open_for_columns
-from unloader.worker.progress import Progress, Report, RowEstimate, WatchedValue, text_bytes
+from unloader.worker.progress import (
+    LastReport,
+    Progress,
+    Report,
+    RowEstimate,
+    WatchedValue,
+    text_bytes,
+)
 from unloader.worker.pump import Pump
 from writers.base import EncodedWriter, Writer
-from writers.model import TextFormat, WrittenFile
+from writers.model import ContentSums, TextFormat, WrittenFile
+
+if TYPE_CHECKING:
+    from writers.large_rows import LargeRow
+
+Copied = tuple[int, tuple[WrittenFile, ...], Stages, ContentSums | None]
 
 
-def copy_unit(
-    task: UnitTask, reader: Reader, report: Report
-) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
     """Copy the rows of a unit from its source into staged files.
 
     Args:
@@ -35,13 +46,18 @@ def copy_unit(
         report: Takes the progress now and then.
 
     Returns:
-        The rows written, their files, and how long each stage took. Whatever goes wrong comes
-        through, and nothing is left in the staging directory.
+        The rows written, their files, how long each stage took, and the checksums of the values
+        where the task asks for them. Whatever goes wrong comes through, and nothing is left in the
+        staging directory.
     """
+    from writers.files.room import told_of_waits
+
+    last = LastReport(report, UnitProgress(unit=task.unit.id, rows=0, bytes=0))
     with ExitStack() as held:
         for output in task.outputs:
             _await_reader(output, Progress(task.unit.id, report), held)
-        return _copy(task, reader, report)
+        held.enter_context(told_of_waits(lambda place: last.wait(f"room on the disk of {place}")))
+        return _copy(task, reader, last)
 
 
 def _await_reader(output: OutputTask, progress: Progress, held: ExitStack) -> None:
@@ -58,9 +74,7 @@ def _await_reader(output: OutputTask, progress: Progress, held: ExitStack) -> No
     progress.begin()
 
 
-def _copy(
-    task: UnitTask, reader: Reader, report: Report
-) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+def _copy(task: UnitTask, reader: Reader, report: Report) -> Copied:
     progress = Progress(task.unit.id, report)
     if task.extract.projection.route == "encoded":
         return _copy_encoded(task, cast(TextReader, reader), progress)
@@ -70,25 +84,27 @@ def _copy(
         return _copy_batches(task, reader, Progress(task.unit.id, report))
 
 
-def _copy_batches(
-    task: UnitTask, reader: Reader, progress: Progress
-) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
     from writers.large_rows import LargeRow
     from writers.schema import read_schema
 
     projection = task.extract.projection
     schema = read_schema(projection.schema)
     writers: list[Writer] = []
+    content = _Content(schema) if task.checksums else None
 
     def fetch() -> Iterator[Any]:
         share = max(1, task.fetch_bytes // SHARES)
-        return unit_batches(reader, task.extract, task.unit, batch_bytes=share)
+        batches = unit_batches(reader, task.extract, task.unit, batch_bytes=share)
+        return batches if content is None else content.of_batches(batches)
 
     def advance(rows: int = 0) -> None:
         progress.add(rows, sum(writer.bytes_written for writer in writers))
 
     def consume(batch: Any) -> None:
         if isinstance(batch, LargeRow):
+            if content is not None:
+                batch = content.of_row(batch)
             watched = tuple((index, WatchedValue(value, advance)) for index, value in batch.values)
             for writer in writers:
                 writer.write_large(replace(batch, values=watched))
@@ -113,7 +129,37 @@ def _copy_batches(
         if sent and isinstance(error, ReadAgain):
             _check_repeatable(task)
         raise
-    return progress.rows, files, _stages(pump.fetch_seconds, writers)
+    sums = None if content is None else content.result()
+    return progress.rows, files, _stages(pump.fetch_seconds, writers), sums
+
+
+class _Content:
+    """The checksums of what is fetched, each half added to by one thread alone."""
+
+    def __init__(self, schema: Any) -> None:
+        from writers.content.sums import ColumnSums
+
+        self._batches, self._rows = ColumnSums(schema), ColumnSums(schema)
+
+    def of_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Pass batches on, as the fetch thread takes them."""
+        from writers.large_rows import LargeRow
+
+        for batch in batches:
+            if not isinstance(batch, LargeRow):
+                self._batches.add(batch.columns, batch.num_rows)
+            yield batch
+            del batch
+
+    def of_row(self, row: LargeRow) -> LargeRow:
+        """Return a row whose values are hashed as writers read them."""
+        return self._rows.hashed(row)
+
+    def result(self) -> ContentSums:
+        """Return the checksums of all rows."""
+        from writers.content.sums import total
+
+        return total((self._batches.result(), self._rows.result()))
 
 
 def _open_file(output: OutputTask, schema: Any) -> Writer:
@@ -139,9 +185,7 @@ def _check_repeatable(task: UnitTask) -> None:
         )
 
 
-def _copy_encoded(
-    task: UnitTask, reader: TextReader, progress: Progress
-) -> tuple[int, tuple[WrittenFile, ...], Stages]:
+def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Copied:
     from writers.registry import open_encoded_writer
 
     (output,) = task.outputs
@@ -176,7 +220,7 @@ def _copy_encoded(
     except BaseException:
         _abort([writer])
         raise
-    return rows, files, _stages(pump.fetch_seconds, [writer])
+    return rows, files, _stages(pump.fetch_seconds, [writer]), None
 
 
 def _abort(writers: list[Any]) -> None:

@@ -17,8 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from writers.files.appending import rest_after, sync, write_some
+from writers.files.appending import rest_after, sync
 from writers.files.preallocation import Preallocation
+from writers.files.room import GuardedWrites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,13 +51,13 @@ def refusal(directory: str | os.PathLike[str]) -> str | None:
         return f"it cannot be tried ({os.strerror(exc.errno) if exc.errno else exc})"
 
 
-def open_direct(descriptor: int, path: Path) -> DirectFile | None:
+def open_direct(descriptor: int, path: Path, min_free_bytes: int = 0) -> DirectFile | None:
     """Return a direct writer of the empty file, None where its file system has no such thing."""
     alignment = _alignment(descriptor)
     if alignment is None:
         logger.info("%s: its file system takes no direct writes; writing normally", path)
         return None
-    return DirectFile(descriptor, path, alignment)
+    return DirectFile(descriptor, path, alignment, min_free_bytes)
 
 
 class DirectFile:
@@ -66,11 +67,14 @@ class DirectFile:
         descriptor: Of the empty file; closed by `close`.
         path: Its name.
         alignment: Bytes that offset, size and memory of each write must be a multiple of.
+        min_free_bytes: What must stay free on its disk; 0 does not look.
     """
 
     is_regular = True
 
-    def __init__(self, descriptor: int, path: Path, alignment: int) -> None:
+    def __init__(
+        self, descriptor: int, path: Path, alignment: int, min_free_bytes: int = 0
+    ) -> None:
         self._descriptor = descriptor
         self._path = path
         self._alignment = alignment
@@ -80,6 +84,7 @@ class DirectFile:
         self._gathered = 0
         self._arrived = 0
         self._space = Preallocation(descriptor)
+        self._writes = GuardedWrites(descriptor, path, min_free_bytes)
         self.written = 0
 
     def whole(self, buffer_bytes: int) -> int:
@@ -106,7 +111,7 @@ class DirectFile:
         sync(self._descriptor, self._path)
 
     def interrupt(self) -> None:
-        pass
+        self._writes.interrupt()
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -133,7 +138,7 @@ class DirectFile:
                 # A write cut short inside a block: only normal writes can go on from there.
                 self._leave_direct()
             try:
-                count = write_some(self._descriptor, rest)
+                count = self._writes.write_some(rest)
             except OSError as exc:
                 if not self._is_direct or exc.errno not in _REFUSALS:
                     raise

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from writers.files.appending import rest_after, sync, write_some
 from writers.files.direct_io import open_direct
+from writers.files.room import GuardedWrites
 from writers.files.writeback import Writeback
 
 if TYPE_CHECKING:
@@ -62,12 +63,13 @@ class OpenFile(Protocol):
         """Close the descriptor."""
 
 
-def open_file(path: Path, *, direct: bool = False) -> OpenFile:
+def open_file(path: Path, *, direct: bool = False, min_free_bytes: int = 0) -> OpenFile:
     """Create or empty a file; a pipe or device is opened as it is.
 
     Args:
         path: The file. A named pipe must have its reader already.
         direct: Write past the page cache where the file system can.
+        min_free_bytes: What must stay free on the disk of a regular file: writing waits for it.
 
     Raises:
         OSError: It cannot be opened for writing; BrokenPipeError for a pipe without a reader.
@@ -77,8 +79,9 @@ def open_file(path: Path, *, direct: bool = False) -> OpenFile:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return Stream(descriptor)
         if direct:
-            return open_direct(descriptor, path) or RegularFile(descriptor, path)
-        return RegularFile(descriptor, path)
+            written = open_direct(descriptor, path, min_free_bytes)
+            return written or RegularFile(descriptor, path, min_free_bytes)
+        return RegularFile(descriptor, path, min_free_bytes)
     except BaseException:
         os.close(descriptor)
         raise
@@ -103,13 +106,15 @@ class RegularFile:
     Args:
         descriptor: Of the empty file; closed by `close`.
         path: Its name.
+        min_free_bytes: See `open_file`.
     """
 
     is_regular = True
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    def __init__(self, descriptor: int, path: Path, min_free_bytes: int = 0) -> None:
         self._descriptor = descriptor
         self._path = path
+        self._writes = GuardedWrites(descriptor, path, min_free_bytes)
         self._writeback = Writeback(descriptor)
         self.written = 0
 
@@ -119,7 +124,7 @@ class RegularFile:
     def put(self, pieces: Sequence[BytesLike]) -> None:
         pieces = [piece for piece in pieces if len(piece)]
         while pieces:
-            count = write_some(self._descriptor, pieces)
+            count = self._writes.write_some(pieces)
             self.written += count
             pieces = rest_after(pieces, count)
         self._writeback.grown(self.written)
@@ -128,7 +133,7 @@ class RegularFile:
         sync(self._descriptor, self._path)
 
     def interrupt(self) -> None:
-        pass
+        self._writes.interrupt()
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHUNK_BYTES = 4 * 1024 * 1024
-_BLOCK_BYTES = (16 << 20, 128 << 20, 1 << 30)
+BLOCK_BYTES = (16 << 20, 128 << 20, 1 << 30)
 """What pyarrow's reader takes at a time; each but the first only where a record was too long for
 the one before."""
 
@@ -94,7 +94,7 @@ def _count(
             return _count_fixed(path, output_format, compression)
         if output_format.record_length_digits:
             return _count_prefixed(path, output_format, compression)
-        if _is_plain(output_format):
+        if is_plain(output_format):
             return _count_plain(path, output_format, compression)
     except damage as exc:
         raise WriteError(
@@ -117,7 +117,7 @@ def _count_parquet(path: Readable) -> int:
     return rows
 
 
-def _is_plain(text: TextFormat) -> bool:
+def is_plain(text: TextFormat) -> bool:
     """Return whether pyarrow's CSV reader knows the dialect."""
     return (
         len(text.delimiter.encode()) == 1
@@ -135,12 +135,12 @@ def _count_plain(path: Readable, text: TextFormat, compression: Compression) -> 
     columns = _first_width(path, text, compression)
     if columns == 0:
         return 0
-    for block_bytes in _BLOCK_BYTES:
+    for block_bytes in BLOCK_BYTES:
         try:
             rows = _count_records(path, text, compression, columns, block_bytes)
             break
         except pa.ArrowInvalid as exc:
-            if "straddling" not in str(exc) or block_bytes == _BLOCK_BYTES[-1]:
+            if "straddling" not in str(exc) or block_bytes == BLOCK_BYTES[-1]:
                 raise
     return rows - 1 if text.header else rows
 
@@ -153,7 +153,7 @@ def _count_records(
 
     names = [f"f{position}" for position in range(columns)]
     with (
-        _arrow_stream(path, compression) as file,
+        decompressed_arrow(path, compression) as file,
         csv.open_csv(
             file,
             read_options=csv.ReadOptions(
@@ -179,10 +179,10 @@ def _first_width(path: Readable, text: TextFormat, compression: Compression) -> 
     import csv
 
     with io.TextIOWrapper(
-        _decompressed(path, compression), encoding=text.encoding, newline=""
+        decompressed(path, compression), encoding=text.encoding, newline=""
     ) as file:
         reader = csv.reader(file, delimiter=text.delimiter, quotechar=text.enclosure)
-        limit = csv.field_size_limit(_BLOCK_BYTES[-1])
+        limit = csv.field_size_limit(BLOCK_BYTES[-1])
         try:
             for record in reader:
                 return max(1, len(record))
@@ -199,7 +199,7 @@ def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) 
     end = encoding.encode(text.eol)
     prefix_bytes = len(encoding.encode("0" * digits))
     records = 0
-    with io.BufferedReader(_Raw(_decompressed(path, compression)), _CHUNK_BYTES) as file:
+    with io.BufferedReader(_Raw(decompressed(path, compression)), _CHUNK_BYTES) as file:
         file.read(len(encoding.preamble))
         while prefix := file.read(prefix_bytes):
             length = int(prefix.decode(text.encoding))
@@ -218,7 +218,7 @@ def _count_fixed(path: Readable, text: TextFormat, compression: Compression) -> 
     end = encoding.encode(text.eol)
     size = last.start + last.width + len(end)
     records = 0
-    with io.BufferedReader(_Raw(_decompressed(path, compression)), _CHUNK_BYTES) as file:
+    with io.BufferedReader(_Raw(decompressed(path, compression)), _CHUNK_BYTES) as file:
         file.read(len(encoding.preamble))
         while chunk := file.read(max(1, _CHUNK_BYTES // size) * size):
             if len(chunk) % size:
@@ -230,7 +230,7 @@ def _count_fixed(path: Readable, text: TextFormat, compression: Compression) -> 
     return records
 
 
-def _arrow_stream(path: Readable, compression: Compression) -> Any:
+def decompressed_arrow(path: Readable, compression: Compression) -> Any:
     """Return a stream that Arrow reads without the interpreter.
 
     Its CSV reader reads ahead in a thread of its own, which may still be at it when the program
@@ -244,7 +244,8 @@ def _arrow_stream(path: Readable, compression: Compression) -> Any:
     )
 
 
-def _decompressed(path: Readable, compression: Compression) -> Any:
+def decompressed(path: Readable, compression: Compression) -> Any:
+    """Return a file's bytes before they were compressed, as a file of Python's."""
     import pyarrow as pa
 
     if compression.codec == "gzip":

@@ -52,6 +52,7 @@ class Sink:
         checksum: One of `writers.files.checksums.CHECKSUMS`.
         direct_io: Write past the page cache where the file system can; buffers of bytes that
             are not compressed are then cut to whole blocks.
+        min_free_bytes: What must stay free on the disk: writing waits for it. 0 does not look.
 
     Raises:
         WriteError: The file cannot be created.
@@ -67,6 +68,7 @@ class Sink:
         buffers: int,
         checksum: str = DEFAULT,
         direct_io: bool = False,
+        min_free_bytes: int = 0,
     ) -> None:
         if buffer_bytes < 1 or buffers < 1:
             raise FormatError(
@@ -79,7 +81,7 @@ class Sink:
             self._compressor = open_compressor(compression)
         self._digest = open_digest(checksum)
         try:
-            self._file = open_file(self.path, direct=direct_io)
+            self._file = open_file(self.path, direct=direct_io, min_free_bytes=min_free_bytes)
         except OSError as exc:
             raise write_error("create", self.path, exc) from exc
         # Codecs and devices want one piece of our own memory; the page cache takes any.

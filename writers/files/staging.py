@@ -61,6 +61,7 @@ class StagedFiles:
                 buffers=self._spec.buffers,
                 checksum=self._spec.checksum,
                 direct_io=self._spec.direct_io,
+                min_free_bytes=self._spec.min_free_bytes,
             )
         return self._sink
 

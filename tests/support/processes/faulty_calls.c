@@ -1,10 +1,13 @@
 /* Makes system calls on chosen files fail, for tests: loaded by LD_PRELOAD into a real process.
 
    FAULT_PATH    part of the path of the files that are meant
-   FAULT_CALL    write, fsync, sync_file_range, or direct: setting O_DIRECT fails with EINVAL
+   FAULT_CALL    write, fsync, sync_file_range, statvfs, or direct: setting O_DIRECT fails with
+                 EINVAL
    FAULT_DO      a number: fail with this errno; short: write about half; zero: write nothing and
                  say so; slow: sleep 50 ms before; interrupted: fail with EINTR every other time;
-                 refused: fail with EINVAL as long as the file is written directly
+                 refused: fail with EINVAL as long as the file is written directly; while:FILE:
+                 fail with ENOSPC as long as there is such a file; of statvfs: a file that holds
+                 the number of bytes that are free
    FAULT_AFTER   so many bytes (write) or calls (else) go well first, in each process; default 0 */
 
 #define _GNU_SOURCE
@@ -15,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -58,6 +62,12 @@ static int faulty(int descriptor, const char *call, size_t *size, ssize_t *resul
     } else if (strcmp(what, "refused") == 0) {
         if (syscall(SYS_fcntl, descriptor, F_GETFL) & O_DIRECT) {
             errno = EINVAL;
+            *result = -1;
+            return 1;
+        }
+    } else if (strncmp(what, "while:", 6) == 0) {
+        if (access(what + 6, F_OK) == 0) {
+            errno = ENOSPC;
             *result = -1;
             return 1;
         }
@@ -118,6 +128,31 @@ int sync_file_range(int descriptor, off64_t offset, off64_t length, unsigned int
     if (!next) next = (int (*)(int, off64_t, off64_t, unsigned int))dlsym(RTLD_NEXT, "sync_file_range");
     if (faulty(descriptor, "sync_file_range", &size, &result)) return (int)result;
     return next(descriptor, offset, length, flags);
+}
+
+/* Report as many free bytes as the file says that the variable names. */
+static int as_told(const char *path, struct statvfs *status, int result) {
+    FILE *told;
+    long long free_bytes;
+    if (result || strcmp(setting("FAULT_CALL"), "statvfs") || !meant_path(path)) return result;
+    told = fopen(setting("FAULT_DO"), "r");
+    if (!told) return result;
+    if (fscanf(told, "%lld", &free_bytes) == 1) status->f_bavail = free_bytes / status->f_frsize;
+    fclose(told);
+    return result;
+}
+
+int statvfs(const char *path, struct statvfs *status) {
+    static int (*next)(const char *, struct statvfs *);
+    if (!next) next = (int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs");
+    return as_told(path, status, next(path, status));
+}
+
+int statvfs64(const char *path, struct statvfs64 *status) {
+    static int (*next)(const char *, struct statvfs64 *);
+    if (!next) next = (int (*)(const char *, struct statvfs64 *))dlsym(RTLD_NEXT, "statvfs64");
+    /* One and the same on 64-bit systems. */
+    return as_told(path, (struct statvfs *)status, next(path, status));
 }
 
 /* Direct I/O is asked for on an open descriptor, so refusing it means refusing this flag. */

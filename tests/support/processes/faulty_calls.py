@@ -27,8 +27,9 @@ class FaultyCalls:
         """Return the variables under which a process meets the fault.
 
         Args:
-            call: write, fsync, sync_file_range or direct.
-            what: An errno, or short, zero, slow, interrupted or refused.
+            call: write, fsync, sync_file_range, statvfs or direct.
+            what: An errno, or short, zero, slow, interrupted, refused, or while: and a file. Of
+                statvfs: a file that holds the number of bytes that are free.
             files: Part of the path of the files that are meant: by default those with rows.
             after: Bytes (of write) or calls that go well first.
         """

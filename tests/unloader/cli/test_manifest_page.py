@@ -120,6 +120,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
         ("unloader codecs", "codecs", *table),
         ("unloader verify", "verify", "f", database),
         ("unloader clean", "clean", "f"),
+        ("unloader keepers", "keepers"),
         ("unloader topology", "topology"),
         ("unloader formats", "formats"),
         ("unloader sources", "sources"),

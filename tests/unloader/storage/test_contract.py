@@ -107,6 +107,19 @@ class Leaky(MemoryStorage):
         """Know nobody."""
         return None if self.fault == "forgets who was here" else super().who_was_here(place)
 
+    def record(self, place: str, name: str) -> bytes:
+        """Know nothing of how far a run is."""
+        return b"" if self.fault == "shows nothing" else super().record(place, name)
+
+    def ask_to_stop(self, place: str) -> None:
+        """Tell it nobody."""
+        if self.fault != "asks nobody":
+            super().ask_to_stop(place)
+
+    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
+        """Find nothing."""
+        return () if self.fault == "finds no runs" else super().places_below(place, depth)
+
     def complete(self, place: str) -> tuple[str, ...]:
         """Leave what was cut short."""
         return () if self.fault == "finishes no commit" else super().complete(place)
@@ -120,6 +133,9 @@ FAULTS = {
     "clears nothing": "after it was cleared",
     "forgets who was here": "not taken while a run has it",
     "finishes no commit": "finishing a commit is not reported",
+    "shows nothing": "what a run shows is not seen",
+    "asks nobody": "does not know it",
+    "finds no runs": "a place with a run is not found",
 }
 
 

@@ -50,6 +50,7 @@ def command(
         result = api.verify(
             destination,
             spec,
+            level=values["level"],
             strict=strict,
             parallelism=values["parallelism"] or 0,
             observe=display,
@@ -63,7 +64,8 @@ def command(
 def _shown(result: dict[str, Any]) -> str:
     return render.facts(
         (
-            ("result", str(result["result"])),
+            ("result", f"{result['result']} ({result['level']})"),
+            *(("not compared", text) for text in result["not_compared"]),
             ("rows", render.count(result["rows"])),
             ("rows in the source", render.count(result["source_rows"])),
             ("bytes", f"{render.count(result['bytes'])} ({render.size(result['bytes'])})"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, PathText, Whole
+from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
 from unloader.request.options.option import REACHING, Option
 from unloader.request.options.running import DEMO_PARALLELISM, VERIFY_PARALLELISM
 
@@ -17,7 +17,7 @@ WATCHED = ("demo", *REACHING)
 ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop"),
-    *("clean", "topology", "formats", "sources"),
+    *("clean", "keepers", "topology", "formats", "sources"),
 )
 """Commands that have a result to show."""
 
@@ -52,6 +52,15 @@ OWN = (
         section="What to check",
         commands=("verify",),
         help="Fail if the directories of the run hold files that are not part of it.",
+    ),
+    _option(
+        name="level",
+        kind=Choice("count", "full"),
+        section="What to check",
+        commands=("verify",),
+        default="count",
+        help="Compare the files as a whole and the rows (count), or also the values in the files "
+        "with the checksums of the fetched values (full), for runs with --verify full.",
     ),
     VERIFY_PARALLELISM,
     _option(
@@ -91,6 +100,21 @@ OWN = (
         section="Cleaning",
         commands=("clean",),
         help="Only show what would be removed.",
+    ),
+    _option(
+        name="end",
+        kind=Kind("RUN_ID"),
+        section="Ending",
+        commands=("keepers",),
+        empty=False,
+        help="End the keeper of this run; the run cannot be resumed after that.",
+    ),
+    _option(
+        name="end-all",
+        kind=FLAG,
+        section="Ending",
+        commands=("keepers",),
+        help="End all keepers that no running unload uses.",
     ),
     _option(
         name="debug",

@@ -24,6 +24,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *running.SPEED,
     *machine.OPTIONS,
     *running.SAFETY,
+    *running.PAUSING,
     *operations.OPTIONS,
     *display.SHOWN,
 )

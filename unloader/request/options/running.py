@@ -97,6 +97,31 @@ SPEED = (
     ),
 )
 
+PAUSING = (
+    _safety(
+        name="min-free",
+        kind=SIZE,
+        effect="none",
+        field="output.min_free_bytes",
+        owner=OutputOptions,
+        record="min_free",
+        not_for={"streams": "it has no disk"},
+        help="Pause the run while the disk of a directory has less free than this, in bytes. "
+        "0 does not look: a full disk ends the run.",
+    ),
+    _safety(
+        name="pause-timeout",
+        kind=SECONDS,
+        effect="none",
+        field="output.pause_seconds",
+        owner=OutputOptions,
+        record="pause_timeout",
+        not_for={"streams": "it has no disk"},
+        help="End the run, with its finished units kept, after a pause of so many seconds. "
+        "0 ends it as soon as less than --min-free is free.",
+    ),
+)
+
 SAFETY = (
     _safety(
         name="consistency",

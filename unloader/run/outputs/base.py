@@ -84,8 +84,11 @@ class RunOutput(Protocol):
     def discard(self, assignment: Assignment) -> None:
         """Remove what a broken attempt may have left."""
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
-        """Read every file again and compare it with what its writer reported.
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
+        """Read every file again, and compare it with what its writer reported and with the values.
+
+        Returns:
+            The columns whose values the files do not show in full, each with why.
 
         Raises:
             VerifyMismatch: One differs.

@@ -35,7 +35,8 @@ from unloader.run.staged_files import damaged_units
 from unloader.storage.base import LiveStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
-from unloader.verification.files import CheckedFile, differences, some_of
+from unloader.verification.content import fetched_of
+from unloader.verification.files import CheckedFile, Reading, differences, some_of
 from writers.files.direct_io import refusal
 
 
@@ -57,6 +58,7 @@ class FileOutput:
         output = run.output.options
         self._output = run.output
         self._one = output.file_per == "table"
+        self._extract = run.extract
         self._parallelism = len(run.seating.seats)
         self._headers = Headers(run.extract, run.output.format)
         self._units = {unit.id: unit for unit in run.plan.units}
@@ -123,7 +125,10 @@ class FileOutput:
         self._storage.append(JOURNAL, started_line(assignment.unit.id, assignment.attempt))
         staging = self._storage.staging(self._stripes[assignment.unit.id])
         return OutputTask(
-            spec=self._output.spec(staging.directory),
+            spec=replace(
+                self._output.spec(staging.directory),
+                min_free_bytes=self._output.options.min_free_bytes,
+            ),
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
@@ -167,26 +172,32 @@ class FileOutput:
         """Remove what a broken attempt has staged."""
         self._storage.discard(_stem(assignment.unit.id, assignment.attempt))
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Read every staged file again; see `RunOutput`."""
         files = [
             CheckedFile(
                 path=self._storage.staged_file(self._stripes[unit.result.unit], file.path),
                 written=file,
                 header=not self._one,
+                part=_part(unit),
             )
             for unit in units
             for file in unit.result.files
         ]
-        found = differences(
-            files,
-            self._output.spec(""),
-            self._parallelism,
-            self._observe,
-            lambda: _check_stop(stop),
+        spec = self._output.spec("")
+        fetched = fetched_of(
+            self._extract.projection.schema,
+            tuple(column.name for column in self._extract.projection.columns),
+            {_part(unit): unit.result.content for unit in units if unit.result.content},
+            spec.format,
         )
+        if notice := fetched.notice():
+            self._observe(Notice(text=notice))
+        reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
+        found = differences(files, reading, self._observe, lambda: _check_stop(stop))
         if found:
             raise VerifyMismatch(some_of(found), "unload the table again, and check the storage")
+        return fetched.not_compared()
 
     def publish(
         self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
@@ -270,6 +281,10 @@ class FileOutput:
 def _check_stop(stop: Stop) -> None:
     if stop():
         raise Interrupted("stopped by a signal before the files had their final names")
+
+
+def _part(unit: FinishedUnit) -> str:
+    return f"unit {unit.result.unit}"
 
 
 def _stem(unit: str, attempt: int) -> str:

@@ -118,7 +118,7 @@ class StreamOutput:
     def discard(self, assignment: Assignment) -> None:
         """Do nothing: what has left cannot be taken back."""
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
         raise UsageError(f"what went to {self.name} cannot be read back", "use --verify count")
 

@@ -103,7 +103,7 @@ class PipeOutput:
     def discard(self, assignment: Assignment) -> None:
         """Do nothing: what has left cannot be taken back."""
 
-    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> None:
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
         raise UsageError("what went through pipes cannot be read back", "use --verify count")
 

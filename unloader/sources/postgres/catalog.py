@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from partition_planner.model import ColumnInfo, Selector, TableInfo
-from unloader.errors import SnapshotGone, SourceError
+from unloader.errors import SnapshotGone, SourceError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -50,6 +50,7 @@ from unloader.sources.statement import (
 )
 
 if TYPE_CHECKING:
+    from unloader.sources.postgres.keeping.client import Kept
     from writers.model import TextFormat
 
 BATCH_RELATIONS = 100
@@ -66,13 +67,16 @@ class PostgresCatalog:
         queries=True,
         conditions=True,
         sessions=True,
+        keeping=True,
         folding="lower",
     )
 
     def __init__(self, session: Session, spec: SourceSpec) -> None:
         """Take over a connected session."""
         self._session = session
-        self._earlier = spec.session.snapshot
+        self._spec = spec
+        self._kept: Kept | None = None
+        self._cancelled = False
         self._name = session_name(spec)
         self._policies_apply = spec.session.enable_row_security
         parts = urlsplit(spec.location)
@@ -146,22 +150,55 @@ class PostgresCatalog:
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Open a read-only transaction with a snapshot; held until `close`.
 
-        It is exported, or that of an earlier run if the source was opened for one.
+        It is exported, or a keeper's, or that of an earlier run if the source was opened for one.
         """
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        seconds = self._spec.session.keep_snapshot_seconds
         if consistency == "none":
+            if seconds:
+                raise UsageError(
+                    "--keep-snapshot keeps nothing with --consistency none", "leave one of them out"
+                )
             return Snapshot(kind="none", value="", taken_at=now)
-        if self._earlier is None:
-            value = export(self._session)
-        else:
-            value = self._earlier
+        earlier = self._spec.session.snapshot
+        if earlier is not None or seconds:
+            # Loaded where it is asked for: few runs are.
+            from unloader.sources.postgres.keeping.client import StartedKeeper, kept_by_another
+
+            if earlier is None:
+                self._kept = StartedKeeper(self._spec, lambda: self._cancelled)
+            else:
+                self._kept = kept_by_another(earlier)
+            value = self._kept.value if self._kept else earlier or ""
             enter(self._session, value)
+        else:
+            value = export(self._session)
         return Snapshot(kind=EXPORTED, value=value, taken_at=now)
 
     def check_snapshot(self) -> None:
-        """Check that the connection which holds the snapshot is alive."""
+        """Check that the connection which holds the snapshot is alive, and the keeper's, too."""
         with self._holding():
             self._session.value("SELECT 1")
+        if self._kept is not None:
+            self._kept.check()
+
+    def keep_until_gone(self, marks: tuple[str, ...]) -> None:
+        """Have the snapshot kept beyond the run, while one of these files names the run."""
+        if self._kept is not None:
+            self._kept.keep_until_gone(marks)
+
+    def kept_until(self) -> str:
+        """Return until when the snapshot is kept beyond the run; empty if it is not."""
+        if self._kept is not None:
+            with suppress(SourceError):
+                self._kept.check()
+                return self._kept.kept_until
+        return ""
+
+    def end_keeping(self) -> None:
+        """Let the snapshot go with the run."""
+        if self._kept is not None:
+            self._kept.end()
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
@@ -202,6 +239,8 @@ class PostgresCatalog:
                 f"{changed} was truncated, rewritten or replaced since the snapshot was taken",
                 "run again: the snapshot is from before that, and cannot see those rows any more",
             )
+        if self._kept is not None:
+            self._kept.hold(extract, selectors)
 
     def _check_policies(self, extract: Extract) -> None:
         """Refuse a table whose rows policies choose, unless the user asked for those rows."""
@@ -298,17 +337,25 @@ class PostgresCatalog:
         except SourceError as error:
             if self._session.alive:
                 raise
+            if self._kept is not None:
+                raise SourceError(
+                    f"the connection of the parent is lost: {error.message}",
+                    "find out why, and see with `unloader keepers` whether the snapshot is kept",
+                ) from error
             raise SnapshotGone(
                 f"the connection that holds the snapshot is lost: {error.message}", AGAIN
             ) from error
 
     def cancel(self) -> None:
         """Have the server cancel the query that is running."""
+        self._cancelled = True
         self._session.cancel()
 
     def close(self) -> None:
-        """End the transaction and with it the snapshot."""
+        """End the transaction and with it the snapshot, unless a keeper has it."""
         self._session.close()
+        if self._kept is not None:
+            self._kept.close()
 
     def _counted(self, sql: str) -> int:
         with self._holding():

@@ -45,6 +45,7 @@ LONGEST_LOCK_MILLISECONDS = 2**31 - 1
 
 CONNECT_SECONDS = 60
 CHECKING_VERSION = 14
+LIMITING_VERSION = 17
 
 NAP_SECONDS = 0.001
 SMALL_PIECE_BYTES = 64 * 1024
@@ -65,16 +66,21 @@ class CopyDialect:
     """Columns whose every value but NULL is quoted; True is all."""
 
 
-def session_name(spec: SourceSpec) -> str:
+def session_name(spec: SourceSpec, program: str = "unloader") -> str:
     """Return what the server's list of sessions calls ours; the run's own within a run."""
-    return f"unloader:{spec.session.run_id}" if spec.session.run_id else "unloader"
+    return f"{program}:{spec.session.run_id}" if spec.session.run_id else program
 
 
 class Session:
     """A connection and the event loop that drives it."""
 
-    def __init__(self, spec: SourceSpec, *, gather: int = 0) -> None:
+    def __init__(self, spec: SourceSpec, *, gather: int = 0, program: str = "unloader") -> None:
         """Connect and fix the settings that decide how values are printed.
+
+        Args:
+            spec: The database.
+            gather: Parallel workers that the server may use for a query.
+            program: What the list of sessions calls it, with the run's id behind it.
 
         Raises:
             ConfigError: asyncpg is missing, or the password file cannot be read.
@@ -92,7 +98,8 @@ class Session:
         try:
             self._connection = self._connect(spec)
             policies = "on" if spec.session.enable_row_security else "off"
-            self.execute(SETTINGS.format(gather=gather, name=session_name(spec), policies=policies))
+            name = session_name(spec, program)
+            self.execute(SETTINGS.format(gather=gather, name=name, policies=policies))
             if spec.session.lock_timeout_seconds:
                 milliseconds = round(spec.session.lock_timeout_seconds * 1000)
                 milliseconds = max(1, min(milliseconds, LONGEST_LOCK_MILLISECONDS))
@@ -105,11 +112,15 @@ class Session:
     def _watch_connection(self) -> None:
         """Let the server end a query whose client was killed; where it cannot, it finds out later.
 
-        The setting exists from PostgreSQL 14 on, and on systems that can poll a socket's end.
+        The setting exists from PostgreSQL 14 on, and on systems that can poll a socket's end. From
+        17 on the server may also set an end to whole transactions: ours last as long as the run.
         """
         if self.version[0] >= CHECKING_VERSION:
             with suppress(SourceError):
                 self.execute("SET client_connection_check_interval = '10s'")
+        if self.version[0] >= LIMITING_VERSION:
+            with suppress(SourceError):
+                self.execute("SET transaction_timeout = 0")
 
     def _connect(self, spec: SourceSpec) -> Any:
         password, location = password_of(spec), verified(spec.location)

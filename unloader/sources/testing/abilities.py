@@ -21,6 +21,7 @@ METHODS = {
     "queries": "describe_query",
     "encoded_text": "encodes",
     "sessions": "end_sessions_sql",
+    "keeping": "kept_until",
 }
 """Ability to the method that a catalog with it has."""
 

@@ -126,10 +126,10 @@ def _of_directory(mode: int) -> int:
 
 
 def _user(name: str) -> int:
-    import pwd
-
     if not name:
         return -1
+    import pwd
+
     try:
         return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError:
@@ -140,10 +140,10 @@ def _user(name: str) -> int:
 
 
 def _group(name: str) -> int:
-    import grp
-
     if not name:
         return -1
+    import grp
+
     try:
         return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
     except KeyError:

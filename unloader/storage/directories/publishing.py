@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +28,9 @@ from writers.files.publish import sync_directory
 logger = logging.getLogger(__name__)
 
 
-def carry_out(publication: Publication, *, live: bool = False) -> tuple[str, ...]:
+def carry_out(
+    publication: Publication, *, live: bool = False, clearing: Callable[[], None] = lambda: None
+) -> tuple[str, ...]:
     """Bring a publication to its end; return messages for the user.
 
     Of several directories the first one is last, as it has the manifest. The caller holds their
@@ -36,6 +39,7 @@ def carry_out(publication: Publication, *, live: bool = False) -> tuple[str, ...
     Args:
         publication: What is on record.
         live: The run itself publishes; nothing of it can be cleared away yet.
+        clearing: Called before a `_run` is removed, once all files have their final names.
 
     Raises:
         OutputFailed: A file is missing or changed, or another has taken its name.
@@ -55,8 +59,9 @@ def carry_out(publication: Publication, *, live: bool = False) -> tuple[str, ...
     messages: list[str] = []
     for share in reversed(publication.shares):
         if publication.holds(share.beside / RUN):
-            messages += _remove_old(share)
+            messages += _remove_old(share, clearing)
         elif publication.holds(share.room):
+            clearing()
             remove_room(share.room)
     return tuple(messages)
 
@@ -251,7 +256,7 @@ def _one_by_one(share: Share) -> None:
     sync_directory(here)
 
 
-def _remove_old(share: Share) -> list[str]:
+def _remove_old(share: Share, clearing: Callable[[], None]) -> list[str]:
     """Remove the earlier run's directory; what others have put into it meanwhile moves over."""
     old, messages = share.beside, []
     try:
@@ -267,6 +272,7 @@ def _remove_old(share: Share) -> list[str]:
         except OSError as error:
             messages.append(f"{old / name} stays there: {error.strerror or error}")
     messages += [f"{path} stays there: no run has written it" for path in strangers(old / RUN)]
+    clearing()
     remove_room(old / RUN)
     with suppress(OSError):
         old.rmdir()

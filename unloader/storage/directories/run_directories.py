@@ -109,6 +109,10 @@ class RunDirectories:
         staged = str(self.all[place].staged)
         return Staging(label=staged, directory=staged)
 
+    def marks(self) -> tuple[str, ...]:
+        """Return the locks, which tell whose the directories are."""
+        return tuple(os.path.abspath(each.room / LOCK) for each in self.all)
+
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
 
@@ -165,7 +169,6 @@ class RunDirectories:
     def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
         """Publish: give every staged file its final name, the manifest last; see `publishing`."""
         self._check_held()
-        self._show_no_more()
         self._earlier.check_unchanged()
         earlier = self._earlier.files()
         for number, directory in enumerate(self.all):
@@ -180,7 +183,8 @@ class RunDirectories:
         self._publishing = True
         try:
             publication.write()
-            messages = carry_out(publication, live=True)
+            # Until then machines that the lock does not reach see that it goes on.
+            messages = carry_out(publication, live=True, clearing=self._show_no_more)
             self._check_out(manifest)
             return messages
         except BaseException as error:

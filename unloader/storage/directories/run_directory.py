@@ -34,6 +34,7 @@ from unloader.storage.directories.leftovers import (
     take_lock,
     write_holder,
 )
+from unloader.storage.directories.links import foreign_link
 from unloader.storage.directories.recovery import sweep
 from unloader.storage.model import MANIFEST, STATUS, STOP, Index, Leftover, ReadIndex
 from writers.files.publish import write_atomically
@@ -60,6 +61,7 @@ class RunDirectory:
         self.room = path / RUN
         self.staged = self.room / STAGED
         self._made_room = False
+        self._room_descriptor: int | None = None
         self._created = self._create()
         self._lock = self._take_lock()
 
@@ -173,16 +175,22 @@ class RunDirectory:
         Raises:
             OSError: The file system refused.
         """
-        staged = self.room / f"{STATUS}{PART_SUFFIX}"
+        # By descriptor: the `_run` has another path once it is exchanged.
+        if self._room_descriptor is None:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._room_descriptor = os.open(self.room, flags)
+        room, staged = self._room_descriptor, f"{STATUS}{PART_SUFFIX}"
         try:
-            staged.write_bytes(data)
-            os.replace(staged, self.room / STATUS)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with open(os.open(staged, flags, 0o666, dir_fd=room), "wb") as file:
+                file.write(data)
+            os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
         except OSError:
             with suppress(OSError):
-                staged.unlink()
+                os.unlink(staged, dir_fd=room)
             with suppress(OSError):
                 # A sign of life that needs no space.
-                os.utime(self.room / STATUS)
+                os.utime(STATUS, dir_fd=room)
             raise
 
     def has_stop(self, holder: Holder) -> bool:
@@ -223,6 +231,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Release the directory to others."""
+        if self._room_descriptor is not None:
+            os.close(self._room_descriptor)
         os.close(self._lock)
 
     def refused(self, verb: str, error: OSError) -> OutputFailed:
@@ -234,6 +244,12 @@ class RunDirectory:
 
     def _create(self) -> tuple[Path, ...]:
         """Create the directory; return what was not there before, innermost first."""
+        link = foreign_link(self.path)
+        if link is not None:
+            raise OutputFailed(
+                f"{link} is a symbolic link of another user, in a directory that all may write to",
+                "find out what put it there and remove it, or choose another --to",
+            )
         try:
             missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self._made_room = not self.room.exists()
@@ -272,7 +288,7 @@ class RunDirectory:
             who = read_holder(self.room).text()
             raise OutputFailed(
                 f"another run is writing to {self.path}{who and f': {who}'}",
-                "wait for it, or choose another --to",
+                f"see it with: unloader status {self.path}; or choose another --to",
             ) from None
         except FileNotFoundError:
             # The run that held it has just ended, and removed it.

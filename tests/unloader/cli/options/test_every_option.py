@@ -55,6 +55,7 @@ BY_NAME = {
     "timestamp-tz-format": "YYYYMMDDHH24MISSTZH:TZM",
     "decimal-separator": ";",
     "parallelism": "3",
+    "keep-snapshot": "12h",
     "mode": "640",
     "near": "eth0",
     "owner-group": ":dba",
@@ -75,7 +76,7 @@ def sample(option: Option) -> str:
     return BY_NAME.get(option.name) or BY_KIND[option.kind]
 
 
-OF_POSTGRES = ("enable-row-security", "lock-timeout")
+OF_POSTGRES = ("enable-row-security", "keep-snapshot", "lock-timeout")
 
 
 def around(option: Option) -> list[str]:

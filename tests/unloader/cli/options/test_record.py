@@ -28,6 +28,8 @@ RECORDED: dict[str, Any] = {
     "overlap_buffers": 4,
     "checksum": "xxh3",
     "direct_io": False,
+    "min_free": 0,
+    "pause_timeout": 3600.0,
     "fetch_memory": 33554432,
     "worker_memory": 0,
     "parallelism": 1,

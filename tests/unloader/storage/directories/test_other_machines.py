@@ -14,11 +14,11 @@ import pytest
 
 from unloader.errors import OutputFailed
 from unloader.storage.base import RunStorage
-from unloader.storage.directories import liveness
+from unloader.storage.directories import liveness, publishing
 from unloader.storage.directories.leftovers import Holder
 from unloader.storage.directories.local import LocalDirectories
 from unloader.storage.machine import boot_id, host_name
-from unloader.storage.model import Claim, Index
+from unloader.storage.model import Claim, Index, Move
 
 HEARTBEAT = """
 import itertools, os, sys, time
@@ -141,3 +141,27 @@ def taken_and_left(directory: Path) -> tuple[str, ...]:
     run.abandon(None)
     run.close()
     return run.notices
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_run_that_is_published_shows_itself_until_it_clears_up(
+    out: Path, monkeypatch: pytest.MonkeyPatch, one_by_one: bool
+) -> None:
+    """Wherever its `_run` is by then; nothing of that is left behind."""
+    if one_by_one:
+        monkeypatch.setattr(publishing, "_against_exchange", lambda _: "it must stay")
+    run = taken(out)
+    with run.open_staged(0, "1-a1.csv.part") as file:
+        file.write(b"1\n")
+    shown = []
+
+    def synced(directory: Path) -> None:
+        run.show(json.dumps({"sequence": len(shown)}).encode())
+        shown.append([path.read_text() for path in out.parent.glob("**/_run/status.json")])
+
+    monkeypatch.setattr(publishing, "sync_directory", synced)
+    run.commit([Move(0, "1-a1.csv.part", "1.csv")], b"{}")
+    run.show(b"late")
+    run.close()
+    assert shown == [[f'{{"sequence": {number}}}'] for number in range(len(shown))] != []
+    assert sorted(path.name for path in out.parent.rglob("*")) == ["1.csv", "_manifest.json", "out"]

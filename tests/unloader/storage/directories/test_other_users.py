@@ -18,6 +18,7 @@ from unloader.manifest.read import read_manifest
 from unloader.storage.directories import cleaning, publishing, run_directories
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.model import STATUS
 
 USER = 1002
 """Not root, and the owner of nothing."""
@@ -260,3 +261,32 @@ def test_a_staging_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "r1")))
     assert content_of(elsewhere) == {"a.csv.part": "new\n"}
     assert not (out / RUN / "publication.json").exists()
+
+
+def test_a_run_is_seen_and_ended_by_others(shared: Path) -> None:
+    """Who may read its directory sees it go on; only who may write there can ask it to end."""
+    run = taken([shared / "out"], overwrite=False)
+    room = shared / "out" / RUN
+    run.show(b"how far it is")
+    storage = LocalDirectories()
+
+    def look() -> None:
+        who = storage.who_was_here(str(shared / "out"))
+        assert who is not None
+        assert who.is_running
+        assert storage.record(str(shared / "out"), STATUS) == b"how far it is"
+
+    def ask() -> None:
+        storage.ask_to_stop(str(shared / "out"))
+
+    def refused() -> None:
+        with pytest.raises(PermissionError):
+            ask()
+
+    as_user(look)
+    as_user(refused)
+    assert not run.stop_asked()
+    room.chmod(0o777)
+    as_user(ask)
+    assert run.stop_asked()
+    run.close()

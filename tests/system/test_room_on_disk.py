@@ -1,0 +1,131 @@
+"""A disk that fills up while a run with --min-free goes on: a pause, and then all of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+from long_tests import also
+from processes import command
+from processes.faulty_calls import FaultyCalls
+
+MIB = 2**20
+DISKS = "faults of files"
+"""The kind of the long tests."""
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A DuckDB file with a table of some 14 MB as text."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i, hash(i)::VARCHAR || hash(i + 1)::VARCHAR AS s "
+            "FROM range(300000) r(i)"
+        )
+    return f"duckdb://{path}"
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> FaultyCalls:
+    """The library that makes calls fail."""
+    return FaultyCalls.build(tmp_path_factory.mktemp("faults"))
+
+
+def job(database: str, to: Path, *options: str) -> tuple[str, ...]:
+    """Return the command line of a run that stalls soon."""
+    return (
+        "run", database, "--table", "t", "--to", str(to), "--progress", "log", "--numa", "off",
+        "--min-free", "100MiB", "--stall-timeout", "2", *options,
+    )  # fmt: skip
+
+
+def first_lines(running: command.Running, words: str) -> str:
+    """Return the log up to the line with these words."""
+    assert running.process.stderr is not None
+    seen = ""
+    for line in running.process.stderr:
+        seen += line
+        if words in line:
+            return seen
+    raise AssertionError(f"never came: {words}: {seen}")
+
+
+def test_a_full_disk_pauses_the_run_until_there_is_room(
+    database: str, faults: FaultyCalls, tmp_path: Path
+) -> None:
+    """No unit begins meanwhile, longer than a stall may last; then the run is whole."""
+    told = tmp_path / "free"
+    told.write_text(str(99 * MIB))
+    to = tmp_path / "out"
+    running = command.Running(
+        *job(database, to), env=faults.environment("statvfs", str(told), files=str(to))
+    )
+    log = first_lines(running, "waits for room")
+    assert "99.0 MiB free, and --min-free is 100.0 MiB" in log
+    time.sleep(1)
+    assert not list((to / "_run" / "staged").iterdir())
+    told.write_text(str(500 * MIB))
+    status, _, err = running.finish()
+    assert status == 0, err
+    assert "the run goes on" in err
+    assert command.manifest_of(to)["totals"]["rows"] == 300_000
+    assert {unit["attempts"] for unit in command.manifest_of(to)["units"]} == {1}
+
+
+@pytest.mark.parametrize(
+    "options", ["--format parquet", *also(DISKS, "--header", "--direct-io", "--compression zstd")]
+)
+def test_writes_that_find_no_room_wait_for_it(
+    database: str, faults: FaultyCalls, tmp_path: Path, options: str
+) -> None:
+    """ENOSPC in the middle of a file, longer than a stall may last, costs no attempt and no row."""
+    full = tmp_path / "full"
+    full.touch()
+    to = tmp_path / "out"
+    running = command.Running(
+        *job(database, to, "--split", "none", "--overlap-buffer", "256KiB", *options.split()),
+        env=faults.environment("write", f"while:{full}", after=600_000),
+    )
+    log = first_lines(running, "waits for room")
+    assert f"a worker waits for room on the disk of {to}" in log
+    time.sleep(3)
+    full.unlink()
+    status, _, err = running.finish()
+    assert status == 0, err
+    assert "attempt" not in err
+    (unit,) = command.manifest_of(to)["units"]
+    assert unit["attempts"] == 1
+    command.run("verify", str(to))
+
+
+def test_a_pause_without_end_ends_the_run(
+    database: str, faults: FaultyCalls, tmp_path: Path
+) -> None:
+    """After --pause-timeout the status is 6, and the hint says what to do."""
+    told = tmp_path / "free"
+    told.write_text("0")
+    to = tmp_path / "out"
+    error = command.error_of(
+        *job(database, to, "--pause-timeout", "1"), status=6,
+        env=faults.environment("statvfs", str(told), files=str(to)),
+    )  # fmt: skip
+    assert "0.0 MiB free" in error
+    assert "make room there" in error.partition("Next: ")[2]
+
+
+def test_a_sync_that_finds_no_room_is_a_retry(
+    database: str, faults: FaultyCalls, tmp_path: Path
+) -> None:
+    """What is reported when a file is synced cannot be waited for: the unit is read again."""
+    to = tmp_path / "out"
+    error = command.error_of(
+        *job(database, to, "--split", "none", "--retries", "1", "--retry-delay", "0.1"), status=6,
+        env=faults.environment("fsync", errno.ENOSPC),
+    )  # fmt: skip
+    assert os.strerror(errno.ENOSPC) in error
+    assert "-a2." in error, "the file of the second attempt"

@@ -1,0 +1,158 @@
+"""A run on its way: what it shows while events come, and what it does if it cannot."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+
+from numa.model import Seat
+from unloader import redaction
+from unloader.errors import OutputFailed
+from unloader.events import Event, Notice, RunStarted, Tick, UnitAdvanced, UnitFailed, UnitStarted
+from unloader.status import recording
+from unloader.status.model import LiveStatus, parse_status
+from unloader.status.recording import LiveRun
+
+ENOUGH_SECONDS = 60.0
+SEATS = (
+    Seat(worker=0, node=1, cpus=(4, 5), memory_node=1),
+    Seat(worker=1, node=0, cpus=(), memory_node=None),
+)
+
+
+class Places:
+    """Where a run shows itself; `fails` is what the disk says."""
+
+    def __init__(self, fails: OSError | None = None) -> None:
+        """Begin with nothing shown."""
+        self.fails, self.asked = fails, False
+        self.shown: list[LiveStatus] = []
+        self.tried = threading.Semaphore(0)
+
+    def show(self, data: bytes) -> None:
+        """Keep a record."""
+        self.tried.release()
+        if self.fails is not None:
+            raise self.fails
+        status = parse_status(data)
+        assert status is not None
+        self.shown.append(status)
+
+    def stop_asked(self) -> bool:
+        """Tell whether somebody asked for the end."""
+        return self.asked
+
+    def wait(self) -> None:
+        """Wait for a record of what is so now."""
+        while self.tried.acquire(blocking=False):
+            continue
+        # The first one may have been begun before.
+        for _ in range(2):
+            assert self.tried.acquire(timeout=ENOUGH_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(recording, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(recording, "EVERY_SECONDS", 0.01)
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+def live_run(places: Places, events: list[Event]) -> LiveRun:
+    """Return a run of two units that has begun."""
+    run = LiveRun("r-1", SEATS, places, events.append, lambda: False)
+    run(RunStarted(run_id="r-1", table="t", units=2, workers=2, rows=20, bytes=None))
+    return run
+
+
+def test_workers_are_shown_with_what_they_wait_for() -> None:
+    """A busy one with its unit and its seat, and an idle one with the retry that is due."""
+    places = Places()
+    run = live_run(places, [])
+    run(UnitStarted(worker=0, unit="1", partition="p", attempt=1, rows=10))
+    run(UnitStarted(worker=1, unit="2", partition=None, attempt=1, rows=10))
+    run(UnitAdvanced(worker=0, unit="1", rows=7, bytes=70, waits_for="destination"))
+    run(UnitFailed(worker=1, unit="2", attempt=1, message="lost", retry_in_seconds=100))
+    places.wait()
+    run.close()
+    last = places.shown[-1]
+    busy, idle = last.workers
+    assert (busy.unit, busy.node, busy.cpus, busy.rows) == ("1", 1, (4, 5), 7)
+    assert (busy.waits_for, idle.waits_for, idle.unit) == ("destination", "retry", None)
+    assert idle.retry_in_seconds is not None
+    assert 0 < idle.retry_in_seconds <= 100
+    assert (last.units.running, last.units.waiting) == (1, 1)
+    assert (last.retries, last.last_error) == (1, "lost")
+    assert [each.sequence for each in places.shown] == list(range(1, len(places.shown) + 1))
+    assert (last.pid, last.host) == (os.getpid(), os.uname().nodename)
+
+
+@pytest.mark.parametrize(
+    ("waits", "shown"), [("nothing", "reader of a pipe"), ("destination", "destination")]
+)
+def test_what_is_waited_for_is_named(waits: Literal["nothing", "destination"], shown: str) -> None:
+    """A pipe without a reader, or a disk without room; and what the user was told last."""
+    places = Places()
+    run = live_run(places, [])
+    run(UnitStarted(worker=0, unit="1", partition=None, attempt=1, rows=10))
+    run(UnitAdvanced(worker=0, unit="1", rows=0, bytes=0, waiting_for="it", waits_for=waits))
+    run(Notice(text="the run waits"))
+    places.wait()
+    run.close()
+    worker = places.shown[-1].workers[0]
+    assert (worker.waits_for, worker.waits_detail) == (shown, "it")
+    assert places.shown[-1].last_notice == "the run waits"
+
+
+def test_a_record_that_cannot_be_written_is_told_once() -> None:
+    """The run goes on, and whoever watches its events is told in one line."""
+    places, events = Places(OSError(28, "No space left on device")), []
+    run = live_run(places, events)
+    places.wait()
+    for _ in range(3):
+        run(Tick())
+    run.close()
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert told == ["`unloader status` cannot see this run go on: No space left on device"]
+
+
+def test_what_ended_a_run_is_shown_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last record has the kind of the error and its text, and no password."""
+    monkeypatch.setattr(redaction, "_learned", {"tiger-4711"})
+    places = Places()
+    run = live_run(places, [])
+    run(UnitFailed(worker=0, unit="1", attempt=1, message="pw tiger-4711", retry_in_seconds=1))
+    places.wait()
+    assert places.shown[-1].last_error == "pw ***"
+    run.close(places, OutputFailed("no room for tiger-4711", "make some"))
+    last = places.shown[-1]
+    assert (last.ended, last.last_error) == ("OutputFailed", "no room for ***. Next: make some")
+
+
+def test_others_can_ask_for_the_end() -> None:
+    """The run is told, and it tells its observer."""
+    places, events = Places(), []
+    run = live_run(places, events)
+    assert not run.stop()
+    places.asked = True
+    places.wait()
+    assert run.stop()
+    run(Tick())
+    run.close()
+    assert any("asks for the end" in each.text for each in events if isinstance(each, Notice))
+    assert places.shown[-1].stopping
+
+
+def test_a_stream_has_no_record() -> None:
+    """Without a place there is no thread, and events go through."""
+    events: list[Event] = []
+    run = LiveRun("r-1", SEATS, None, events.append, lambda: True)
+    run(Tick())
+    run.close()
+    assert (events, run.stop()) == ([Tick()], True)

@@ -1,0 +1,97 @@
+"""The pause of a run whose disk is nearly full: no new unit, a line in the log, and an end to it.
+
+Workers that are in the middle of a unit look for themselves before they write on
+(`writers.files.room`), and tell when they wait. The parent looks at all directories: one that has
+no room pauses the whole run.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from unloader.errors import OutputFailed
+from writers.files.room import enough_bytes, free_bytes
+
+_LOOK_SECONDS = 0.5
+_HEARD_SECONDS = 5.0
+"""So long after its last word a worker counts as waiting: it speaks several times a second."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RoomWatch:
+    """Whether there is room on the disks of a run; asked several times a second."""
+
+    directories: Sequence[str]
+    min_free_bytes: int
+    pause_seconds: float
+    tell: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    free: Callable[[str], int | None] = free_bytes
+    """Bytes free in a directory; None if not known."""
+    _looked: float = -math.inf
+    _since: float | None = None
+    """When the pause began; None without one."""
+    _why: str = ""
+    _heard: float = -math.inf
+    _heard_of: str = ""
+
+    def worker_waits(self, what: str) -> None:
+        """Note what a worker waits for: a quota may be used up, which only a write finds out."""
+        self._heard, self._heard_of = self.clock(), what
+
+    def has_room(self) -> bool:
+        """Return whether new units may be started."""
+        now = self.clock()
+        if now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._look(now)
+        return self._since is None
+
+    def check(self) -> None:
+        """End the run where there was no room for too long.
+
+        Raises:
+            OutputFailed: It was.
+        """
+        if self.has_room() or self._since is None:
+            return
+        waited = self.clock() - self._since
+        if waited >= self.pause_seconds:
+            for_so_long = f", for {waited:.0f} s" if self.pause_seconds else ""
+            raise OutputFailed(f"{self._why}{for_so_long}", "make room there")
+
+    def _look(self, now: float) -> None:
+        self._why = why = self._why_not(now)
+        if not why:
+            if self._since is not None:
+                self.tell(f"there is room again after {now - self._since:.0f} s: the run goes on")
+            self._since = None
+            return
+        if self._since is None:
+            self._since = now
+            if self.pause_seconds:
+                self.tell(
+                    f"{why}: the run waits for room, {self.pause_seconds:g} s at most "
+                    "(--pause-timeout)"
+                )
+
+    def _why_not(self, now: float) -> str:
+        """Return why there is no room; empty if there is."""
+        wanted = self.min_free_bytes
+        if self._since is not None:
+            wanted = enough_bytes(self.min_free_bytes)
+        for directory in self.directories:
+            free = self.free(directory)
+            if free is not None and free < wanted:
+                least = _size(self.min_free_bytes)
+                return f"{directory} has {_size(free)} free, and --min-free is {least}"
+        if now - self._heard < _HEARD_SECONDS:
+            return f"a worker waits for {self._heard_of}"
+        return ""
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 10 * 2**30 else f"{size / 2**20:.1f} MiB"

@@ -1,0 +1,205 @@
+"""A run's side of a keeper: one that it starts, or one that kept the snapshot of the run before."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from partition_planner.model import Selector
+from unloader.errors import ConfigError, SnapshotGone, SourceError
+from unloader.failures import error_of
+from unloader.model import AttemptFailure, Extract, SourceSpec
+from unloader.sources.postgres.errors import AGAIN
+from unloader.sources.postgres.keeping import records
+from unloader.sources.postgres.keeping.messages import (
+    Answer,
+    Begin,
+    Begun,
+    Check,
+    Hold,
+    KeepUntilGone,
+    Message,
+)
+
+TICK_SECONDS = 15.0
+"""Between two looks of a keeper at its connection, its run and the clock."""
+
+_POLL_SECONDS = 0.1
+_CHECK_SECONDS = 60.0
+"""A keeper that has not looked at its connection by then is stopped, or waits for a dead server."""
+_PROGRAM = "unloader.sources.postgres.keeping.process"
+
+
+class Kept:
+    """A snapshot that a keeper holds, and that a run uses until `close`."""
+
+    def __init__(self, path: Path, value: str, kept_until: str) -> None:
+        """Use the snapshot of a keeper.
+
+        Raises:
+            OSError: The keeper has ended.
+        """
+        self.value = value
+        """What workers and parent enter."""
+        self.kept_until = kept_until
+        """ISO 8601, UTC."""
+        self._path = path
+        self._use = records.use(path)
+
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
+        """Lock what the run reads beyond its end. A keeper from before has it locked already."""
+
+    def keep_until_gone(self, marks: tuple[str, ...]) -> None:
+        """Say what names the run. A keeper from before knows it."""
+
+    def check(self) -> None:
+        """Return if the snapshot is still held.
+
+        Raises:
+            SnapshotGone: It is not.
+        """
+        if not records.is_alive(self._path):
+            raise _ended()
+
+    def end(self) -> None:
+        """End the keeper: the run has all that it wants."""
+        self.close()
+        for keeper in records.living():
+            if keeper.path == self._path:
+                records.end(keeper)
+
+    def close(self) -> None:
+        """Use the snapshot no longer; the keeper goes on."""
+        if self._use >= 0:
+            os.close(self._use)
+        self._use = -1
+
+
+class StartedKeeper(Kept):
+    """A keeper that this run has started, for the runs that continue it."""
+
+    def __init__(self, source: SourceSpec, cancelled: Callable[[], bool]) -> None:
+        """Start a keeper and have it take the snapshot.
+
+        Args:
+            source: What it connects to, and how long it keeps the snapshot.
+            cancelled: True ends the wait for an answer, now and later.
+
+        Raises:
+            ConfigError: There is no place for its record, or a driver is missing.
+            SourceError: The server refused.
+        """
+        self._cancelled = cancelled
+        self._pipe = _start()
+        try:
+            begin = Begin(
+                source=source,
+                seconds=source.session.keep_snapshot_seconds,
+                folder=str(records.folder()),
+                tick_seconds=TICK_SECONDS,
+            )
+            begun = self._ask(begin)
+            assert isinstance(begun, Begun)
+            super().__init__(Path(begun.record), begun.value, begun.kept_until)
+            self._end_earlier(source.session.run_id)
+        except BaseException:
+            self._pipe.close()
+            raise
+
+    def _end_earlier(self, run_id: str) -> None:
+        """End what was kept for the same run: it begins anew, with our snapshot."""
+        for keeper in records.living():
+            if run_id and keeper.record.run_id == run_id and keeper.path != self._path:
+                records.end(keeper)
+
+    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
+        """Have the keeper lock what the run reads.
+
+        Raises:
+            SourceError: It cannot be locked, or has changed since the snapshot.
+        """
+        self._ask(Hold(extract=extract, selectors=selectors))
+
+    def keep_until_gone(self, marks: tuple[str, ...]) -> None:
+        """Tell the keeper which files name the run: from now on it may outlive us."""
+        self._ask(KeepUntilGone(marks=marks))
+
+    def check(self) -> None:
+        """Ask the keeper whether its connection stands.
+
+        Raises:
+            SnapshotGone: It does not.
+        """
+        self._ask(Check(), seconds=_CHECK_SECONDS)
+
+    def close(self) -> None:
+        """Use the snapshot no longer; the keeper goes on, if the run can be continued."""
+        super().close()
+        self._pipe.close()
+
+    def _ask(self, message: Message, seconds: float | None = None) -> Answer:
+        """Send a message and wait for the answer, no longer than so many seconds."""
+        until = None if seconds is None else time.monotonic() + seconds
+        try:
+            self._pipe.send(message)
+            while not self._pipe.poll(_POLL_SECONDS):
+                if self._cancelled():
+                    raise SourceError("the call was cancelled", "run again")
+                if until is not None and time.monotonic() > until:
+                    raise SourceError(
+                        "the keeper of the run's snapshot does not answer",
+                        "see with `unloader keepers` whether it lives, and why it waits",
+                    )
+            answer: Answer | AttemptFailure = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise _ended() from error
+        if isinstance(answer, AttemptFailure):
+            raise error_of(answer)
+        return answer
+
+
+def _ended() -> SnapshotGone:
+    text = "the keeper of the run's snapshot has ended, and the snapshot with it"
+    return SnapshotGone(text, AGAIN)
+
+
+def kept_by_another(value: str) -> Kept | None:
+    """Return the snapshot of an earlier run if a keeper of this user is known to hold it."""
+    keeper = records.keeper_of(value)
+    if keeper is None:
+        return None
+    with suppress(OSError):
+        return Kept(keeper.path, value, keeper.record.kept_until)
+    return None
+
+
+def _start() -> Connection:
+    """Start a process that belongs to nobody, and return our end of a pipe to it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        paths = [path or os.getcwd() for path in sys.path]
+        done = subprocess.run(
+            [sys.executable, "-m", _PROGRAM, str(theirs.fileno())],
+            check=False,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        if done.returncode:
+            raise ConfigError(
+                f"the keeper of the snapshot cannot be started: {_PROGRAM} ends with status "
+                f"{done.returncode}",
+                f"see why: {sys.executable} -m {_PROGRAM}, or run without --keep-snapshot",
+            )
+        return Connection(ours.detach())

@@ -1,0 +1,197 @@
+"""The keeper itself: one process, one session, one transaction with an exported snapshot.
+
+Started by `client`, it leaves the session and the process group of the run, and all its streams, so
+that nothing that ends the run ends it, and nobody who waits for the end of the run's output waits
+for it. It ends when the run has ended well, can no longer be continued, was not continued in time,
+when the connection is lost, or when it is told to.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NoReturn
+
+from unloader.errors import UnloaderError
+from unloader.failures import failure_of
+from unloader.model import SourceSpec
+from unloader.sources.postgres.catalog import PostgresCatalog
+from unloader.sources.postgres.keeping.messages import (
+    Answer,
+    Begin,
+    Begun,
+    Check,
+    Done,
+    Hold,
+    KeepUntilGone,
+    Message,
+)
+from unloader.sources.postgres.keeping.records import OwnRecord, Record, boundary
+from unloader.sources.postgres.session import Session
+
+PROGRAM = "unloader-keeper"
+"""What the server's list of sessions calls a keeper, with the run behind it: whoever ends the
+sessions of a run by their name spares what the run can be continued with."""
+
+_MISSES = 2
+"""Looks one after the other at which no file names the run: one may be just being written."""
+
+
+class _Keeper:
+    """One keeper, from its first message to its end."""
+
+    def __init__(self, pipe: Connection, begin: Begin) -> None:
+        """Connect, take the snapshot, put it on record.
+
+        Raises:
+            UnloaderError: The server refused.
+            OSError: The record cannot be written.
+        """
+        self._pipe: Connection | None = pipe
+        self._tick = begin.tick_seconds
+        session = Session(begin.source, program=PROGRAM)
+        self._catalog = PostgresCatalog(session, _alone(begin.source))
+        snapshot = self._catalog.snapshot("snapshot")
+        self._ends = _now() + begin.seconds
+        self._misses = 0
+        until = datetime.now(timezone.utc) + timedelta(seconds=begin.seconds)
+        self._told = Record(
+            run_id=begin.source.session.run_id,
+            source=begin.source.location,
+            snapshot=snapshot.value,
+            taken_at=snapshot.taken_at,
+            kept_until=until.isoformat(timespec="seconds"),
+            server_process=int(session.value("SELECT pg_backend_pid()")),
+            process=os.getpid(),
+            host=platform.node(),
+            boundary=boundary(),
+        )
+        self._record = OwnRecord(Path(begin.folder), self._told)
+        pipe.send(
+            Begun(
+                value=snapshot.value,
+                record=str(self._record.path),
+                kept_until=self._told.kept_until,
+            )
+        )
+
+    def run(self) -> None:
+        """Serve the run while it lives, then wait for the end."""
+        try:
+            due = self._next_look()
+            while True:
+                if self._answered(max(0.0, due - _now())):
+                    continue
+                if self._pipe is None and not self._told.marks:
+                    return  # The run never came to where it could be continued.
+                if _now() >= due:
+                    if not self._is_needed():
+                        return
+                    due = self._next_look()
+        finally:
+            self._catalog.close()
+            self._record.remove()  # Last: from then on nobody finds us.
+
+    def _answered(self, seconds: float) -> bool:
+        """Wait for a message and answer it; return False if none came."""
+        if self._pipe is None:
+            time.sleep(seconds)
+            return False
+        try:
+            if not self._pipe.poll(seconds):
+                return False
+            self._pipe.send(self._answer(self._pipe.recv()))
+        except (EOFError, OSError):
+            self._pipe = None  # The run has ended, one way or another.
+            return False
+        return True
+
+    def _answer(self, message: Message) -> Answer:
+        try:
+            if isinstance(message, Hold):
+                self._catalog.hold(message.extract, message.selectors)
+            elif isinstance(message, KeepUntilGone):
+                self._told = replace(self._told, marks=message.marks)
+                self._record.write(self._told)
+            elif isinstance(message, Check):
+                self._catalog.check_snapshot()
+        except Exception as error:  # Whatever it is, the run is told.
+            return failure_of(error)
+        return Done()
+
+    def _is_needed(self) -> bool:
+        """Return whether the snapshot is there and anybody may still want it."""
+        try:
+            self._catalog.check_snapshot()
+        except UnloaderError:
+            return False
+        if not self._record.is_there:
+            return False
+        if self._record.in_use or self._pipe is not None:
+            return True
+        named = names_run(self._told.marks, self._told.run_id)
+        self._misses = 0 if named else self._misses + 1
+        return self._misses < _MISSES and _now() < self._ends
+
+    def _next_look(self) -> float:
+        now = _now()
+        return min(now + self._tick, self._ends) if self._ends > now else now + self._tick
+
+
+def names_run(marks: tuple[str, ...], run_id: str) -> bool:
+    """Return whether a file says that the run can be continued, or cannot be read just now."""
+    for mark in marks:
+        try:
+            if run_id in Path(mark).read_text(encoding="utf-8", errors="replace"):
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def _alone(source: SourceSpec) -> SourceSpec:
+    """Return the source without the wish that we fulfil."""
+    return replace(source, session=replace(source.session, keep_snapshot_seconds=0.0))
+
+
+def _now() -> float:
+    """Return seconds that go on while the machine sleeps, and that nobody sets."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _asked_to_end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+def main() -> None:
+    """Keep a snapshot for whoever holds the other end of the descriptor in `sys.argv`."""
+    pipe = Connection(int(sys.argv[1]))
+    if os.fork():
+        os._exit(0)  # The run need not wait for us, now or ever.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _asked_to_end)
+    os.umask(0o077)
+    try:
+        keeper = _Keeper(pipe, pipe.recv())
+    except EOFError:
+        return
+    except Exception as error:  # Whatever it is, the run is told.
+        with suppress(OSError):
+            pipe.send(failure_of(error))
+        return
+    keeper.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""The records of keepers: one file each in a directory of the user, locked by its keeper.
+
+Whether a keeper lives is told by the lock, which ends with the process however that ends. A process
+id alone tells nothing, as another process may have it by now. Beside each record lies a file that
+every run locks which reads at the snapshot: a snapshot that is in use is not let go.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import select
+import signal
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from unloader import json_fields
+from unloader.errors import ConfigError
+
+RECORD_SUFFIX = ".json"
+USE_SUFFIX = ".used"
+
+_END_SECONDS = 10.0
+"""A keeper that was asked to end and has not is killed then; its session ends with its socket."""
+
+
+_NAPS_SECONDS = (0.003, 0.011)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a keeper tells of itself."""
+
+    run_id: str
+    source: str
+    """The URL, without a password."""
+    snapshot: str
+    """Its value, as in the manifest."""
+    taken_at: str
+    """ISO 8601, UTC."""
+    kept_until: str
+    """The same. A run that is going on keeps it longer."""
+    server_process: int
+    """Of the session on the server, as in pg_stat_activity."""
+    process: int
+    """Of the keeper."""
+    host: str
+    boundary: str
+    """Tells from where the keeper's process can be seen: the boot of the machine, the container."""
+    marks: tuple[str, ...] = ()
+    """Files that name the run while it can be continued."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeper:
+    """A keeper that lives."""
+
+    path: Path
+    record: Record
+    in_use: bool
+    """A run is going on that reads at the snapshot."""
+
+
+class OwnRecord:
+    """A keeper's own record, which is there for as long as the keeper lives."""
+
+    def __init__(self, folder: Path, record: Record) -> None:
+        """Write and lock it.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        name = f"{record.run_id or 'run'}.{os.urandom(4).hex()}"
+        self.path = folder / (name + RECORD_SUFFIX)
+        draft = folder / f".{name}.draft"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._descriptor = os.open(draft, flags, 0o600)
+        # Whoever finds the record finds it locked.
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        self.write(record)
+        os.close(os.open(_use_of(self.path), flags, 0o600))
+        draft.rename(self.path)
+
+    def write(self, record: Record) -> None:
+        """Replace what it says."""
+        data = json.dumps(json_fields.to_json(record)).encode()
+        os.pwrite(self._descriptor, data, 0)
+        os.ftruncate(self._descriptor, len(data))
+
+    def remove(self) -> None:
+        """Remove it; never raises."""
+        _remove(self.path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file still is in its place: removing it ends a keeper, too."""
+        with suppress(OSError):
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        return False
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a run reads at the snapshot."""
+        return _is_used(self.path)
+
+
+def folder() -> Path:
+    """Return the directory of the records, made where it is missing.
+
+    Raises:
+        ConfigError: It cannot be made, or others may write it.
+    """
+    base = os.environ.get("XDG_STATE_HOME", "")
+    path = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
+    path = path / "unloader" / "keepers"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except (OSError, RuntimeError) as error:
+        raise ConfigError(
+            f"the directory {path}, where kept snapshots are listed, cannot be made: {error}",
+            "set XDG_STATE_HOME to a directory that this user may write",
+        ) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise ConfigError(
+            f"{path}, where kept snapshots are listed, is not a directory of this user alone",
+            f"make it one: chmod 700 {path}, or set XDG_STATE_HOME to another directory",
+        )
+    return path
+
+
+def boundary() -> str:
+    """Return what the processes have in common that can see and end each other."""
+    parts = []
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
+    with suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts) or platform.node()
+
+
+def living() -> tuple[Keeper, ...]:
+    """Return the keepers of this user, by run; records of those that died are removed.
+
+    Raises:
+        ConfigError: See `folder`.
+    """
+    found = []
+    for path in sorted(folder().glob(f"*{RECORD_SUFFIX}")):
+        if not _is_locked(path):
+            _remove(path)
+        elif (record := _read(path)) is not None:
+            found.append(Keeper(path=path, record=record, in_use=_is_used(path)))
+    return tuple(found)
+
+
+def keeper_of(snapshot: str) -> Keeper | None:
+    """Return the keeper that holds a snapshot, None if none of this user does."""
+    return next((each for each in living() if each.record.snapshot == snapshot), None)
+
+
+def use(path: Path) -> int:
+    """Keep the snapshot from being let go until the descriptor that is returned is closed.
+
+    Raises:
+        OSError: The keeper has ended.
+    """
+    descriptor = os.open(_use_of(path), os.O_RDWR | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def is_alive(path: Path) -> bool:
+    """Return whether the keeper of a record lives."""
+    return _is_locked(path)
+
+
+def end(keeper: Keeper) -> None:
+    """End a keeper, and with it the snapshot; return when it is gone.
+
+    Raises:
+        ConfigError: It runs on another machine, or in another container.
+    """
+    record = keeper.record
+    if record.boundary != boundary():
+        raise ConfigError(
+            f"the keeper of run {record.run_id} is a process of {record.host}, not of this "
+            "machine, or of another container, or the machine was started anew",
+            f"end it there, or end its session on the server: SELECT pg_terminate_backend("
+            f"{record.server_process})",
+        )
+    if not hasattr(os, "pidfd_open"):  # Not Linux.
+        if _is_locked(keeper.path):
+            os.kill(record.process, signal.SIGTERM)
+        return
+    try:
+        handle = os.pidfd_open(record.process)
+    except ProcessLookupError:
+        _remove(keeper.path)
+        return
+    try:
+        # It holds the lock now, so it had the number when the handle was made.
+        if _is_locked(keeper.path):
+            _end_process(handle)
+    finally:
+        os.close(handle)
+    _remove(keeper.path)
+
+
+def _end_process(handle: int) -> None:
+    ended = select.poll()
+    ended.register(handle, select.POLLIN)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, number)
+        if ended.poll(_END_SECONDS * 1000):
+            return
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        return json_fields.from_json(Record, json.loads(path.read_bytes()), "it", newer=True)
+    except (OSError, ValueError):  # It is just being written, or removed.
+        return None
+
+
+def _is_locked(path: Path) -> bool:
+    return _locked_by_another(path, fcntl.LOCK_SH)
+
+
+def _is_used(path: Path) -> bool:
+    # Whoever else looks just now has it locked for that moment, too.
+    for nap in (0.0, *_NAPS_SECONDS):
+        time.sleep(nap)
+        if not _locked_by_another(_use_of(path), fcntl.LOCK_EX):
+            return False
+    return True
+
+
+def _locked_by_another(path: Path, kind: int) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # Whoever cannot know must not call it dead.
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _use_of(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(RECORD_SUFFIX) + USE_SUFFIX)
+
+
+def _remove(path: Path) -> None:
+    for each in (path, _use_of(path)):
+        with suppress(OSError):
+            each.unlink()

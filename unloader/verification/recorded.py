@@ -1,0 +1,63 @@
+"""What a manifest recorded of the values that were fetched, as files are compared with it."""
+
+from __future__ import annotations
+
+from unloader.errors import UsageError
+from unloader.manifest.model import ColumnRecord, Manifest, UnitRecord
+from unloader.sources.readings import Reading, schema_message, type_named
+from unloader.verification.content import Fetched, fetched_of
+from writers.content.sums import total
+from writers.model import ContentSums
+
+TABLE = "the table"
+"""The part where one file holds all units."""
+
+
+def fetched_by(manifest: Manifest) -> Fetched:
+    """Return what the values in a finished run's files are compared with.
+
+    Raises:
+        UsageError: The run recorded no checksums of values.
+    """
+    parts = {unit.id: content for unit in manifest.units if (content := _content(unit))}
+    if len(parts) < len(manifest.units):
+        raise UsageError(
+            f"run {manifest.run_id} recorded no checksums of values: it was verified by "
+            f"--verify {manifest.verified.level}",
+            "unload with --verify full, or compare files and database: "
+            "unloader verify DEST SOURCE --level source",
+        )
+    if manifest.options.file_per == "table":
+        parts = {TABLE: total(tuple(parts.values()))}
+    return fetched_of(
+        schema_of(manifest),
+        tuple(column.name for column in manifest.columns),
+        parts,
+        manifest.options.dialect,
+    )
+
+
+def part_of(manifest: Manifest, unit: UnitRecord) -> str:
+    """Return the part that a unit's files hold."""
+    return TABLE if manifest.options.file_per == "table" else unit.id
+
+
+def schema_of(manifest: Manifest) -> bytes:
+    """Return the Arrow schema of what was written, as far as its texts depend on it."""
+    return schema_message([(column.name, _reading(column)) for column in manifest.columns])
+
+
+def _reading(column: ColumnRecord) -> Reading:
+    kind = column.output_type
+    try:
+        type_named(kind)
+    except (ValueError, KeyError, IndexError):
+        kind = "string"  # A nested one, which is text in text, and knows itself in Parquet.
+    metadata = (("text_class", column.text_class),) if column.text_class else ()
+    return Reading(expression="", output_type=kind, metadata=metadata)
+
+
+def _content(unit: UnitRecord) -> ContentSums | None:
+    if unit.content is None:
+        return None
+    return ContentSums(rows=unit.rows, nulls=unit.content.nulls, sums=unit.content.sums)

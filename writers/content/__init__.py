@@ -1,0 +1,1 @@
+"""Checksums of the values of columns, whatever the order of rows: of batches and of files."""

@@ -1,0 +1,73 @@
+"""The shared library that computes checksums of columns: built, like the encoder's, if it can be.
+
+It is loaded on first use, once a process. A call gives the interpreter up while it computes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from writers.content.forms import Form
+from writers.native.library import ArrowArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ABI_VERSION = 1
+"""Of the interface in `column_sum.cpp`, which has the same number."""
+
+NAME = "writers.content._sums"
+
+_UTC, _INFINITE = 1, 2
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int32) for name in ("form", "width", "digits", "flags"))
+
+
+class _Result(ctypes.Structure):
+    _fields_ = (("sum", ctypes.c_uint64), ("nulls", ctypes.c_int64))
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """Return the library, None where it was not built, or for another version."""
+    spec = find_spec(NAME)
+    if spec is None or not spec.origin:
+        return None
+    try:
+        loaded = ctypes.CDLL(spec.origin)
+        if loaded.unloader_sums_abi_version() != ABI_VERSION:
+            return None
+    except (OSError, AttributeError):
+        return None
+    function = loaded.unloader_column_sum
+    function.restype = ctypes.c_int32
+    function.argtypes = (
+        ctypes.POINTER(_Spec),
+        ctypes.POINTER(ArrowArray),
+        ctypes.POINTER(_Result),
+    )
+    return loaded
+
+
+def column_sum(loaded: ctypes.CDLL, array: pa.Array, form: Form) -> tuple[int, int]:
+    """Return the sum over an array's values, modulo 2**64, and the number of nulls.
+
+    Raises:
+        ValueError: The array is not of the form.
+        MemoryError: There is no memory.
+    """
+    exported, result = ArrowArray(), _Result()
+    flags = _UTC * form.utc | _INFINITE * form.infinite
+    spec = _Spec(int(form.kind), form.width, form.digits, flags)
+    array._export_to_c(ctypes.addressof(exported))
+    status = loaded.unloader_column_sum(spec, exported, result)
+    if status == -1:
+        raise MemoryError("no memory is left for a checksum")
+    if status:
+        raise ValueError(f"values of {array.type} are not {form.kind.name}")
+    return result.sum, result.nulls

@@ -1,0 +1,193 @@
+"""The checksums of the columns of a written file, read by other code than wrote it.
+
+Parquet is read by pyarrow's reader, delimited text by pyarrow's CSV reader where that knows the
+dialect, and by `records` otherwise.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from writers.content.file_values import values_of, why_not
+from writers.content.records import Field, Records
+from writers.content.sums import ColumnSums
+from writers.errors import WriteError
+from writers.files.os_errors import write_error
+from writers.files.read_back import (
+    BLOCK_BYTES,
+    decompressed,
+    decompressed_arrow,
+    is_plain,
+)
+from writers.files.readable import Readable, parquet_source
+from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
+from writers.schema import read_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = 10_000
+_PIECE_BYTES = 1 << 20
+
+Check = Callable[[], None]
+
+
+def not_compared(message: bytes, format: TextFormat | ParquetFormat) -> dict[int, str]:
+    """Return the columns whose values a file does not show in full, by index, each with why."""
+    if isinstance(format, ParquetFormat):
+        return {}
+    return _left_out(read_schema(message), format)
+
+
+def _left_out(schema: pa.Schema, format: TextFormat) -> dict[int, str]:
+    reasons = ((index, why_not(field, format)) for index, field in enumerate(schema))
+    return {index: reason for index, reason in reasons if reason}
+
+
+def file_sums(
+    path: Readable, spec: OutputSpec, message: bytes, *, header: bool, check: Check
+) -> ContentSums:
+    """Return the checksums of a file's columns; those of columns `not_compared` are of no values.
+
+    Args:
+        path: The file.
+        spec: How it was written.
+        message: The schema of what was written, as `writers.schema.read_schema` takes it.
+        header: Whether it begins with one, where the format has one.
+        check: Called now and then; what it raises ends all.
+
+    Raises:
+        WriteError: The file cannot be read, or is not what was written.
+    """
+    import pyarrow as pa
+    import zstandard
+
+    damage = (pa.ArrowException, EOFError, ValueError, zstandard.ZstdError)
+    format, schema = spec.format, read_schema(message)
+    try:
+        if isinstance(format, ParquetFormat):
+            return _parquet_sums(path, schema, check)
+        text = replace(format, header=format.header and header)
+        return _text_sums(path, text, spec.compression, schema, check)
+    except OSError as exc:
+        raise write_error("read", path, exc) from exc
+    except damage as exc:
+        raise WriteError(
+            f"{path} is not what was written: {exc}.", "unload the table again."
+        ) from exc
+
+
+def _parquet_sums(path: Readable, schema: pa.Schema, check: Check) -> ContentSums:
+    import pyarrow.parquet as pq
+
+    sums = ColumnSums(schema)
+    with pq.ParquetFile(parquet_source(path)) as file:
+        if file.schema_arrow.names != schema.names:
+            raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
+        for batch in file.iter_batches():
+            check()
+            sums.add(batch.columns, batch.num_rows)
+    return sums.result()
+
+
+def _text_sums(
+    path: Readable,
+    format: TextFormat,
+    compression: Compression,
+    schema: pa.Schema,
+    check: Check,
+) -> ContentSums:
+    sums, left_out = ColumnSums(schema), _left_out(schema, format)
+    for columns, rows in _text_columns(path, format, compression, len(schema)):
+        check()
+        sums.count(rows)
+        for index, (texts, field) in enumerate(zip(columns, schema, strict=True)):
+            if index not in left_out:
+                sums.add_column(index, *values_of(texts, field, format))
+    return sums.result()
+
+
+def _text_columns(
+    path: Readable, format: TextFormat, compression: Compression, columns: int
+) -> Iterator[tuple[Sequence[pa.Array], int]]:
+    """Yield texts of each column and the number of rows, some rows at a time."""
+    if not is_plain(format):
+        yield from _slowly(path, format, compression, columns)
+        return
+    import pyarrow as pa
+
+    yielded = 0
+    for block_bytes in BLOCK_BYTES:
+        known = yielded
+        try:
+            for batch in _plain_batches(path, format, compression, columns, block_bytes):
+                rest = batch.slice(known)
+                known = max(0, known - batch.num_rows)
+                yielded += rest.num_rows
+                yield rest.columns, rest.num_rows
+            return
+        except pa.ArrowInvalid as exc:
+            if "straddling" not in str(exc) or block_bytes == BLOCK_BYTES[-1]:
+                raise
+
+
+def _plain_batches(
+    path: Readable, format: TextFormat, compression: Compression, columns: int, block_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    names = [f"f{position}" for position in range(columns)]
+    with (
+        decompressed_arrow(path, compression) as file,
+        csv.open_csv(
+            file,
+            read_options=csv.ReadOptions(
+                use_threads=False,
+                block_size=block_bytes,
+                column_names=names,
+                skip_rows_after_names=1 if format.header else 0,
+            ),
+            parse_options=csv.ParseOptions(
+                delimiter=format.delimiter,
+                quote_char=format.enclosure,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[format.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        ) as reader,
+    ):
+        yield from reader
+
+
+def _slowly(
+    path: Readable, format: TextFormat, compression: Compression, columns: int
+) -> Iterator[tuple[Sequence[pa.Array], int]]:
+    import pyarrow as pa
+
+    with decompressed(path, compression) as file:
+        records = Records(format, columns).read(_pieces(file, format.encoding))
+        if format.header:
+            next(records, None)
+        while rows := list(islice(records, _ROWS)):
+            yield [pa.array(column, pa.large_string()) for column in _turned(rows)], len(rows)
+
+
+def _turned(rows: list[list[Field]]) -> Iterator[tuple[Field, ...]]:
+    return zip(*rows, strict=True)
+
+
+def _pieces(file: Any, encoding: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    while data := file.read(_PIECE_BYTES):
+        yield decoder.decode(data)
+    yield decoder.decode(b"", final=True)
