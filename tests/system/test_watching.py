@@ -53,9 +53,11 @@ def half_done(dest: Path) -> bool:
 
 
 @pytest.fixture
-def running(parts: str, tmp_path: Path) -> Iterator[command.Running]:
+def running(
+    parts: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[command.Running]:
     """A run with half of its rows, and the other half to come in an hour."""
-    run = started(parts, tmp_path / "out")
+    run = started(parts, tmp_path / "out", *getattr(request, "param", ()))
     run.wait_until(lambda: half_done(tmp_path / "out"), "a record of two finished units")
     yield run
     run.signal(signal.SIGKILL)
@@ -70,6 +72,7 @@ def seen(dest: Path, status: int = 0) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("running", [("--consistency", "none")], indirect=True)
 def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_path: Path) -> None:
     """Its figures, its workers, its seats; then it ends as by Ctrl-C, and what it has is kept."""
     dest = tmp_path / "out"
@@ -105,6 +108,7 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
     assert "stopped by `unloader stop` before all work units were done" in err
     assert f"run {found['run_id']} has ended" in told
     assert "with 2 of 4 work units finished" in told
+    assert f"unloader resume {dest} keeps 2 finished work units and unloads the other 2" in told
     assert seen(dest, status=7)["live"]["ended"] == "Interrupted"
     assert "no run is writing to" in command.error_of("stop", str(dest), status=6)
 
@@ -140,7 +144,7 @@ def test_a_killed_run_is_said_to_be_interrupted(
     page = command.ended("status", str(dest))
     assert page.returncode == 7
     assert "killed" in page.stdout
-    assert "keeps 2 finished work units and unloads the other 2" in page.stdout
+    assert "its snapshot has ended with it" in page.stdout
     assert (seen(dest, status=7)["units"], seen(dest, status=7)["left"]["units"]) == (4, 2)
     assert " interrupted " in command.run("runs", str(tmp_path))
     again = started(parts, dest)
