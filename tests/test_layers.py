@@ -39,6 +39,7 @@ FLOORS = {
         {"unloader.cli.watching"},
         {"unloader.cli.display"},
         {
+            "unloader.cli.core_dumps",
             "unloader.cli.invocation",
             "unloader.cli.mistakes",
             "unloader.cli.signals",

@@ -283,6 +283,19 @@ def resume(
         return to_json(begin(str(destination), again, observe=observe, stop=stop))
 
 
+def interrupted(destination: Path) -> Request | None:
+    """Return what the run was asked that was broken off in a directory; None if there is none.
+
+    Raises:
+        UnloaderError: OutputFailed if that run goes on, or cannot be read.
+    """
+    from unloader.resolve.broken_run import find_broken_run
+
+    with _translated():
+        broken = find_broken_run(str(destination))
+        return None if broken is None else broken.run.request
+
+
 def verify(
     destination: Path,
     source: SourceSpec | None = None,

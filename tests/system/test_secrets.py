@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import psutil
 import pytest
 from long_tests import OTHER_ROUTES
 from oracle import runs
@@ -80,6 +85,116 @@ def test_postgres_with_a_password(protected: str, tmp_path: Path) -> None:
     assert SECRET not in said + written_below(tmp_path)
 
 
+KEYRING = {"PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring"}
+
+PLACES = (
+    "file",
+    pytest.param("keyring", marks=pytest.mark.long(OTHER_ROUTES)),
+    pytest.param("credential", marks=pytest.mark.long(OTHER_ROUTES)),
+    pytest.param("variable", marks=pytest.mark.long(OTHER_ROUTES)),
+)
+
+
+def placed(place: str, home: Path) -> tuple[list[str], dict[str, str]]:
+    """Put the password into a place below a directory; return the options and variables for it."""
+    home.mkdir(mode=0o700)
+    if place == "variable":
+        return [], {"UNLOADER_PASSWORD": SECRET}
+    if place == "keyring":
+        variables = {**KEYRING, "XDG_DATA_HOME": str(home)}
+        subprocess.run(
+            [sys.executable, "-m", "keyring", "set", "protected", ROLE],
+            input=f"{SECRET}\n",
+            env={**os.environ, **variables},
+            text=True,
+            check=True,
+            capture_output=True,
+        )
+        return ["--password-keyring", "protected"], variables
+    (home / "unloader-password").write_text(f"{SECRET}\n")
+    if place == "credential":
+        return [], {"CREDENTIALS_DIRECTORY": str(home)}
+    return ["--password-file", str(home / "unloader-password")], {}
+
+
+def seen_from_outside(processes: list[psutil.Process]) -> tuple[str, str]:
+    """Return the command lines of processes, and their variables as the system shows them."""
+    texts = {"cmdline": "", "environ": ""}
+    for process in processes:
+        for name in texts:
+            content = Path(f"/proc/{process.pid}/{name}").read_bytes()
+            texts[name] += content.decode("utf-8", "replace")
+    return texts["cmdline"], texts["environ"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, place: str) -> None:
+    """No process shows the password while the run goes on, and none dumps its memory.
+
+    A worker crashes, then all are killed: nothing of what they said and left has the password. A
+    variable is seen by who may read those of the process, and in no other place.
+    """
+    home, out = tmp_path / "home", tmp_path / "left" / "out"
+    options, variables = placed(place, home)
+    slow = ("--where", "pg_sleep(0.001) IS NOT NULL", "--parallelism", "2", "--progress", "log")
+    running = command.Running(
+        *("--debug", "run", protected, "--table", "t", "--to", str(out), *options, *slow),
+        *("--unit-bytes", "64kB", "--log-format", "json", "--log-interval", "0.1"),
+        env=variables,
+    )
+    try:
+        journal = out / "_run" / "journal.jsonl"
+        running.wait_until(journal.exists, "a finished unit")
+        workers = running.workers()
+        assert len(workers) >= 2
+        lines, surroundings = seen_from_outside([psutil.Process(running.process.pid), *workers])
+        workers[-1].send_signal(signal.SIGSEGV)
+        size = journal.stat().st_size
+        running.wait_until(lambda: journal.stat().st_size > size, "another unit")
+    finally:
+        os.killpg(running.process.pid, signal.SIGKILL)
+        said = "".join(running.process.communicate())
+    left = written_below(out.parent)
+    assert '"run_id"' in left
+    assert SECRET not in lines + said + left
+    assert (SECRET in surroundings) == (place == "variable")
+
+
+def core_limits(*general: str, directory: Path) -> set[str]:
+    """Return the limits on core dumps of a run's processes, by a shell without any limit."""
+    path = directory / "slow.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS t AS SELECT range AS i FROM range(10)")
+    reader, pipe = directory / "limits", directory / "pipe"
+    os.mkfifo(pipe)
+    options = ("--table", "t", "--to", f"pipe:{pipe}", "--quiet")
+    with subprocess.Popen(
+        [*command.UNLOADER, *general, "run", f"duckdb://{path}", *options],
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_CORE, (hard := resource.getrlimit(resource.RLIMIT_CORE)[1], hard)
+        ),
+    ) as process:
+        found = psutil.Process(process.pid)
+        command.wait_for(lambda: len(found.children(recursive=True)) > 0, "a worker")
+        everybody = [found, *found.children(recursive=True)]
+        texts = [Path(f"/proc/{each.pid}/limits").read_text() for each in everybody]
+        reader.write_bytes(pipe.read_bytes())
+    lines = [line for text in texts for line in text.splitlines() if "core file" in line]
+    return {line.split()[4] for line in lines}
+
+
+def test_no_process_leaves_a_core_dump(tmp_path: Path) -> None:
+    """Memory holds passwords and rows: only --debug leaves the limit as it is."""
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    if hard == 0:
+        pytest.skip("nobody here may leave a core dump")
+    for number, (general, limit) in enumerate(
+        (((), "1"), (("--debug",), "unlimited" if hard == resource.RLIM_INFINITY else str(hard)))
+    ):
+        (tmp_path / str(number)).mkdir()
+        assert core_limits(*general, directory=tmp_path / str(number)) == {limit}
+
+
 @pytest.mark.long(OTHER_ROUTES)
 def test_oracle_with_a_password(tmp_path: Path) -> None:
     """A run that is done and one that breaks off, whose journal stays: no password in either."""
@@ -105,7 +220,7 @@ def test_oracle_with_a_password(tmp_path: Path) -> None:
         server.faults.clear()
         wrong = {"UNLOADER_PASSWORD": f"{PASSWORD}!"}
         refused = runs.unload(server, "PADDED", tmp_path / "refused", *options, env=wrong)
-        assert "ORA-01017" in refused.error
+        assert "ORA-01017" in refused.log
     assert "journal.jsonl" in broken.staged
     said = "".join(each.stdout + each.log for each in (done, broken, refused))
     assert PASSWORD not in said + written_below(tmp_path)

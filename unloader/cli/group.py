@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 from unloader import __version__
+from unloader.cli.core_dumps import leave_none
 from unloader.cli.display.json_log.writing import asked_for, is_on, switch
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
@@ -73,7 +74,9 @@ def group(context: click.Context, debug: bool) -> None:
     """Unload big database tables to CSV or Parquet, exactly and from one point in time."""
     invocation = context.ensure_object(Invocation)
     invocation.debug = debug
-    if debug:
+    if not debug:
+        leave_none()
+    else:
         _show_messages()
         for name in ("unloader", "partition_planner", "writers", "numa"):
             logging.getLogger(name).setLevel(logging.DEBUG)
@@ -84,7 +87,9 @@ def group(context: click.Context, debug: bool) -> None:
 
 def _show_messages() -> None:
     if not is_on():
-        logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        from unloader.cli.display.debug_log import TerminalHandler
+
+        logging.basicConfig(handlers=[TerminalHandler()])
         return
     from unloader.cli.display.json_log.records import LineHandler
 

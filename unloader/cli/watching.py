@@ -31,12 +31,12 @@ WATCHING = ("metrics_file", "on_success", "on_failure")
 
 
 @contextmanager
-def watched(values: Mapping[str, Any], request: Request) -> Iterator[Display]:
+def watched(values: Mapping[str, Any], request: Request | None) -> Iterator[Display]:
     """Yield the display of a run, which lets all others know, too; at the end do what was asked.
 
     Args:
         values: The options by their names with underscores.
-        request: What is run.
+        request: What is run; None if there is nothing to run.
 
     Raises:
         ConfigError: A library is missing, or the file of metrics cannot be written.
@@ -147,9 +147,11 @@ class _Watch:
             _notice(f"--metrics-file {path} could not be written: {error}")
 
 
-def _job_of(request: Request) -> Job:
+def _job_of(request: Request | None) -> Job:
     from unloader.operations.account import Job
 
+    if request is None:
+        return Job(table="", source="", destination="")
     table = request.selection.table
     return Job(
         table="query" if table is None else str(table),
@@ -159,7 +161,7 @@ def _job_of(request: Request) -> Job:
 
 
 def _metrics(values: Mapping[str, Any], account: Account) -> MetricsFile | None:
-    if values["metrics_file"] is None:
+    if values["metrics_file"] is None or not account.job.source:
         return None
     from unloader.operations.metrics import MetricsFile
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from unloader.errors import UnloaderError
-from unloader.events import Event, RunFinished, RunStarted, UnitFailed, UnitFinished
+from unloader.events import (
+    Event,
+    RunFinished,
+    RunStarted,
+    UnitFailed,
+    UnitFinished,
+    UnitsKept,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,10 @@ class Account:
         if isinstance(event, RunStarted):
             self.run_id, self.table, self.units = event.run_id, event.table, event.units
             self.destinations = event.destinations
+        elif isinstance(event, UnitsKept):
+            self.units_done += event.units
+            self.rows += event.rows
+            self.bytes += event.bytes
         elif isinstance(event, UnitFinished):
             self.units_done += 1
             self.rows += event.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -85,19 +86,51 @@ def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
     return directory_name(parent, values) or ".", re.compile(_pattern(name, values))
 
 
+def existing(place: str, date: str) -> tuple[str, ...]:
+    """Return the directories that are there and may be those of runs, the newest first.
+
+    Args:
+        place: A directory of `--to`; its fields may be those of any table and any run.
+        date: The day that `{date}` stands for.
+    """
+    found = [""]
+    for number, part in enumerate(place.rstrip("/").split("/")):
+        if not has_fields(part):
+            found = [f"{each}/{part}" if number else part for each in found]
+            continue
+        pattern = re.compile(_pattern(part, None, date))
+        found = [
+            f"{each}/{name}" if number else name
+            for each in found
+            for name in _directories(each or ("/" if number else "."))
+            if pattern.fullmatch(name)
+        ]
+    # The id of a run begins with the time of its start.
+    return tuple(each for each in reversed(found) if os.path.isdir(each))
+
+
+def _directories(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
 def _split(place: str) -> tuple[str, str]:
     parent, slash, name = place.rstrip("/").rpartition("/")
     return parent or slash, name
 
 
-def _pattern(name: str, values: DirectoryValues | None) -> str:
-    """Return what a name looks like; without values any table will do."""
+def _pattern(name: str, values: DirectoryValues | None, date: str = "") -> str:
+    """Return what a name looks like; without values any table will do, without a date any day."""
     parts, at = [], 0
+    any_run = {**_ANY, "date": date} if date else _ANY
     for field in _FIELD.finditer(name):
         parts.append(re.escape(name[at : field.start()]))
         at = field.end()
-        if field[1] in _ANY or values is None:
-            parts.append(_ANY.get(field[1], ".+"))
+        if field[1] in any_run or values is None:
+            parts.append(any_run.get(field[1], ".+"))
         else:
             value = _safe(str(getattr(values, field[1])))
             parts.append(re.escape(_not_in_front(value) if not field.start() else value))

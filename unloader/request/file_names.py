@@ -13,7 +13,9 @@ DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
 """Used instead of the default of --file-name where one file holds the whole table."""
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
+_COMMANDS = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+"""Control characters, ends of line, and what changes the direction of text."""
+_UNSAFE = re.compile(rf"[{_COMMANDS}/\\]")
 _NO_START = (".", "_", "-")
 _MAX_BYTES = 255
 
@@ -59,10 +61,11 @@ def check_template(
             raise UsageError(
                 f"{option} {template} gives several files one name", f"add {{{name}}} to it"
             )
-    if "/" in template or template.startswith(_NO_START):
+    odd = re.search(rf"[{_COMMANDS}/]", template)
+    if odd or template.startswith(_NO_START):
         raise UsageError(
             f"{option} {template} is not a plain file name",
-            "leave out slashes, and begin with no dot, underscore or hyphen",
+            "leave out slashes and control characters, and begin with no dot, underscore or hyphen",
         )
 
 
@@ -113,4 +116,9 @@ def check_distinct(names: Iterable[str]) -> None:
 
 
 def _safe(text: str) -> str:
-    return _UNSAFE.sub(lambda match: f"%{ord(match.group()):02X}", text)
+    return _UNSAFE.sub(lambda match: _encoded(match.group()), text)
+
+
+def _encoded(char: str) -> str:
+    """Return one character as URLs write it."""
+    return "".join(f"%{byte:02X}" for byte in char.encode())

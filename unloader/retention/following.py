@@ -14,7 +14,7 @@ from unloader.retention.link import check_link, switch_link
 from unloader.retention.removing import finish_removals, remove
 
 
-def check_before(run: ResolvedRun) -> None:
+def check_before(run: ResolvedRun, directory: str) -> None:
     """Check, before anything is read, that nothing is in the way of what follows the run.
 
     Raises:
@@ -22,10 +22,10 @@ def check_before(run: ResolvedRun) -> None:
     """
     output = run.output.options
     if output.latest_link is not None:
-        check_link(output.destination, output.latest_link)
+        check_link(directory, output.latest_link)
 
 
-def follow(run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
+def follow(run: ResolvedRun, manifest: Manifest, directory: str, observe: Observer) -> None:
     """Switch the link to a run that is published, then remove what is older than `--keep`.
 
     What cannot be removed stays, and is reported: the new run is complete all the same.
@@ -35,7 +35,7 @@ def follow(run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
     """
     output = run.output.options
     if output.latest_link is not None:
-        switch_link(output.destination, output.latest_link, run.run_id)
+        switch_link(directory, output.latest_link, run.run_id)
     if output.keep is not None:
         for text in _removed(run, manifest, output.keep):
             observe(Notice(text=text))

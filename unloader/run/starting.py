@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from unloader.errors import OutputFailed, SnapshotGone
@@ -12,6 +13,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import Request, SecretReference
 from unloader.placement.seating import seat_request
+from unloader.request.directory_names import existing, has_fields
 from unloader.resolve.broken_run import BrokenRun, find_broken_run, is_finished, same_job
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
@@ -74,8 +76,7 @@ def resume_or_start(
     if broken is not None:
         observe(
             Notice(
-                text=f"resuming run {broken.run.run_id}, which was broken off in "
-                f"{request.output.destination}"
+                text=f"resuming run {broken.run.run_id}, which was broken off in {broken.places[0]}"
             )
         )
         statements = request.source.session.session_sql
@@ -88,9 +89,26 @@ def resume_or_start(
 
 def _broken_run_of(request: Request, observe: Observer) -> BrokenRun | None:
     """Return the broken run that a request would go on with."""
-    place = request.output.destination
+    asked = request.output.destination
     if destination_kind(request.output.destinations) != "directories":
         return None
+    if not has_fields(asked):
+        return _broken_run_in(asked, request, observe, tell=True)
+    # Its directory is known only once the table is. One of another day is for `resume` alone: a
+    # nightly job wants the rows of this night.
+    for place in existing(asked, f"{datetime.now(timezone.utc):%Y%m%d}"):
+        try:
+            found = _broken_run_in(place, request, observe, tell=False)
+        except OutputFailed:
+            continue  # Another table's, which goes on or cannot be read.
+        if found is not None:
+            return found
+    return None
+
+
+def _broken_run_in(
+    place: str, request: Request, observe: Observer, *, tell: bool
+) -> BrokenRun | None:
     _complete(place, observe)
     broken = find_broken_run(place)
     if broken is None:
@@ -100,6 +118,8 @@ def _broken_run_of(request: Request, observe: Observer) -> BrokenRun | None:
     same = broken.run.is_session_sql(statements) if had_them else not statements
     if same and same_job(broken.run.request, request):
         return broken
+    if not tell:
+        return None
     text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
     observe(Notice(text=f"{text}: this one begins anew"))
     return None

@@ -84,13 +84,14 @@ def run(
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
     options = resolved.run.output.options
+    places = resolved.resumed_in or options.destinations
     if options.keep is None and options.latest_link is None:
         return _executed(resolved, executor, observe, stop)
     from unloader.retention.following import check_before, follow
 
-    check_before(resolved.run)
+    check_before(resolved.run, places[0])
     manifest = _executed(resolved, executor, observe, stop)
-    follow(resolved.run, manifest, observe)
+    follow(resolved.run, manifest, places[0], observe)
     return manifest
 
 
@@ -147,6 +148,7 @@ class _Run:
         if self.run.request.verify == "source":
             check_able(self.resolved.catalog, self.run.extract.source.kind)
         self.output.begin(self.observe, stop)
+        until = self._keep_snapshot()
         if not self.resolved.resumed_in:
             self.output.keep(RUN_RECORD, self.run.record())
         self._is_recorded = True
@@ -160,13 +162,15 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(self.run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
-                destinations=self.run.output.options.destinations,
+                destinations=self.resolved.resumed_in or self.run.output.options.destinations,
                 nodes=tuple(seat.node for seat in self.run.seating.seats),
             )
         )
         for text in self.run.seating.notices:
             self.observe(Notice(text=text))
-        self._keep_snapshot()
+        if until:
+            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
+            self.observe(Notice(text=text))
         before = self._take_up(stop)
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(executor, before, stop)
@@ -180,13 +184,13 @@ class _Run:
         self._end_keeping()
         return manifest
 
-    def _keep_snapshot(self) -> None:
-        """Have the snapshot outlive the run from here on, where that was asked for."""
+    def _keep_snapshot(self) -> str:
+        """Have the snapshot outlive the run from here on, where that was asked for; say how long.
+
+        Before the run is on record: what is on record can be resumed.
+        """
         storage = self.output.live()
-        until = keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
-        if until:
-            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
-            self.observe(Notice(text=text))
+        return keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
 
     def _end_keeping(self) -> None:
         try:
@@ -289,15 +293,14 @@ class _Run:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
 
     def _room_watch(self) -> RoomWatch | None:
-        options = self.run.request.output
+        options = self.run.output.options
         if not options.min_free_bytes:
             return None
         return RoomWatch(
-            directories=options.destinations,
+            directories=self.resolved.resumed_in or options.destinations,
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
-            next_step=lambda: self.output.next_step(resumable=self._is_resumable),
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:

@@ -133,3 +133,47 @@ def test_names_must_differ_by_more_than_case() -> None:
     for names in (["a.csv", "a.csv"], ["a.csv", "A.csv"], ["straße", "STRASSE"]):
         with pytest.raises(ConfigError, match="two files would be named"):
             check_distinct(names)
+
+
+@pytest.mark.parametrize(
+    ("table", "written"),
+    [
+        ("a\0b", "a%00b"),
+        ("a\nb\rc", "a%0Ab%0Dc"),
+        ("\x1b]0;title\x07", "%1B]0;title%07"),
+        ("\x9b2J", "%C2%9B2J"),
+        ("invoice\u202efdp.exe", "invoice%E2%80%AEfdp.exe"),
+        ("two\u2028lines", "two%E2%80%A8lines"),
+        ("-rf", "%2Drf"),
+        ("~root", "~root"),
+    ],
+)
+def test_what_a_terminal_obeys_is_in_no_file_name(table: str, written: str) -> None:
+    """Controls, ends of line and changes of direction become `%XX`, as bytes of UTF-8."""
+    assert file_name("{table}.csv", replace(VALUES, table=table)) == f"{written}.csv"
+
+
+@pytest.mark.parametrize("letters", ["x" * 300, "é" * 150, "日" * 100])
+def test_a_name_too_long_for_a_file_is_refused(letters: str) -> None:
+    """File systems take 255 bytes; nothing is cut off, since names could become one."""
+    with pytest.raises(ConfigError, match="longer than 255 bytes"):
+        file_name(DEFAULT_TEMPLATE, replace(VALUES, table=letters))
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "../{unit}",
+        "a/{unit}",
+        "/tmp/{unit}",
+        "..",
+        ".{unit}",
+        "-{unit}",
+        "a\x1b[2J{unit}",
+        "\u202e{unit}",
+    ],
+)
+def test_a_template_is_one_plain_name(template: str) -> None:
+    """No way out of the directory, no hidden file, no option, nothing that a terminal obeys."""
+    with pytest.raises(UsageError, match="not a plain file name"):
+        check_template(template, per_unit=False, parts=False)

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from unloader.cli.commands.run import answer
-from unloader.cli.display.progress import display_for
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
+from unloader.cli.watching import watched
 
 
 @click.command(
@@ -45,7 +45,8 @@ def command(destination: Path, **values: Any) -> None:
     from unloader.cli.options.credentials import secret_at
 
     secret = secret_at(str(destination), values)
-    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+    request = api.interrupted(destination)
+    with watched(values, request) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.resume(
             destination,
             secret=secret,

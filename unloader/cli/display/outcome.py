@@ -70,7 +70,7 @@ def _complain(error: UnloaderError, details: str) -> None:
         if writing.is_on():
             writing.write("error", {**_facts(error), "traceback": details or None})
             return
-        sys.stderr.write(f"{details}unloader: error: {one_line(error)}\n")
+        sys.stderr.write(f"{render.lines(details)}unloader: error: {one_line(error)}\n")
         sys.stderr.flush()
     except OSError:
         give_up(sys.stderr)

@@ -24,11 +24,12 @@ _SEND_ELSEWHERE = "send it to a file or a program that takes it: > FILE, | PROGR
 
 _NUMBERS = re.compile(r"\[\n\s*(-?\d[^\s,]*(?:,\n\s*-?\d[^\s,]*)*)\n\s*\]")
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _INVISIBLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
 """Controls, ends of line, and what changes the direction of text or has no width."""
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal obeys, but for tabs and ends of line."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_SQL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\s+""")
 
@@ -138,7 +139,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Return names and values, one pair a line."""
     known = list(pairs)
     width = max((len(name) for name, _ in known), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in known)
+    return "\n".join(f"{name:<{width}}  {visible(value)}" for name, value in known)
 
 
 def count(value: int | None) -> str:
@@ -191,8 +192,12 @@ def one_line(text: str) -> str:
 
     Names in a database may hold anything, escape sequences of terminals included.
     """
-    joined = re.sub(r"\s*[\r\n]\s*", " ", text)
-    return _CONTROLS.sub(lambda match: f"\\x{ord(match.group()):02x}", joined)
+    return lines(re.sub(r"\s*[\r\n]\s*", " ", text))
+
+
+def lines(text: str) -> str:
+    """Return a text of several lines, such as a traceback, that no terminal obeys."""
+    return _COMMANDS.sub(lambda found: _written_out(found.group()), text)
 
 
 def shortened(text: str) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from unloader.request.options.kinds import SECONDS, Choice, Kind, PathText
 from unloader.request.options.option import Option
 
-_operations = partial(Option, section="Operations", commands=("run",), effect="unrecorded")
+_operations = partial(Option, section="Operations", commands=("run", "resume"), effect="unrecorded")
 
 OPTIONS = (
     _operations(

@@ -34,6 +34,7 @@ from unloader.storage.directories.leftovers import (
     take_lock,
     write_holder,
 )
+from unloader.storage.directories.links import foreign_link
 from unloader.storage.directories.recovery import sweep
 from unloader.storage.model import MANIFEST, STATUS, STOP, Index, Leftover, ReadIndex
 from writers.files.publish import write_atomically
@@ -243,6 +244,12 @@ class RunDirectory:
 
     def _create(self) -> tuple[Path, ...]:
         """Create the directory; return what was not there before, innermost first."""
+        link = foreign_link(self.path)
+        if link is not None:
+            raise OutputFailed(
+                f"{link} is a symbolic link of another user, in a directory that all may write to",
+                "find out what put it there and remove it, or choose another --to",
+            )
         try:
             missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self._made_room = not self.room.exists()
@@ -281,7 +288,7 @@ class RunDirectory:
             who = read_holder(self.room).text()
             raise OutputFailed(
                 f"another run is writing to {self.path}{who and f': {who}'}",
-                "wait for it, or choose another --to",
+                f"see it with: unloader status {self.path}; or choose another --to",
             ) from None
         except FileNotFoundError:
             # The run that held it has just ended, and removed it.
