@@ -109,6 +109,24 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
     assert "no run is writing to" in command.error_of("stop", str(dest), status=6)
 
 
+def test_a_run_on_a_machine_that_the_lock_does_not_reach(
+    running: command.Running, parts: str, tmp_path: Path
+) -> None:
+    """It is seen to go on by its record, and a second run is refused with its name."""
+    dest = tmp_path / "out"
+    lock = dest / "_run" / "lock"
+    holder = json.loads(lock.read_text()) | {"host": "db77", "boot_id": "another"}
+    # A file that nobody has locked, as this machine would see it.
+    lock.unlink()
+    lock.write_text(json.dumps(holder))
+    assert (seen(dest)["state"], seen(dest)["host"]) == ("running", "db77")
+    refused = command.error_of("run", parts, "--table", "p1", "--to", str(dest), status=6)
+    assert "another run is writing to" in refused
+    assert f"run {holder['run_id']}, on db77" in refused
+    assert "is writing to" in command.error_of("resume", str(dest), status=6)
+    assert running.process.poll() is None
+
+
 def test_a_killed_run_is_said_to_be_interrupted(
     running: command.Running, parts: str, tmp_path: Path
 ) -> None:

@@ -72,8 +72,9 @@ def find_broken_run(destination: str) -> BrokenRun | None:
             return None
         if who.is_running:
             raise OutputFailed(
-                f"run {who.run_id} is writing to {destination}, in process {who.pid}",
-                "wait until it ends, or stop it",
+                f"run {who.run_id} is writing to {destination}, in process {who.pid}"
+                + (f" on {who.host}" if who.host else ""),
+                f"wait until it ends, or end it with: unloader stop {destination}",
             )
         places = _places_now(destination, who.places)
         record = storage.record(places[0], RUN_RECORD)

@@ -144,6 +144,7 @@ class _Run:
     def execute(self, executor: Executor, stop: Callable[[], bool]) -> Manifest:
         plan = self.run.plan
         self.output.begin(self.observe, stop)
+        until = self._keep_snapshot()
         if not self.resolved.resumed_in:
             self.output.keep(RUN_RECORD, self.run.record())
         self._is_recorded = True
@@ -163,7 +164,9 @@ class _Run:
         )
         for text in self.run.seating.notices:
             self.observe(Notice(text=text))
-        self._keep_snapshot()
+        if until:
+            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
+            self.observe(Notice(text=text))
         before = self._take_up(stop)
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(executor, before, stop)
@@ -177,13 +180,13 @@ class _Run:
         self._end_keeping()
         return manifest
 
-    def _keep_snapshot(self) -> None:
-        """Have the snapshot outlive the run from here on, where that was asked for."""
+    def _keep_snapshot(self) -> str:
+        """Have the snapshot outlive the run from here on, where that was asked for; say how long.
+
+        Before the run is on record: what is on record can be resumed.
+        """
         storage = self.output.live()
-        until = keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
-        if until:
-            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
-            self.observe(Notice(text=text))
+        return keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
 
     def _end_keeping(self) -> None:
         try:
@@ -294,7 +297,6 @@ class _Run:
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
-            next_step=lambda: self.output.next_step(resumable=self._is_resumable),
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:

@@ -261,6 +261,9 @@ class Source(Protocol):
     options: tuple[Option, ...] = ()
     """The options that say something to it and not to every source; their fields in a request keep
     their defaults elsewhere."""
+    waits_for_network: bool = False
+    """`open_catalog` may wait for a network, and cannot be cancelled. It is then called in a thread
+    of its own, which a signal leaves behind; the catalog is used in another thread afterwards."""
 
     def driver_warning(self, version: str) -> str | None:
         """Return a sentence if the driver in this version is not one that was found exact.

@@ -52,6 +52,8 @@ class WorkerStatus:
     """Since the attempt began."""
     waits_for: Waits = "nothing"
     """`retry` if it is idle because all units that are left wait for their next attempt."""
+    waits_detail: str = ""
+    """The pipe, or where there is no room; empty where there is no more to say."""
     retry_in_seconds: float | None = None
 
 
@@ -91,6 +93,8 @@ class LiveStatus:
     workers: tuple[WorkerStatus, ...] = ()
     retries: int = 0
     last_error: str = ""
+    last_notice: str = ""
+    """The last line for the user, such as that the run waits for room on a disk."""
     stopping: bool = False
     """Somebody asked the run to end, by a signal or with `unloader stop`."""
     ended: str = ""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 
 from numa.model import Seat
 from unloader.redaction import redact
-from unloader.status.model import LiveStatus, UnitCounts, WorkerStatus
+from unloader.status.model import LiveStatus, UnitCounts, Waits, WorkerStatus
 from unloader.status.tally import Figures, Running, Tally
 from unloader.storage.machine import boot_id, host_name
 
@@ -66,6 +66,7 @@ def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
         workers=tuple(_workers(tally, process.seats[: tally.run.workers], now)),
         retries=tally.retries,
         last_error=_shown(str(error) if error is not None else tally.last_error),
+        last_notice=_shown(tally.last_notice),
         stopping=process.stopping,
         ended="" if error is None else type(error).__name__,
     )
@@ -109,8 +110,15 @@ def _busy(seat: Seat, running: Running, now: float) -> WorkerStatus:
         rows=running.rows,
         bytes=running.bytes,
         seconds=round(now - running.started, 1),
-        waits_for="reader of a pipe" if running.waiting_for else running.waits_for,
+        waits_for=_waits(running),
+        waits_detail=_shown(running.waiting_for),
     )
+
+
+def _waits(running: Running) -> Waits:
+    if running.waiting_for and running.waits_for == "nothing":
+        return "reader of a pipe"
+    return running.waits_for
 
 
 def _expected(figures: Figures) -> int | None:

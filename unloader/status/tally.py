@@ -9,6 +9,7 @@ from typing import Literal
 from unloader.events import (
     DirectoryFilled,
     Event,
+    Notice,
     PhaseStarted,
     RunFinished,
     RunStarted,
@@ -36,7 +37,7 @@ class Running:
     rows: int = 0
     bytes: int = 0
     waiting_for: str = ""
-    """The pipe whose reader is missing."""
+    """The pipe whose reader is missing, or a disk without room."""
     waits_for: Literal["nothing", "source", "destination"] = "nothing"
 
     def rows_per_second(self, now: float) -> float:
@@ -94,7 +95,7 @@ class Tally:
         self.running.clear()
         self.retry_at.clear()
         self.retries = self.given_up = 0
-        self.last_error = ""
+        self.last_error = self.last_notice = ""
         self._directories: dict[str, int] = {}
         self._kept = 0.0
         self._rows_kept = 0
@@ -129,6 +130,8 @@ class Tally:
             self._rows += event.rows
             self._bytes += event.bytes
             self._rows_expected += (current.rows_expected or 0) if current else 0
+        elif isinstance(event, Notice):
+            self.last_notice = event.text
         elif isinstance(event, UnitFailed):
             self.running.pop(event.worker, None)
             self._failed(event, now)

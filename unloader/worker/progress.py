@@ -85,7 +85,7 @@ class LastReport:
         now = time.monotonic()
         if now - self._repeated >= REPORT_SECONDS:
             self._repeated = now
-            self.report(replace(self.last, waiting_for=what))
+            self.report(replace(self.last, waiting_for=what, waits_for="destination"))
 
 
 @dataclass(slots=True)

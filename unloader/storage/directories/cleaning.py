@@ -115,7 +115,8 @@ def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
         lock = take_lock(room, create=not dry_run)
     except Locked:
         raise OutputFailed(
-            f"a run is writing to {directory}", "wait until it ends, or stop it"
+            f"a run is writing to {directory}",
+            f"wait until it ends, or end it with: unloader stop {directory}",
         ) from None
     except FileNotFoundError:
         # It has no lock, so no run has it; or its run has just ended.

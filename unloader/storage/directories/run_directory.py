@@ -288,7 +288,7 @@ class RunDirectory:
             who = read_holder(self.room).text()
             raise OutputFailed(
                 f"another run is writing to {self.path}{who and f': {who}'}",
-                "wait for it, or choose another --to",
+                f"see it with: unloader status {self.path}; or choose another --to",
             ) from None
         except FileNotFoundError:
             # The run that held it has just ended, and removed it.

@@ -137,6 +137,8 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
     yield "retries", render.count(live.retries)
     if live.last_error and not live.ended:
         yield "last error", live.last_error
+    if live.last_notice and running:
+        yield "last notice", live.last_notice
 
 
 def _staged(status: RunStatus) -> Iterator[tuple[str, str]]:
@@ -179,7 +181,8 @@ def _worker_cells(worker: WorkerStatus) -> tuple[str, ...]:
 def _waits(worker: WorkerStatus) -> str:
     if worker.waits_for == "retry" and worker.retry_in_seconds is not None:
         return f"a retry in {worker.retry_in_seconds:.0f} s"
-    return _WAITS.get(worker.waits_for, worker.waits_for)
+    waits = _WAITS.get(worker.waits_for, worker.waits_for)
+    return f"{waits}: {worker.waits_detail}" if worker.waits_detail else waits
 
 
 def _run_cells(status: RunStatus, now: datetime) -> tuple[str, ...]:

@@ -1,0 +1,68 @@
+"""An Airflow DAG with a task that unloads a table and hands its manifest's totals to the next.
+
+The exit status decides what Airflow does: what another attempt may get past is tried again, and
+goes on where it was broken off; what it cannot is a failure at once. Written for Airflow 3; in
+Airflow 2 `dag` and `task` come from `airflow.decorators`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import dag, task
+
+JOB = os.environ.get("NIGHTLY_JOB", "/etc/unloader/orders.toml")
+FOR_GOOD = (2, 3, 5, 8, 10)
+"""Wrong options or configuration, a plan that does not fit, a difference, done but for a hook."""
+
+
+@task(retries=3, retry_delay=timedelta(minutes=10))
+def unload(job: str = JOB) -> dict[str, Any]:
+    """Run the job to its end; return what the next task needs to know of it."""
+    command = ["unloader", "run", job, "--resume-or-start", "--json", "--progress", "log"]
+    # Progress goes to the log of the task, where standard error is.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        answer = json.loads(process.communicate()[0] or "{}")
+    finally:
+        if process.poll() is None:
+            # The task was killed or ran out of time: the run stops in good order.
+            process.terminate()
+            process.wait(timeout=60)
+    if process.returncode == 0:
+        return {
+            "directory": answer["options"]["to"],
+            "run_id": answer["run_id"],
+            **answer["totals"],
+        }
+    error = answer.get("error", {})
+    text = f"status {process.returncode}: {error.get('message')}. Next: {error.get('hint')}"
+    if process.returncode in FOR_GOOD:
+        raise AirflowFailException(text)
+    raise AirflowException(text)
+
+
+@task
+def load(unloaded: dict[str, Any]) -> None:
+    """Stand for whatever takes the files."""
+    print(f"{unloaded['rows']} rows in {unloaded['directory']}")
+
+
+@dag(
+    schedule="30 2 * * *",
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    tags=["unloader"],
+)
+def nightly_orders() -> None:
+    """Unload the table, then load what was unloaded."""
+    load(unload())
+
+
+nightly_orders()
