@@ -174,6 +174,26 @@ def test_without_its_keeper_a_killed_run_is_not_resumed(
     assert command.final_names(to) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--to", "-", "--keep-snapshot", "1h"), "stream"),
+        (("--to", "out", "--keep-snapshot", "31d"), "30 days"),
+        (("--to", "out", "--keep-snapshot", "soon"), "duration"),
+        (("--to", "out", "--keep-snapshot", "1h", "--consistency", "none"), "--consistency none"),
+    ],
+    ids=["stream", "too long", "no duration", "no snapshot"],
+)
+def test_what_makes_no_sense_is_refused(
+    url: str, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    """Before anything is read, with the reason."""
+    placed = [str(tmp_path / each) if each == "out" else each for each in arguments]
+    error = command.error_of("run", url, "--table", "t", *placed, status=2)
+    assert "--keep-snapshot" in error
+    assert reason in error
+
+
 def test_other_sources_refuse_it(tmp_path: Path) -> None:
     """A snapshot that needs nobody to keep it has no such option."""
     error = command.error_of(

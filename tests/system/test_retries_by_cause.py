@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
+import signal
+import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +33,9 @@ GRANT SELECT ON ALL TABLES IN SCHEMA public TO few;
 
 SLOWLY = "id % 1000 <> 0 OR pg_sleep(0.3) IS NOT NULL"
 """Takes so long that one worker cannot do all before the others are up."""
+
+SERVERS = "servers that stop"
+"""The kind of the long tests."""
 
 UNITS = ("--split", "partition", "--numa", "off", "--progress", "log")
 
@@ -185,3 +193,50 @@ def test_a_count_that_fails_once_is_counted_again(server: OracleServer, tmp_path
     assert fault.count == 1
     assert re.search("counting, attempt 1 failed: .*ORA-00060", done.log)
     assert done.manifest["verified"]["result"] == "ok"
+
+
+def test_a_signal_ends_the_wait_for_a_host_that_says_nothing(tmp_path: Path) -> None:
+    """A connection that is taken and never answered is not waited for any longer."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        running = command.Running(
+            "run", f"postgresql://me@127.0.0.1:{port}/x", "--table", "t",
+            "--to", str(tmp_path / "out"),
+        )  # fmt: skip
+        connection, _ = silent.accept()
+        running.signal(signal.SIGINT)
+        status, _, err = running.finish()
+        connection.close()
+    assert status == 130, err
+    assert "while connecting" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.long(SERVERS)
+def test_a_server_that_starts_again_while_the_run_begins_is_waited_for(
+    start_postgres: Callable[[], Any], tmp_path: Path
+) -> None:
+    """PostgreSQL that is down, then starting up, is tried again until it takes the connection."""
+    server = start_postgres()
+    server.run("CREATE TABLE t AS SELECT generate_series(1, 100) AS id")
+    data = re.search(r"host=([^&]+)", server.url)
+    assert data is not None
+    pg_ctl = [str(Path(server.psql).with_name("pg_ctl")), "-D", data[1], "-w", "-s"]
+    owner = pwd.getpwuid(os.stat(data[1]).st_uid).pw_name
+    as_owner = [] if owner == pwd.getpwuid(os.getuid()).pw_name else ["runuser", "-u", owner, "--"]
+    options = (Path(data[1]) / "postmaster.opts").read_text().strip().partition(" ")[2]
+    subprocess.run([*as_owner, *pg_ctl, "stop", "-m", "fast"], check=True)
+    running = command.Running(
+        "run", server.url, "--table", "t", "--to", str(tmp_path / "out"), "--progress", "log",
+        "--retries", "1000", "--retry-delay", "0.2", "--retry-delay-max", "0.2",
+    )  # fmt: skip
+    assert running.process.stderr is not None
+    first = running.process.stderr.readline()
+    subprocess.run(
+        [*as_owner, *pg_ctl, "start", "-l", "/dev/null", "-o", options.replace('"', "'")],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    status, _, err = running.finish()
+    assert status == 0, err
+    assert "connecting, attempt 1 failed" in first
+    assert command.manifest_of(tmp_path / "out")["totals"]["rows"] == 100

@@ -27,7 +27,7 @@ from unloader.resolve.named_columns import named_columns
 from unloader.resolve.patience import Patience
 from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
-from unloader.sources.cancelling import cancelled_by
+from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.origin import with_origin
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
@@ -88,9 +88,7 @@ def prepared(
     asked = request.source
     source = replace(asked, session=replace(asked.session, run_id=run_id))
     patience = Patience(retry=request.retry, run_id=run_id, stop=stop, observe=observe)
-    catalog = patience.with_retries(
-        "connecting", lambda: source_of(source.kind).open_catalog(source)
-    )
+    catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
     try:
         with cancelled_by(stop, catalog):
             ready = _prepare(request, source, catalog, seats, planned, observe)

@@ -15,12 +15,13 @@ from unloader.errors import PlanFailed, SnapshotGone, UnloaderError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.resolve.broken_run import BrokenRun
+from unloader.resolve.patience import Patience
 from unloader.resolve.preparation import check_fits, chosen_table
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from unloader.sources.cancelling import cancelled_by
+from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.registry import source_of
 
 
@@ -47,7 +48,8 @@ def reopened(
     observe(PhaseStarted(phase="connecting"))
     try:
         source = _at_snapshot(run)
-        catalog = source_of(source.kind).open_catalog(source)
+        patience = Patience(retry=run.request.retry, run_id=run.run_id, stop=stop, observe=observe)
+        catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
     except SnapshotGone as error:
         raise _gone(broken, error) from error
     try:

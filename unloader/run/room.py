@@ -28,8 +28,6 @@ class RoomWatch:
     min_free_bytes: int
     pause_seconds: float
     tell: Callable[[str], None]
-    next_step: Callable[[], str]
-    """What the user does after a run that ended without room."""
     clock: Callable[[], float] = time.monotonic
     free: Callable[[str], int | None] = free_bytes
     """Bytes free in a directory; None if not known."""
@@ -63,9 +61,7 @@ class RoomWatch:
         waited = self.clock() - self._since
         if waited >= self.pause_seconds:
             for_so_long = f", for {waited:.0f} s" if self.pause_seconds else ""
-            raise OutputFailed(
-                f"{self._why}{for_so_long}", f"make room there, then {self.next_step()}"
-            )
+            raise OutputFailed(f"{self._why}{for_so_long}", "make room there")
 
     def _look(self, now: float) -> None:
         self._why = why = self._why_not(now)

@@ -41,6 +41,7 @@ from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.comparing import compare
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
@@ -55,6 +56,7 @@ from unloader.sources.abilities import (
 from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
+from unloader.verification.source_values import Asking, check_able
 
 
 def run(
@@ -143,7 +145,10 @@ class _Run:
 
     def execute(self, executor: Executor, stop: Callable[[], bool]) -> Manifest:
         plan = self.run.plan
+        if self.run.request.verify == "source":
+            check_able(self.resolved.catalog, self.run.extract.source.kind)
         self.output.begin(self.observe, stop)
+        until = self._keep_snapshot()
         if not self.resolved.resumed_in:
             self.output.keep(RUN_RECORD, self.run.record())
         self._is_recorded = True
@@ -163,7 +168,9 @@ class _Run:
         )
         for text in self.run.seating.notices:
             self.observe(Notice(text=text))
-        self._keep_snapshot()
+        if until:
+            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
+            self.observe(Notice(text=text))
         before = self._take_up(stop)
         self.observe(PhaseStarted(phase="unloading"))
         self._unload(executor, before, stop)
@@ -177,13 +184,13 @@ class _Run:
         self._end_keeping()
         return manifest
 
-    def _keep_snapshot(self) -> None:
-        """Have the snapshot outlive the run from here on, where that was asked for."""
+    def _keep_snapshot(self) -> str:
+        """Have the snapshot outlive the run from here on, where that was asked for; say how long.
+
+        Before the run is on record: what is on record can be resumed.
+        """
         storage = self.output.live()
-        until = keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
-        if until:
-            text = f"if the run dies its snapshot is kept until {until}; see unloader keepers"
-            self.observe(Notice(text=text))
+        return keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
 
     def _end_keeping(self) -> None:
         try:
@@ -294,7 +301,6 @@ class _Run:
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
-            next_step=lambda: self.output.next_step(resumable=self._is_resumable),
         )
 
     def _verify(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
@@ -322,9 +328,25 @@ class _Run:
                 "with the plan",
             )
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
-        if level == "full":
-            self.observe(PhaseStarted(phase="verifying"))
-            self.not_compared = self.output.read_back(units, stop)
+        if level in COMPARING:
+            self._compare_values(units, stop)
+
+    def _compare_values(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
+        """Compare the fetched values with those in the files, and with the source's own."""
+        self.observe(PhaseStarted(phase="verifying"))
+        self.not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()
+        if self.run.request.verify != "source":
+            return
+        self.observe(PhaseStarted(phase="comparing"))
+        asking = Asking(
+            catalog=self.resolved.catalog,
+            extract=self.run.extract,
+            parallelism=len(self.run.seating.seats),
+            observe=self.observe,
+            check=lambda: _check_stop(stop, "while values were compared with the source"),
+        )
+        found = compare(units, self.run.plan.units, asking)
+        self.not_compared = (*self.not_compared, *found)
 
     def _manifest(
         self,

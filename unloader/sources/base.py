@@ -73,6 +73,8 @@ class Capabilities:
     keeping: bool = False
     """The snapshot of a run can be kept beyond its death; the catalog is an
     `abilities.KeepingCatalog`."""
+    hashes: bool = False
+    """The database computes checksums of columns; the catalog is a `hashing.HashingCatalog`."""
     sessions: bool = False
     """An administrator can see and end the run's sessions; the catalog is an
     `abilities.SessionCatalog`."""
@@ -261,6 +263,9 @@ class Source(Protocol):
     options: tuple[Option, ...] = ()
     """The options that say something to it and not to every source; their fields in a request keep
     their defaults elsewhere."""
+    waits_for_network: bool = False
+    """`open_catalog` may wait for a network, and cannot be cancelled. It is then called in a thread
+    of its own, which a signal leaves behind; the catalog is used in another thread afterwards."""
 
     def driver_warning(self, version: str) -> str | None:
         """Return a sentence if the driver in this version is not one that was found exact.

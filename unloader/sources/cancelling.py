@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
 
 from unloader.errors import Interrupted
+from unloader.model import SourceSpec
 from unloader.sources.base import Catalog
+from unloader.sources.registry import source_of
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 5.0
@@ -51,3 +55,39 @@ def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
     finally:
         over.set()
         watcher.join()
+
+
+def open_unless(stop: Callable[[], bool], spec: SourceSpec) -> Catalog:
+    """Open a source in the parent; stop waiting for it as soon as `stop` returns True.
+
+    A host that takes a connection and says nothing would be waited for, deaf to Ctrl-C, until the
+    driver gives up.
+
+    Args:
+        stop: Asked several times a second.
+        spec: The source.
+
+    Raises:
+        Interrupted: `stop` returned True.
+        UnloaderError: As `Source.open_catalog` raises it.
+    """
+    source = source_of(spec.kind)
+    if not source.waits_for_network:
+        return source.open_catalog(spec)
+    done: Future[Catalog] = Future()
+
+    def connect() -> None:
+        try:
+            done.set_result(source.open_catalog(spec))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=connect, name="connect", daemon=True).start()
+    while True:
+        try:
+            return done.result(_POLL_SECONDS)
+        except NotYet:
+            if done.done():
+                raise  # The source's own.
+        if stop():
+            raise Interrupted("stopped by a signal while connecting")

@@ -37,6 +37,7 @@ class OracleSource(Source):
     )
     driver = "oracledb"
     options = OPTIONS
+    waits_for_network = True
 
     def driver_warning(self, version: str) -> str | None:
         """Return a sentence if the driver in this version is not one that was found exact."""

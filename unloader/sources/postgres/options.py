@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from unloader.model import SessionOptions
-from unloader.request.options.kinds import FLAG, SECONDS
+from unloader.request.options.kinds import FLAG, SECONDS, Parsed
 from unloader.request.options.option import CONNECTING, Option
+from unloader.request.settings import parse_seconds
+
+LONGEST_DAYS = 30
+"""Long before that the server is in trouble."""
+
+
+def _keeping(text: str) -> float:
+    seconds = parse_seconds(text)
+    if seconds > LONGEST_DAYS * 86_400:
+        raise ValueError(f"{text} is more than {LONGEST_DAYS} days, which no server endures")
+    return seconds
+
+
+_KEEPING = Parsed("DURATION", _keeping, write=lambda value: f"{value:g}", numbers=(int, float))
 
 OPTIONS = (
     Option(
@@ -21,13 +35,13 @@ OPTIONS = (
     ),
     Option(
         name="keep-snapshot",
-        kind=SECONDS,
-        metavar="DURATION",
+        kind=_KEEPING,
         section="Database session",
         commands=("run",),
         effect="none",
         field="source.session.keep_snapshot_seconds",
         owner=SessionOptions,
+        not_for={"streams": "what went to a stream cannot be resumed"},
         help="Keep the snapshot so long from its start, such as 12h, if the run dies, so that it "
         "can be resumed; the server pays for it with old row versions. 0 does not. PostgreSQL.",
     ),

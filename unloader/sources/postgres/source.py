@@ -35,6 +35,7 @@ class PostgresSource(Source):
     extra = "postgres"
     driver = "asyncpg"
     options = OPTIONS
+    waits_for_network = True
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
         """Return the source with the exported snapshot that its parent is to enter."""

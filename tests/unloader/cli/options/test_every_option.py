@@ -55,6 +55,7 @@ BY_NAME = {
     "timestamp-tz-format": "YYYYMMDDHH24MISSTZH:TZM",
     "decimal-separator": ";",
     "parallelism": "3",
+    "keep-snapshot": "12h",
     "mode": "640",
     "near": "eth0",
     "owner-group": ":dba",

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -31,6 +32,8 @@ TICK_SECONDS = 15.0
 """Between two looks of a keeper at its connection, its run and the clock."""
 
 _POLL_SECONDS = 0.1
+_CHECK_SECONDS = 60.0
+"""A keeper that has not looked at its connection by then is stopped, or waits for a dead server."""
 _PROGRAM = "unloader.sources.postgres.keeping.process"
 
 
@@ -134,19 +137,26 @@ class StartedKeeper(Kept):
         Raises:
             SnapshotGone: It does not.
         """
-        self._ask(Check())
+        self._ask(Check(), seconds=_CHECK_SECONDS)
 
     def close(self) -> None:
         """Use the snapshot no longer; the keeper goes on, if the run can be continued."""
         super().close()
         self._pipe.close()
 
-    def _ask(self, message: Message) -> Answer:
+    def _ask(self, message: Message, seconds: float | None = None) -> Answer:
+        """Send a message and wait for the answer, no longer than so many seconds."""
+        until = None if seconds is None else time.monotonic() + seconds
         try:
             self._pipe.send(message)
             while not self._pipe.poll(_POLL_SECONDS):
                 if self._cancelled():
                     raise SourceError("the call was cancelled", "run again")
+                if until is not None and time.monotonic() > until:
+                    raise SourceError(
+                        "the keeper of the run's snapshot does not answer",
+                        "see with `unloader keepers` whether it lives, and why it waits",
+                    )
             answer: Answer | AttemptFailure = self._pipe.recv()
         except (EOFError, OSError) as error:
             raise _ended() from error

@@ -14,6 +14,7 @@ import platform
 import select
 import signal
 import stat
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ USE_SUFFIX = ".used"
 
 _END_SECONDS = 10.0
 """A keeper that was asked to end and has not is killed then; its session ends with its socket."""
+
+
+_NAPS_SECONDS = (0.003, 0.011)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +235,12 @@ def _is_locked(path: Path) -> bool:
 
 
 def _is_used(path: Path) -> bool:
-    return _locked_by_another(_use_of(path), fcntl.LOCK_EX)
+    # Whoever else looks just now has it locked for that moment, too.
+    for nap in (0.0, *_NAPS_SECONDS):
+        time.sleep(nap)
+        if not _locked_by_another(_use_of(path), fcntl.LOCK_EX):
+            return False
+    return True
 
 
 def _locked_by_another(path: Path, kind: int) -> bool:
