@@ -78,8 +78,16 @@ def stop_run(
                 f"see it with: unloader status {place}",
             )
         time.sleep(_LOOK_SECONDS)
-        now = status_of(place)
+        now = _now(place)
     return _ended(before, now, time.monotonic() - began)
+
+
+def _now(place: str) -> RunStatus:
+    try:
+        return status_of(place)
+    except OutputFailed:
+        # A run without finished units removes the directories that it has made.
+        return RunStatus(destination=place, state="none")
 
 
 def _ask(place: str) -> None:

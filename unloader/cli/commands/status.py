@@ -52,7 +52,7 @@ def command(
         while watch and found.state == "running":
             _show(found, values, more=True)
             time.sleep(max(interval, 0.1))
-            found = _look(destination)
+            found = _again(found, destination)
     except KeyboardInterrupt:
         raise Interrupted(
             f"no longer watching run {found.run_id}, which goes on",
@@ -61,6 +61,16 @@ def command(
     _show(found, values, more=watch, last=True)
     if found.state == "interrupted":
         context.exit(PartialUnload.exit_code)
+
+
+def _again(before: RunStatus, destination: Path) -> RunStatus:
+    try:
+        return _look(destination)
+    except OutputFailed as error:
+        raise OutputFailed(
+            f"run {before.run_id} has ended and has left nothing: {error.message}",
+            "see its own log for why it ended",
+        ) from error
 
 
 def _look(destination: Path) -> RunStatus:

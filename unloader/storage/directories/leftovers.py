@@ -185,7 +185,7 @@ def lives_elsewhere(room: Path) -> bool:
     if holder in _found_dead or not is_elsewhere(holder.host, holder.boot_id):
         return False
     rooms = dict.fromkeys((room, *(Path(each) / RUN for each in holder.directories[:1])))
-    if is_replaced([each / STATUS for each in rooms]):
+    if is_replaced([each / STATUS for each in rooms], holder.run_id):
         return True
     _found_dead.add(holder)
     return False

@@ -65,10 +65,17 @@ def next_step(status: RunStatus) -> str:
     if status.state != "interrupted":
         return ""
     kept, all_units = (status.left.units if status.left is not None else 0), status.units
+    live = status.live
+    if live is not None and live.resumable is False:
+        return (
+            f"its snapshot has ended with it: unloader resume {status.destination} --new-snapshot "
+            "unloads everything again"
+        )
+    until = "" if live is None else live.snapshot_kept_until
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (
         f"unloader resume {status.destination} keeps {kept:,} finished work "
-        f"{'unit' if kept == 1 else 'units'}{rest}"
+        f"{'unit' if kept == 1 else 'units'}{rest}{until and f', until {until}'}"
     )
 
 
