@@ -311,7 +311,7 @@ def verify(
         destination: The directory of the manifest.
         source: None = the rows are not counted there.
         level: count reads files as a whole; full also compares the values in them with the
-            checksums that the run recorded.
+            checksums that the run recorded, source with those that the source computes.
         strict: Files that are not of the run are a difference, and not only reported.
         parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
         observe: Called with each event, in this thread.

@@ -21,6 +21,7 @@ Phase = Literal[
     "counting",
     "publishing",
     "verifying",
+    "comparing",
 ]
 """In the order of a run; a source leaves out what it does not have."""
 

@@ -41,6 +41,7 @@ from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.comparing import compare
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
@@ -55,6 +56,7 @@ from unloader.sources.abilities import (
 from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
+from unloader.verification.source_values import Asking, check_able
 
 
 def run(
@@ -101,6 +103,8 @@ def _executed(
         seats, storage = resolved.run.seating.seats, output.live()
         live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
         current = _Run(resolved=resolved, output=output, observe=live)
+        live.resumable = current.is_resumable
+        live.snapshot_kept_until = kept_until(resolved.catalog)
         try:
             return current.execute(executor, live.stop)
         except BaseException as error:
@@ -143,6 +147,8 @@ class _Run:
 
     def execute(self, executor: Executor, stop: Callable[[], bool]) -> Manifest:
         plan = self.run.plan
+        if self.run.request.verify == "source":
+            check_able(self.resolved.catalog, self.run.extract.source.kind)
         self.output.begin(self.observe, stop)
         until = self._keep_snapshot()
         if not self.resolved.resumed_in:
@@ -203,7 +209,7 @@ class _Run:
         """
         again = isinstance(error, Interrupted) or (error is not None and error.retryable)
         done = bool(self._finished) or bool(self.resolved.resumed_in)
-        return self._is_recorded and (done or (again and self._is_resumable))
+        return self._is_recorded and (done or (again and self.is_resumable))
 
     def abandon(self, *, kept: bool) -> None:
         """Leave what is done for `resume`, or no trace."""
@@ -218,12 +224,12 @@ class _Run:
             error = type(error)(text, error.hint)
         if isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
             return error
-        step = self.output.next_step(resumable=self._is_resumable)
+        step = self.output.next_step(resumable=self.is_resumable)
         alone = isinstance(error, Interrupted)
         return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
 
     @property
-    def _is_resumable(self) -> bool:
+    def is_resumable(self) -> bool:
         """Whether a later process can read at the same snapshot."""
         known = self.resolved.catalog.capabilities
         if self.run.request.consistency == "none" or known.snapshot_outlives_run:
@@ -263,7 +269,7 @@ class _Run:
             checksums=request.verify in COMPARING,
             observe=self.observe,
             stop=lambda: _check_stop(stop, "before all work units were done"),
-            resumable=self._is_resumable,
+            resumable=self.is_resumable,
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
             room=self._room_watch(),
@@ -324,9 +330,25 @@ class _Run:
                 "with the plan",
             )
         self.verify_result = "ok" if written == self.source_rows else "different, no snapshot"
-        if level == "full":
-            self.observe(PhaseStarted(phase="verifying"))
-            self.not_compared = self.output.read_back(units, stop)
+        if level in COMPARING:
+            self._compare_values(units, stop)
+
+    def _compare_values(self, units: Sequence[FinishedUnit], stop: Callable[[], bool]) -> None:
+        """Compare the fetched values with those in the files, and with the source's own."""
+        self.observe(PhaseStarted(phase="verifying"))
+        self.not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()
+        if self.run.request.verify != "source":
+            return
+        self.observe(PhaseStarted(phase="comparing"))
+        asking = Asking(
+            catalog=self.resolved.catalog,
+            extract=self.run.extract,
+            parallelism=len(self.run.seating.seats),
+            observe=self.observe,
+            check=lambda: _check_stop(stop, "while values were compared with the source"),
+        )
+        found = compare(units, self.run.plan.units, asking)
+        self.not_compared = (*self.not_compared, *found)
 
     def _manifest(
         self,

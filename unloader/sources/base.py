@@ -73,6 +73,8 @@ class Capabilities:
     keeping: bool = False
     """The snapshot of a run can be kept beyond its death; the catalog is an
     `abilities.KeepingCatalog`."""
+    hashes: bool = False
+    """The database computes checksums of columns; the catalog is a `hashing.HashingCatalog`."""
     sessions: bool = False
     """An administrator can see and end the run's sessions; the catalog is an
     `abilities.SessionCatalog`."""

@@ -15,6 +15,7 @@ from unloader.events import Observer, Verified
 from unloader.manifest.file_check import check_file
 from unloader.verification.content import Fetched, differing
 from unloader.verification.parallel import Advance, in_parallel
+from writers.content.sums import total
 from writers.errors import FormatError, WriteError
 from writers.files.readable import Readable
 from writers.model import ContentSums, OutputSpec, WrittenFile
@@ -46,13 +47,23 @@ class Reading:
     """What their values are compared with; None compares sizes, checksums and records."""
 
 
-def differences(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRead:
+    """What came of reading files again."""
+
+    differences: tuple[str, ...]
+    """Each with the file's name, in the order of the files."""
+    content: ContentSums | None
+    """Of all files together; None where one could not be read, or values are not compared."""
+
+
+def read_files(
     files: Sequence[CheckedFile],
     reading: Reading,
     observe: Observer,
     check: Callable[[], None] = lambda: None,
-) -> list[str]:
-    """Return what is wrong with files, each difference with the file's name, in their order.
+) -> FilesRead:
+    """Read files again, and compare them with what is known of them.
 
     Args:
         files: All of one run, or some.
@@ -74,7 +85,11 @@ def differences(
     texts = [each for each in found if isinstance(each, str)]
     if reading.fetched is not None:
         texts += _content_differences(files, found, reading.fetched)
-    return texts
+    sums = [each for each in found if isinstance(each, ContentSums)]
+    return FilesRead(
+        differences=tuple(texts),
+        content=total(sums) if sums and len(sums) == len(files) else None,
+    )
 
 
 def some_of(found: Sequence[str]) -> str:
@@ -108,8 +123,6 @@ def _read(file: CheckedFile, reading: Reading, advance: Advance) -> str | Conten
 def _content_differences(
     files: Sequence[CheckedFile], found: Sequence[str | ContentSums | None], fetched: Fetched
 ) -> Iterator[str]:
-    from writers.content.sums import total
-
     of_parts: dict[str, list[tuple[CheckedFile, str | ContentSums | None]]] = {}
     for file, each in zip(files, found, strict=True):
         of_parts.setdefault(file.part, []).append((file, each))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from unloader.errors import OutputFailed, VerifyMismatch
+from unloader.errors import OutputFailed, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted
 from unloader.manifest.digest import is_intact
 from unloader.manifest.model import Manifest
@@ -21,14 +22,15 @@ from unloader.model import SourceSpec
 from unloader.placement.seating import machine
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
-from unloader.verification.files import CheckedFile, Reading, differences, some_of
+from unloader.verification.content import Fetched, differing, fetched_of
+from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
 from unloader.verification.recorded import fetched_by, part_of
-from unloader.verification.row_count import count_rows
+from unloader.verification.source_state import Question, SourceState, ask
 from writers.errors import FormatError
 from writers.model import OutputSpec
 from writers.registry import check
 
-Level = Literal["count", "full"]
+Level = Literal["count", "full", "source"]
 
 _SHOWN_FILES = 5
 _OLD = "an earlier version has written it"
@@ -41,7 +43,8 @@ class Checks:
     strict: bool = False
     """Files that are not of the run are a difference, and not only reported."""
     level: Level = "count"
-    """count: files as a whole, and rows; full: also the values in them."""
+    """count: files as a whole, and rows; full: also the values in them, as the run recorded them;
+    source: as the source has them."""
     parallelism: int = 0
     """Files that are read at a time; 0 is as many as there are usable CPUs."""
 
@@ -63,32 +66,35 @@ def verify(
         OutputFailed: There is no finished run in `destination`, and none that can be finished.
         SourceError: The source refused.
     """
+    if checks.level == "source" and source is None:
+        raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
     for text in storage_at(str(destination)).complete(str(destination)):
         observe(Notice(text=text))
     manifest = _manifest(destination)
     if manifest.digest is None:
         observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))
-    observe(PhaseStarted(phase="verifying"))
     parallelism = checks.parallelism or machine().usable_cpus
-    fetched = fetched_by(manifest) if checks.level == "full" else None
-    reading = Reading(
-        spec=_spec_of(destination, manifest), parallelism=parallelism, fetched=fetched
-    )
-    found = _check_files(destination, manifest, reading, observe)
+    said = None
+    if source is not None:
+        observe(PhaseStarted(phase="counting"))
+        question = Question(
+            manifest=manifest,
+            source=source,
+            values=checks.level == "source",
+            parallelism=parallelism,
+        )
+        said = ask(question, observe)
+    observe(PhaseStarted(phase="verifying"))
+    spec = _spec_of(destination, manifest)
+    fetched = _fetched(manifest, checks.level, said)
+    reading = Reading(spec=spec, parallelism=parallelism, fetched=fetched)
+    read = _check_files(destination, manifest, reading, observe)
+    found = [*read.differences, *_source_differences(manifest, said, read, fetched)]
     extra = _extra_files(destination, manifest)
     if extra and checks.strict:
         found.append(_extra_text(extra))
     elif extra:
         observe(Notice(text=_extra_text(extra)))
-    counted, snapshot = None, "not asked"
-    if source is not None:
-        observe(PhaseStarted(phase="counting"))
-        counted, snapshot = count_rows(manifest, source, observe)
-        if counted != manifest.totals.rows:
-            found.append(
-                f"the manifest has {manifest.totals.rows} rows, the source counts {counted}"
-                f" ({snapshot})"
-            )
     if found:
         raise VerifyMismatch(
             f"{destination}: {some_of(found)}",
@@ -102,14 +108,53 @@ def verify(
         "files": manifest.totals.files,
         "rows": manifest.totals.rows,
         "bytes": manifest.totals.bytes,
-        "source_rows": counted,
-        "snapshot": snapshot,
+        "source_rows": said.rows if said else None,
+        "snapshot": said.state if said else "not asked",
         "level": checks.level,
-        "not_compared": [] if fetched is None else fetched.not_compared(),
+        "not_compared": _not_compared(fetched, said),
         "result": "ok",
         "differences": [],
         "extra_files": extra,
     }
+
+
+def _fetched(manifest: Manifest, level: Level, said: SourceState | None) -> Fetched | None:
+    """Return what the values in the files are compared with, None if they are not looked at."""
+    if level == "count":
+        return None
+    content = said.content if said else None
+    if content is None or all(unit.content for unit in manifest.units):
+        return fetched_by(manifest)
+    # The run recorded no checksums: the files are compared with the source as a whole.
+    return fetched_of(content.schema, content.columns, {}, manifest.options.dialect)
+
+
+def _source_differences(
+    manifest: Manifest, said: SourceState | None, read: FilesRead, fetched: Fetched | None
+) -> Iterator[str]:
+    if said is None:
+        return
+    if said.rows != manifest.totals.rows:
+        yield (
+            f"the manifest has {manifest.totals.rows} rows, the source counts {said.rows}"
+            f" ({said.state})"
+        )
+    elif said.content is not None and read.content is not None and fetched is not None:
+        left_out = {**fetched.left_out, **said.content.unhashed}
+        places = ("in the files", f"in the source ({said.state})")
+        yield from differing(
+            read.content, said.content.sums, said.content.columns, places, left_out
+        )
+
+
+def _not_compared(fetched: Fetched | None, said: SourceState | None) -> list[str]:
+    content = said.content if said else None
+    unhashed = content.unhashed.items() if content else ()
+    names = content.columns if content else ()
+    return [
+        *(fetched.not_compared() if fetched else ()),
+        *(f"{names[at]}: {why}" for at, why in unhashed),
+    ]
 
 
 def _manifest(destination: Path) -> Manifest:
@@ -158,7 +203,7 @@ def _extra_text(extra: list[str]) -> str:
 
 def _check_files(
     destination: Path, manifest: Manifest, reading: Reading, observe: Observer
-) -> list[str]:
+) -> FilesRead:
     written = {name: file.written for name, file in manifest.files.items()}
     directories, places = directories_of(manifest, destination), places_of(manifest)
     parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
@@ -169,10 +214,11 @@ def _check_files(
         files.append(CheckedFile(path=path, written=file, part=parts[name]))
     if reading.fetched is not None and (notice := reading.fetched.notice()):
         observe(Notice(text=notice))
-    found = differences(files, reading, observe)
+    found = read_files(files, reading, observe)
     rows = sum(file.rows for file in written.values())
     if rows != manifest.totals.rows:
-        found.append(f"the files have {rows} rows, the totals {manifest.totals.rows}")
+        text = f"the files have {rows} rows, the totals {manifest.totals.rows}"
+        return replace(found, differences=(*found.differences, text))
     return found
 
 

@@ -43,6 +43,7 @@ def in_parallel(
     jobs: Sequence[Callable[[Advance], T]],
     parallelism: int,
     watch: Callable[[int, int], None] = lambda jobs, amount: None,
+    cancel: Callable[[], None] = lambda: None,
 ) -> list[T]:
     """Return the results of jobs in their order; so many of them run at a time.
 
@@ -51,6 +52,7 @@ def in_parallel(
         parallelism: Of threads.
         watch: Called several times a second in the calling thread with the number of jobs that
             are done and the amount that they and the others have told. What it raises ends all.
+        cancel: Ends what jobs that nobody waits for any more are waiting for themselves.
 
     Raises:
         BaseException: What the first job that failed raised, or `watch`. No thread is left.
@@ -71,6 +73,9 @@ def in_parallel(
                 found[running.pop(each)] = each.result()
             watch(len(found), meter.done)
         return [found[number] for number in range(len(jobs))]
-    finally:
+    except BaseException:
         meter.over = True
+        cancel()
+        raise
+    finally:
         pool.shutdown(cancel_futures=True)

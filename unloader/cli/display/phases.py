@@ -26,6 +26,7 @@ _LATER = {
     "counting": "counting the rows in the source",
     "publishing": "giving the files their final names",
     "verifying": "reading the files back",
+    "comparing": "comparing the values with the source",
 }
 
 

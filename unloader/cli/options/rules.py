@@ -334,6 +334,15 @@ def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
             raise UsageError(f"--{option.name} is empty", "give it a value, or leave it out")
 
 
+def _verification(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if values["verify"] == "source" and values["consistency"] == "none":
+        raise UsageError(
+            "--verify source compares with the source at the run's snapshot, and --consistency "
+            "none takes none",
+            "leave one of the two out, or use --verify full",
+        )
+
+
 _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _empty,
     _subject,
@@ -344,5 +353,6 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _file_names,
     _destination,
     _snapshot,
+    _verification,
     validate_seats,
 )

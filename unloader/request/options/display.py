@@ -55,12 +55,13 @@ OWN = (
     ),
     _option(
         name="level",
-        kind=Choice("count", "full"),
+        kind=Choice("count", "full", "source"),
         section="What to check",
         commands=("verify",),
         default="count",
-        help="Compare the files as a whole and the rows (count), or also the values in the files "
-        "with the checksums of the fetched values (full), for runs with --verify full.",
+        help="Compare the files as a whole and the rows (count), also the values in the files with "
+        "the checksums that a run with --verify full recorded (full), or with checksums that "
+        "SOURCE computes (source).",
     ),
     VERIFY_PARALLELISM,
     _option(

@@ -182,13 +182,14 @@ SAFETY = (
     ),
     _safety(
         name="verify",
-        kind=Choice("none", "count", "full"),
+        kind=Choice("none", "count", "full", "source"),
         effect="changes",
         field="verify",
         owner=Request,
         record="verify",
-        help="Check after the run: nothing (none), row counts in the source (count), or also the "
-        "files, which are read back (full).",
+        help="Check after the run: nothing (none), row counts in the source (count), also the "
+        "files, which are read back and compared value for value with what was fetched (full), or "
+        "also checksums of all values that the source computes (source).",
     ),
 )
 

@@ -28,6 +28,8 @@ several, to the manifest of a complete run."""
 class RunOutput(Protocol):
     """What one run writes; its places are taken when it is made, given back by `close`."""
 
+    is_kept: bool
+    """What is written can be read again."""
     in_order: bool
     """The units must come one after the other, in table order, through one worker."""
 

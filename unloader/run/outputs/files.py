@@ -36,7 +36,7 @@ from unloader.storage.base import LiveStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
 from unloader.verification.content import fetched_of
-from unloader.verification.files import CheckedFile, Reading, differences, some_of
+from unloader.verification.files import CheckedFile, Reading, read_files, some_of
 from writers.files.direct_io import refusal
 
 
@@ -44,6 +44,7 @@ class FileOutput:
     """Directories with files; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
+    is_kept = True
 
     def __init__(self, run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> None:
         """Take the directories.
@@ -194,9 +195,11 @@ class FileOutput:
         if notice := fetched.notice():
             self._observe(Notice(text=notice))
         reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
-        found = differences(files, reading, self._observe, lambda: _check_stop(stop))
-        if found:
-            raise VerifyMismatch(some_of(found), "unload the table again, and check the storage")
+        found = read_files(files, reading, self._observe, lambda: _check_stop(stop))
+        if found.differences:
+            raise VerifyMismatch(
+                some_of(found.differences), "unload the table again, and check the storage"
+            )
         return fetched.not_compared()
 
     def publish(

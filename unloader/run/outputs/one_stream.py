@@ -30,6 +30,7 @@ class StreamOutput:
     """Standard output or a named pipe; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = True
+    is_kept = False
 
     def __init__(self, run: ResolvedRun, *, pipe: bool) -> None:
         """Take the stream.

@@ -31,6 +31,7 @@ class PipeOutput:
     """Named pipes; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
+    is_kept = False
 
     def __init__(self, run: ResolvedRun) -> None:
         """Work out the names.

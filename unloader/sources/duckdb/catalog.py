@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -22,6 +22,7 @@ from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.duckdb import layout as duckdb_layout
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import OpenFile, relation, translated
+from unloader.sources.duckdb.hashing import HASHING, DuckDBHasher
 from unloader.sources.duckdb.statement import relation_of, selector_statement
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
@@ -47,6 +48,7 @@ class DuckDBCatalog(Catalog):
         encoded_text=False,
         queries=True,
         conditions=True,
+        hashes=True,
         folding="any",
     )
 
@@ -171,6 +173,14 @@ class DuckDBCatalog(Catalog):
         for name, first, last in ranges:
             if name in asked:
                 yield f"rowid BETWEEN {first} AND {last}"
+
+    def unhashed(self, extract: Extract) -> Mapping[int, str]:
+        """Return the columns that DuckDB cannot hash."""
+        return HASHING.unhashed(extract)
+
+    def open_hasher(self, extract: Extract) -> DuckDBHasher:
+        """Open another connection to the same open file."""
+        return DuckDBHasher(self._connection.cursor())
 
     def cancel(self) -> None:
         """Interrupt the query that is running."""

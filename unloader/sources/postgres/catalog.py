@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ from unloader.sources.base import Capabilities
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.exported import EXPORTED, enter, export
+from unloader.sources.postgres.hashing import HASHING, PostgresHasher
+from unloader.sources.postgres.reader import session_in
 from unloader.sources.postgres.selectors import (
     is_alone,
     relation_name,
@@ -66,6 +68,7 @@ class PostgresCatalog:
         encoded_text=True,
         queries=True,
         conditions=True,
+        hashes=True,
         sessions=True,
         keeping=True,
         folding="lower",
@@ -321,6 +324,14 @@ class PostgresCatalog:
         """Return whether rows of partitions can be read through their table alone."""
         kept = any(not leaf.granted or leaf.guarded for leaf in leaves)
         return kept or bool(self._policies(oid))
+
+    def unhashed(self, extract: Extract) -> Mapping[int, str]:
+        """Return the columns that PostgreSQL cannot hash."""
+        return HASHING.unhashed(extract)
+
+    def open_hasher(self, extract: Extract) -> PostgresHasher:
+        """Connect once more, and enter the snapshot."""
+        return PostgresHasher(session_in(extract.source, extract.snapshot))
 
     def end_sessions_sql(self) -> str:
         """Return the call that ends the backends of this run."""

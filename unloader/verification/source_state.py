@@ -1,0 +1,213 @@
+"""What a source says of a finished run: its rows, and checksums of its values.
+
+At the run's snapshot where that still exists, otherwise as the source is now: the answer says
+which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import cast
+
+from unloader.errors import SourceError, VerifyMismatch
+from unloader.events import Notice, Observer, PhaseStarted, silent
+from unloader.manifest.model import Manifest, OptionsRecord
+from unloader.model import (
+    Extract,
+    NamePart,
+    PlanOptions,
+    Selection,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    ValueOptions,
+)
+from unloader.resolve.preparation import chosen_table, plan_partitions
+from unloader.sources.base import Catalog
+from unloader.sources.hashing import HashingCatalog
+from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.readings import ENCODED_TYPE
+from unloader.sources.registry import source_of
+from unloader.verification.source_values import Asking, check_able, source_sums
+from writers.content.sums import total
+from writers.model import ContentSums, TextFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceContent:
+    """The checksums of all values that a run was to read, as the source computes them."""
+
+    sums: ContentSums
+    unhashed: Mapping[int, str]
+    """Columns that it cannot hash, by index, each with why."""
+    schema: bytes
+    """Of the columns as they are read, as an Arrow IPC message."""
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """What a source says of a run that was read from it."""
+
+    rows: int
+    state: str
+    """In words: at which point in time."""
+    content: SourceContent | None = None
+    """Where it was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a source is asked about a finished run."""
+
+    manifest: Manifest
+    source: SourceSpec
+    values: bool
+    """Also for checksums of all values."""
+    parallelism: int
+    """Sessions that compute them."""
+
+
+def ask(question: Question, observe: Observer) -> SourceState:
+    """Return what the source says now, at the run's snapshot where that still exists.
+
+    Raises:
+        SourceError: The source refused.
+        UsageError: It cannot compute checksums, and is asked for them.
+    """
+    manifest, source = question.manifest, question.source
+    if manifest.options.enable_row_security:
+        source = replace(source, session=replace(source.session, enable_row_security=True))
+    at_snapshot = _at_snapshot(source, manifest)
+    if at_snapshot is not None:
+        try:
+            return _asked(replace(question, source=at_snapshot), observe)
+        except SourceError as error:
+            if error.retryable:
+                raise
+            observe(
+                Notice(
+                    text="the run's snapshot is gone: compared with the source as it is now, for "
+                    f"it can no longer read the earlier state: {error.message}"
+                )
+            )
+            observe = silent  # It would say so once more.
+    return _asked(replace(question, source=source), observe)
+
+
+def _asked(question: Question, observe: Observer) -> SourceState:
+    manifest, source = question.manifest, question.source
+    catalog = source_of(source.kind).open_catalog(source)
+    try:
+        if question.values:
+            check_able(catalog, source.kind)
+        snapshot = catalog.snapshot("snapshot")
+        was = manifest.snapshot
+        now = None if snapshot.kind == "none" else (snapshot.kind, snapshot.value)
+        same = was is not None and (was.kind, was.value) == now
+        state = "at the run's snapshot" if same else "as the source is now"
+        if not same:
+            observe(
+                Notice(text="the run's snapshot is gone: compared with the source as it is now")
+            )
+        rows = catalog.count(_extract(catalog, question, snapshot))
+        content = _content(catalog, question, snapshot, observe) if question.values else None
+        return SourceState(rows=rows, state=state, content=content)
+    finally:
+        catalog.close()
+
+
+def _content(
+    catalog: Catalog, question: Question, snapshot: Snapshot, observe: Observer
+) -> SourceContent:
+    manifest = question.manifest
+    extract = _extract(catalog, question, snapshot)
+    known = [(column.name, column.output_type) for column in manifest.columns]
+    found = [(column.name, column.output_type) for column in extract.projection.columns]
+    if _without_encoded(known, found) != found:
+        raise VerifyMismatch(
+            f"the columns of {extract.table.label} are not those that the run read",
+            "verify the files alone, without SOURCE",
+        )
+    limits = PlanOptions().limits(question.parallelism)
+    plan = plan_partitions(extract.table, extract.partitions, limits)
+    asking = Asking(
+        catalog=catalog, extract=extract, parallelism=question.parallelism, observe=observe
+    )
+    observe(PhaseStarted(phase="comparing"))
+    sums = source_sums([unit.selectors for unit in plan.units], asking)
+    return SourceContent(
+        sums=total(sums),
+        unhashed=cast(HashingCatalog, catalog).unhashed(extract),
+        schema=extract.projection.schema,
+        columns=tuple(column.name for column in extract.projection.columns),
+    )
+
+
+def _without_encoded(
+    known: Sequence[tuple[str, str]], found: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the columns of a run, those of which the database made the text as they are now."""
+    return [
+        now if (name, kind) == (now[0], ENCODED_TYPE) else (name, kind)
+        for (name, kind), now in zip_longest(known, found, fillvalue=("", ""))
+    ]
+
+
+def _at_snapshot(source: SourceSpec, manifest: Manifest) -> SourceSpec | None:
+    """Return the source as it was at the run's snapshot, None where it cannot go back."""
+    snapshot = manifest.snapshot
+    if snapshot is None:
+        return None
+    return source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
+
+
+def _extract(catalog: Catalog, question: Question, snapshot: Snapshot) -> Extract:
+    """Return what the run read, its values as it read them if they are asked for."""
+    manifest, options = question.manifest, question.manifest.options
+    selection = Selection(
+        table=_table_name(manifest),
+        query=manifest.query,
+        columns=options.columns if question.values else (),
+        exclude=options.exclude if question.values else (),
+    )
+    table = chosen_table(catalog, selection)
+    shape = options.dialect if question.values else TextFormat()
+    needs = OutputNeeds(text=shape if isinstance(shape, TextFormat) else None, batches_only=True)
+    projection = project(
+        catalog,
+        table,
+        selection.query,
+        (needs,),
+        as_text=options.as_text if question.values else ("*",),
+        values=_value_options(options) if question.values else None,
+    )
+    return Extract(
+        source=question.source,
+        snapshot=snapshot,
+        table=table,
+        query=selection.query,
+        where=options.where,
+        partitions=options.partition,
+        projection=projection,
+    )
+
+
+def _value_options(options: OptionsRecord) -> ValueOptions:
+    return ValueOptions(
+        number_without_precision=options.number_without_precision,
+        nanoseconds="timestamp" if options.nanoseconds == "timestamp" else "string",
+        zone_columns=options.zone_columns,
+    )
+
+
+def _table_name(manifest: Manifest) -> TableName | None:
+    table = manifest.table
+    if table is None:
+        return None
+    return TableName(
+        schema=None if table.schema is None else NamePart(text=table.schema, quoted=True),
+        name=NamePart(text=table.name, quoted=True),
+    )

@@ -1,0 +1,147 @@
+"""Checksums that the database computes, held against those of the values that were fetched.
+
+The rows do not move: each work unit is one statement that returns one row.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from unloader.errors import UsageError
+from unloader.events import Observer, Verified
+from unloader.model import Extract
+from unloader.sources.base import Catalog
+from unloader.sources.hashing import Hasher, HashingCatalog
+from unloader.verification.content import differing
+from unloader.verification.parallel import Advance, in_parallel
+from writers.content.sums import total
+from writers.model import ContentSums
+
+if TYPE_CHECKING:
+    from partition_planner.model import Selector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePart:
+    """Some rows of the source, and what is known of them."""
+
+    label: str
+    selectors: tuple[Selector, ...]
+    fetched: ContentSums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How a source is asked."""
+
+    catalog: Catalog
+    """Holds the snapshot."""
+    extract: Extract
+    parallelism: int
+    """Sessions."""
+    observe: Observer
+    check: Callable[[], None] = lambda: None
+    """Called several times a second; what it raises ends all."""
+
+
+def check_able(catalog: Catalog, kind: str) -> None:
+    """Make sure that a source can compute checksums.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not catalog.capabilities.hashes:
+        raise UsageError(
+            f"{kind} has no SQL that computes the checksums of --verify source",
+            "use --verify full, which compares the files with the values that were fetched",
+        )
+
+
+def unhashed(asking: Asking) -> tuple[str, ...]:
+    """Return the columns that the source cannot hash, each with why."""
+    found = cast(HashingCatalog, asking.catalog).unhashed(asking.extract)
+    columns = asking.extract.projection.columns
+    return tuple(f"{columns[at].name}: {why}" for at, why in found.items())
+
+
+def source_differences(parts: Sequence[SourcePart], asking: Asking) -> list[str]:
+    """Return where the source has other values than were fetched, part by part.
+
+    Raises:
+        SourceError: The database refused, or the snapshot is gone.
+    """
+    left_out = cast(HashingCatalog, asking.catalog).unhashed(asking.extract)
+    columns = tuple(column.name for column in asking.extract.projection.columns)
+    found = source_sums([part.selectors for part in parts], asking)
+    return [
+        text
+        for part, known in zip(parts, found, strict=True)
+        for text in _differing(part, known, columns, left_out)
+    ]
+
+
+def source_sums(groups: Sequence[tuple[Selector, ...]], asking: Asking) -> list[ContentSums]:
+    """Return the checksums of the rows of each group of selectors, in their order.
+
+    Raises:
+        SourceError: As `source_differences`.
+    """
+
+    def watch(done: int, amount: int) -> None:
+        asking.check()
+        asking.observe(Verified(done=done, of=len(groups), what="units"))
+
+    with ExitStack() as held:
+        hashers = _Hashers(asking, held)
+        jobs = [partial(hashers.sums, selectors) for selectors in groups]
+        return in_parallel(jobs, asking.parallelism, watch, hashers.cancel)
+
+
+class _Hashers:
+    """The sessions, each opened when a thread has none to take; a unit has one to itself."""
+
+    def __init__(self, asking: Asking, held: ExitStack) -> None:
+        self._asking = asking
+        self._held = held
+        self._all: list[Hasher] = []
+        self._free: queue.SimpleQueue[Hasher] = queue.SimpleQueue()
+
+    def sums(self, selectors: tuple[Selector, ...], advance: Advance) -> ContentSums:
+        advance(0)
+        hasher = self._taken()
+        found = []
+        for selector in selectors:
+            advance(0)
+            found.append(hasher.sums(self._asking.extract, selector))
+        self._free.put(hasher)
+        return total(found)
+
+    def cancel(self) -> None:
+        for hasher in self._all:
+            hasher.cancel()
+
+    def _taken(self) -> Hasher:
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            opened = cast(HashingCatalog, self._asking.catalog).open_hasher(self._asking.extract)
+            self._all.append(self._held.enter_context(closing(opened)))
+            return opened
+
+
+def _differing(
+    part: SourcePart,
+    known: ContentSums,
+    columns: tuple[str, ...],
+    left_out: Mapping[int, str],
+) -> list[str]:
+    places = ("in the source", "fetched")
+    return [
+        f"{part.label}: {text}"
+        for text in differing(known, part.fetched, columns, places, left_out)
+    ]
