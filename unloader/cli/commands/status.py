@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from datetime import datetime, timezone
@@ -63,6 +64,15 @@ def command(
         context.exit(PartialUnload.exit_code)
 
 
+def _that_fits(page: str) -> str:
+    """Return as many lines as the terminal has: of more the first ones would be out of sight."""
+    lines, height = page.splitlines(), shutil.get_terminal_size().lines - 1
+    if len(lines) <= height:
+        return page
+    kept = max(height - 1, 1)
+    return "\n".join([*lines[:kept], f"and {len(lines) - kept} more lines"])
+
+
 def _again(before: RunStatus, destination: Path) -> RunStatus:
     try:
         return _look(destination)
@@ -96,6 +106,6 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     elif sys.stdout.isatty():
         # The cursor goes home and what is below it is cleared.
         page = pages.status_page(found, datetime.now(timezone.utc))
-        render.emit(f"\x1b[H\x1b[J{page}")
+        render.emit(f"\x1b[H\x1b[J{_that_fits(page)}")
     else:
         render.emit(pages.status_line(found))
