@@ -69,6 +69,9 @@ class TextFormat:
     r"""prefixed-hex is `\x6869`, the form PostgreSQL reads back."""
     substitute: str | None = None
     """What is written for a character that the encoding lacks; None refuses the value."""
+    guard_formulas: bool = False
+    """A quote in front of texts that a spreadsheet takes for formulas, see `writers.text.formulas`.
+    """
     fixed: tuple[FixedField, ...] = ()
     """One a column for records of fixed width, which have neither delimiter nor enclosure; empty
     for delimited text."""

@@ -67,16 +67,18 @@ def test_a_complete_run_leaves_nothing(url: str, variables: dict[str, str], tmp_
 def test_a_failed_run_says_until_when_its_snapshot_is_kept(
     url: str, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    """The error tells it; the list has the run, its destination and its end; --end ends it."""
+    """The list has the run, its destination and its end; once ended, it cannot be resumed."""
+    to = tmp_path / "out"
     done = command.ended(
-        "run", url, "--table", "t", "--to", str(tmp_path / "out"), "--keep-snapshot", "2h",
+        "run", url, "--table", "t", "--to", str(to), "--keep-snapshot", "2h",
         "--where", "1 / k < 2", "--split", "partition", "--parallelism", "1",
         "--progress", "none", env=variables,
     )  # fmt: skip
     assert done.returncode in (4, 7), done.stderr
     (keeper,) = kept(variables)
     assert f"kept until {keeper['kept_until']}" in done.stderr
-    assert keeper["destinations"] == [str(tmp_path / "out")]
+    assert "unloader resume" in done.stderr
+    assert keeper["destinations"] == [str(to)]
     assert keeper["in_use"] is False
     shown = command.ended("keepers", env=variables).stdout
     assert keeper["run_id"] in shown
@@ -85,6 +87,11 @@ def test_a_failed_run_says_until_when_its_snapshot_is_kept(
     assert (other.returncode, "no snapshot is kept for run another" in other.stderr) == (2, True)
     done = command.ended("keepers", "--end", keeper["run_id"], "--json", env=variables)
     assert json.loads(done.stdout) == {"keepers": [], "ended": [keeper["run_id"]]}
+    done = command.ended("resume", str(to), "--progress", "none", env=variables)
+    assert done.returncode == 4, done.stderr
+    assert "cannot be read any more" in done.stderr
+    assert "--new-snapshot" in done.stderr
+    assert command.final_names(to) == []
 
 
 @pytest.fixture
@@ -153,25 +160,6 @@ def test_a_killed_run_is_resumed_at_its_snapshot(
     written = "".join(path.read_text() for path in to.glob("*.csv"))
     assert written.count("x" * 100) == ROWS
     assert kept(variables) == []
-
-
-def test_without_its_keeper_a_killed_run_is_not_resumed(
-    url: str, variables: dict[str, str], tmp_path: Path
-) -> None:
-    """The snapshot is gone with the keeper: it is said so, and nothing is published."""
-    to = tmp_path / "out"
-    done = command.ended(
-        "run", url, "--table", "t", "--to", str(to), "--keep-snapshot", "2h",
-        "--where", "1 / k < 2", "--split", "partition", "--parallelism", "1",
-        "--progress", "none", env=variables,
-    )  # fmt: skip
-    assert "unloader resume" in done.stderr
-    command.ended("keepers", "--end-all", env=variables)
-    done = command.ended("resume", str(to), "--progress", "none", env=variables)
-    assert done.returncode == 4, done.stderr
-    assert "cannot be read any more" in done.stderr
-    assert "--new-snapshot" in done.stderr
-    assert command.final_names(to) == []
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_a_database_with_few_sessions_is_read_by_few_workers(
     assert "53300" in done.stderr
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_database_without_any_session_for_a_worker_is_given_up(
     few: Callable[[int], str], tmp_path: Path
 ) -> None:
@@ -183,6 +184,27 @@ def test_a_listener_that_takes_no_more_sessions(
     assert done.manifest["totals"]["lowest_parallelism"] == 1
     assert code.upper() in done.log
     assert len([session for session in server.sessions if session.action]) == 2
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_an_outage_costs_few_units_their_retries(server: OracleServer, tmp_path: Path) -> None:
+    """The unit that is lost and the one that meets the outage are retried; others are not begun."""
+    slow = server.faults.add(Fault(kind="trickle", statement='"PAD"', seconds=0.01))
+    to = tmp_path / "out"
+    running = command.Running(
+        *runs.arguments(server, "PADDED", to, "--split", "partition", "--parallelism", "1",
+                        "--numa", "off", "--retries", "12", "--retry-delay-max", "0.5"),
+        env=runs.ENVIRONMENT,
+    )  # fmt: skip
+    running.wait_until(lambda: slow.count == 1, "a slow unit")
+    server.faults.add(Fault(kind="ora-12528", call="connect", times=6))
+    for session in list(server.sessions)[1:]:
+        server.kill(session.sid)
+    done = runs.ended(running, to)
+    assert done.status == 0, done.log
+    assert sum(attempts > 1 for attempts in done.attempts.values()) == 2
+    assert done.log.count("ORA-12528") >= 6
+    assert done.manifest["verified"]["result"] == "ok"
 
 
 def test_a_count_that_fails_once_is_counted_again(server: OracleServer, tmp_path: Path) -> None:

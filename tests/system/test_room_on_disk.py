@@ -118,6 +118,7 @@ def test_a_pause_without_end_ends_the_run(
     assert "make room there" in error.partition("Next: ")[2]
 
 
+@pytest.mark.long(DISKS)
 def test_a_sync_that_finds_no_room_is_a_retry(
     database: str, faults: FaultyCalls, tmp_path: Path
 ) -> None:

@@ -53,9 +53,11 @@ def half_done(dest: Path) -> bool:
 
 
 @pytest.fixture
-def running(parts: str, tmp_path: Path) -> Iterator[command.Running]:
+def running(
+    parts: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[command.Running]:
     """A run with half of its rows, and the other half to come in an hour."""
-    run = started(parts, tmp_path / "out")
+    run = started(parts, tmp_path / "out", *getattr(request, "param", ()))
     run.wait_until(lambda: half_done(tmp_path / "out"), "a record of two finished units")
     yield run
     run.signal(signal.SIGKILL)
@@ -70,6 +72,7 @@ def seen(dest: Path, status: int = 0) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("running", [("--consistency", "none")], indirect=True)
 def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_path: Path) -> None:
     """Its figures, its workers, its seats; then it ends as by Ctrl-C, and what it has is kept."""
     dest = tmp_path / "out"
@@ -105,26 +108,27 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
     assert "stopped by `unloader stop` before all work units were done" in err
     assert f"run {found['run_id']} has ended" in told
     assert "with 2 of 4 work units finished" in told
+    assert f"unloader resume {dest} keeps 2 finished work units and unloads the other 2" in told
     assert seen(dest, status=7)["live"]["ended"] == "Interrupted"
     assert "no run is writing to" in command.error_of("stop", str(dest), status=6)
 
 
-def test_a_run_on_a_machine_that_the_lock_does_not_reach(
-    running: command.Running, parts: str, tmp_path: Path
-) -> None:
-    """It is seen to go on by its record, and a second run is refused with its name."""
-    dest = tmp_path / "out"
-    lock = dest / "_run" / "lock"
+def check_elsewhere(dest: Path, parts: str) -> None:
+    """Check what is said of a run on a machine that the lock does not reach.
+
+    It is seen to go on by its record, and a second run is refused with its name.
+    """
+    lock, kept = dest / "_run" / "lock", dest.parent / "lock"
     holder = json.loads(lock.read_text()) | {"host": "db77", "boot_id": "another"}
     # A file that nobody has locked, as this machine would see it.
-    lock.unlink()
+    lock.rename(kept)
     lock.write_text(json.dumps(holder))
     assert (seen(dest)["state"], seen(dest)["host"]) == ("running", "db77")
     refused = command.error_of("run", parts, "--table", "p1", "--to", str(dest), status=6)
     assert "another run is writing to" in refused
     assert f"run {holder['run_id']}, on db77" in refused
     assert "is writing to" in command.error_of("resume", str(dest), status=6)
-    assert running.process.poll() is None
+    kept.replace(lock)
 
 
 def test_a_killed_run_is_said_to_be_interrupted(
@@ -132,6 +136,7 @@ def test_a_killed_run_is_said_to_be_interrupted(
 ) -> None:
     """With what it has; and a request to end it that it did not live to see ends no other run."""
     dest = tmp_path / "out"
+    check_elsewhere(dest, parts)
     running.signal(signal.SIGKILL)
     running.finish()
     command.run("stop", str(dest), status=6)
@@ -139,7 +144,7 @@ def test_a_killed_run_is_said_to_be_interrupted(
     page = command.ended("status", str(dest))
     assert page.returncode == 7
     assert "killed" in page.stdout
-    assert "keeps 2 finished work units and unloads the other 2" in page.stdout
+    assert "its snapshot has ended with it" in page.stdout
     assert (seen(dest, status=7)["units"], seen(dest, status=7)["left"]["units"]) == (4, 2)
     assert " interrupted " in command.run("runs", str(tmp_path))
     again = started(parts, dest)
@@ -166,13 +171,28 @@ def test_watching_ends_with_the_run(running: command.Running, tmp_path: Path) ->
     assert re.search(r"^state +interrupted: stopped by a signal", out, re.MULTILINE)
 
 
+def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
+    """Without a finished unit and a snapshot that can be had again nothing is kept; that is said."""
+    dest = tmp_path / "out"
+    run = started(parts, dest, "--partition", "p3")
+    run.wait_until(lambda: record(dest).get("units", {}).get("running") == 1, "a unit at work")
+    watching = command.Running("status", str(dest), "--watch", "--interval", "0.2", "--json")
+    assert watching.process.stdout is not None
+    assert json.loads(watching.process.stdout.readline())["state"] == "running"
+    told = json.loads(command.run("stop", str(dest), "--json"))
+    assert (told["state"], told["units_done"]) == ("none", 0)
+    assert run.finish()[0] == 130
+    status, _, err = watching.finish()
+    assert status == 6
+    assert f"run {told['run_id']} has ended and has left nothing" in err
+
+
 def test_a_run_over_several_directories_is_seen_from_each(parts: str, tmp_path: Path) -> None:
     """It is one run, whichever of its directories is named, and is stopped from each."""
     first, second = tmp_path / "1", tmp_path / "2"
     run = started(parts, f"{first},{second}")
     run.wait_until(lambda: half_done(first), "a record of two finished units")
     assert seen(second)["live"]["units"]["done"] == 2
-    assert seen(second)["left"]["units"] == 2
     listed = json.loads(command.run("runs", str(tmp_path), "--json"))["runs"]
     assert [each["state"] for each in listed] == ["running"]
     told = json.loads(command.run("stop", str(second), "--json"))

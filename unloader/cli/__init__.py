@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 """As in `typing`, which costs milliseconds in which a signal would show a traceback."""
+
+_INTERRUPTED = (
+    '{"version": 1, "event": "error", "at": "AT", "ts": "AT", "run_id": "", '
+    '"kind": "Interrupted", "message": "interrupted before anything was unloaded", '
+    '"hint": "run it again", "exit_code": 130, "traceback": null}\n'
+)
+"""The same as a line of a log in JSON, from before anything is imported that could make one."""
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +73,9 @@ def _report(error: BaseException, invocation: Invocation) -> int:
 def _interrupted() -> int:
     """Tell of a signal during the start; imports nothing, since an import was just broken off."""
     text = "unloader: error: interrupted before anything was unloaded. Next: run it again\n"
+    if "json" in sys.argv or "--log-format=json" in sys.argv:
+        at = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime())
+        text = _INTERRUPTED.replace("AT", at)
     if sys.stderr is not None:
         try:
             sys.stderr.write(text)

@@ -95,8 +95,8 @@ class _Watch:
             FollowUpFailed: The run is complete, and the command failed.
         """
         self._account.end(time.time(), error)
-        if self._traces is not None:
-            self._traces.end()
+        if self._traces is not None and (problem := self._traces.end()):
+            _notice(f"the traces could not all be sent: {problem}")
         self._write_metrics()
         hook = self._hook(error)
         why = self._run(hook) if hook is not None else ""

@@ -6,6 +6,7 @@ sent is said by the standard variables `OTEL_*`; `TRACEPARENT` makes the run a p
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -21,6 +22,15 @@ SERVICE = "unloader"
 
 _FLUSH_MILLISECONDS = 10_000
 """Longest wait, at the end, for a collector to take the last spans."""
+
+
+class _Heard(logging.Handler):
+    """Keeps what the library has to say, which would be text amid the log."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage()
 
 
 class Traces:
@@ -45,6 +55,9 @@ class Traces:
         except ImportError as error:
             raise _missing(error) from error
         self._account, self._trace = account, trace
+        self._heard, logger = _Heard(logging.WARNING), logging.getLogger("opentelemetry")
+        logger.addHandler(self._heard)
+        logger.propagate = False
         self._provider = TracerProvider(resource=Resource.create(_resource()))
         self._provider.add_span_processor(BatchSpanProcessor(exporter or _otlp()))
         self._tracer = self._provider.get_tracer(SERVICE, __version__)
@@ -82,8 +95,8 @@ class Traces:
         elif isinstance(event, UnitFailed):
             self._end_unit(event.worker, {}, event.message)
 
-    def end(self) -> None:
-        """End all spans and send what is left of them."""
+    def end(self) -> str:
+        """End all spans and send what is left of them; return what went wrong, "" for nothing."""
         account = self._account
         for worker in tuple(self._units):
             self._end_unit(worker, {}, "the run ended before the unit was done")
@@ -95,6 +108,8 @@ class Traces:
         self._run.end(end_time=_nanoseconds(account.finished_at or time.time()))
         self._provider.force_flush(_FLUSH_MILLISECONDS)
         self._provider.shutdown()
+        logging.getLogger("opentelemetry").removeHandler(self._heard)
+        return self._heard.text
 
     def _of_unit(self, event: UnitStarted) -> dict[str, Any]:
         found: dict[str, Any] = {

@@ -23,6 +23,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import COMPARING, Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
+from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
 from unloader.resolve.patience import Patience
 from unloader.sources.abilities import check_where, describe_query
@@ -119,6 +120,7 @@ def _prepare(
         values=request.values,
     )
     output_format = _format(request, projection, catalog)
+    projection = marked(projection, output_format)
     plan = _plan(request, table, seats.parallelism, planned)
     extract = Extract(
         source=source,

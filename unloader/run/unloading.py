@@ -103,6 +103,8 @@ def _executed(
         seats, storage = resolved.run.seating.seats, output.live()
         live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
         current = _Run(resolved=resolved, output=output, observe=live)
+        live.resumable = current.is_resumable
+        live.snapshot_kept_until = kept_until(resolved.catalog)
         try:
             return current.execute(executor, live.stop)
         except BaseException as error:
@@ -207,7 +209,7 @@ class _Run:
         """
         again = isinstance(error, Interrupted) or (error is not None and error.retryable)
         done = bool(self._finished) or bool(self.resolved.resumed_in)
-        return self._is_recorded and (done or (again and self._is_resumable))
+        return self._is_recorded and (done or (again and self.is_resumable))
 
     def abandon(self, *, kept: bool) -> None:
         """Leave what is done for `resume`, or no trace."""
@@ -222,12 +224,12 @@ class _Run:
             error = type(error)(text, error.hint)
         if isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
             return error
-        step = self.output.next_step(resumable=self._is_resumable)
+        step = self.output.next_step(resumable=self.is_resumable)
         alone = isinstance(error, Interrupted)
         return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
 
     @property
-    def _is_resumable(self) -> bool:
+    def is_resumable(self) -> bool:
         """Whether a later process can read at the same snapshot."""
         known = self.resolved.catalog.capabilities
         if self.run.request.consistency == "none" or known.snapshot_outlives_run:
@@ -267,7 +269,7 @@ class _Run:
             checksums=request.verify in COMPARING,
             observe=self.observe,
             stop=lambda: _check_stop(stop, "before all work units were done"),
-            resumable=self._is_resumable,
+            resumable=self.is_resumable,
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
             room=self._room_watch(),

@@ -98,7 +98,9 @@ def choose(
 
 def _is_encoded(output: OutputNeeds, encodes: Encodes | None) -> bool:
     text = output.text
-    return text is not None and not output.batches_only and encodes is not None and encodes(text)
+    if text is None or output.batches_only or text.guard_formulas:
+        return False
+    return encodes is not None and encodes(text)
 
 
 def _chosen(

@@ -78,8 +78,16 @@ def stop_run(
                 f"see it with: unloader status {place}",
             )
         time.sleep(_LOOK_SECONDS)
-        now = status_of(place)
+        now = _now(place)
     return _ended(before, now, time.monotonic() - began)
+
+
+def _now(place: str) -> RunStatus:
+    try:
+        return status_of(place)
+    except OutputFailed:
+        # A run without finished units removes the directories that it has made.
+        return RunStatus(destination=place, state="none")
 
 
 def _ask(place: str) -> None:
@@ -100,6 +108,9 @@ def _goes_on(before: RunStatus, now: RunStatus) -> bool:
 
 
 def _ended(before: RunStatus, now: RunStatus, seconds: float) -> StoppedRun:
+    # Of one that goes on it is what it last showed.
+    live = now.live or before.live
+    shown = live.units.done if live is not None else 0
     if now.run_id != before.run_id:
         # Another one, or an earlier one that is finished: of ours nothing is left.
         return StoppedRun(
@@ -113,7 +124,7 @@ def _ended(before: RunStatus, now: RunStatus, seconds: float) -> StoppedRun:
     return StoppedRun(
         run_id=before.run_id,
         state=now.state,
-        units_done=now.left.units if now.left is not None else 0,
+        units_done=now.left.units if now.left is not None else shown,
         units=now.units or before.units,
         seconds=seconds,
         status=now,

@@ -97,6 +97,10 @@ class LiveStatus:
     """The last line for the user, such as that the run waits for room on a disk."""
     stopping: bool = False
     """Somebody asked the run to end, by a signal or with `unloader stop`."""
+    resumable: bool | None = None
+    """A later process can read at the same snapshot; None = not known."""
+    snapshot_kept_until: str = ""
+    """ISO 8601, where it is kept beyond the run for some time only."""
     ended: str = ""
     """Kind of the error that ended the run; empty while it goes on, and where it was killed."""
 

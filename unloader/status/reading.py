@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Literal
@@ -71,9 +71,10 @@ class RunStatus:
     units: int | None = None
     """Work units of the run; None where it is not known."""
     left: Leftover | None = None
-    """What a running or broken run has staged."""
+    """What a broken run has staged."""
     finished: FinishedRun | None = None
-    """The run whose manifest is there; beside another one that is to replace it, an earlier one."""
+    """The run whose manifest is there; beside a broken one that was to replace it, an earlier one.
+    Not told beside one that goes on."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the answer of the command."""
@@ -91,12 +92,17 @@ def status_of(place: str) -> RunStatus:
     """
     storage = storage_at(place)
     try:
-        storage.names(place)
-        who = storage.who_was_here(place)
+        # Looked at again and again while it runs: nothing that takes a look at each file.
+        who = storage.who_was_here(place, counted=False)
+        if who is not None and who.is_running:
+            return _of_run(storage, place, who)
         finished = _finished(storage, place)
-        if who is None or not (who.run_id or who.left.files):
-            return _of_finished(place, finished)
-        return _of_run(storage, place, who, finished)
+        who = storage.who_was_here(place) if who is not None else None
+        if who is not None and (who.run_id or who.left.files):
+            return _of_broken_run(storage, place, who, finished)
+        if finished is None:
+            storage.places_below(place, 0)  # It may not even be there.
+        return _of_finished(place, finished)
     except FileNotFoundError:
         raise OutputFailed(
             f"{place} does not exist", "name the directory that was given with --to"
@@ -149,12 +155,17 @@ def _once_each(found: Iterable[RunStatus]) -> list[RunStatus]:
     return sorted(known.values(), key=lambda each: each.destination)
 
 
-def _of_run(
+def _of_broken_run(
     storage: Storage, place: str, who: WhoWasHere, finished: FinishedRun | None
 ) -> RunStatus:
-    if not who.is_running and finished is not None and finished.run_id == who.run_id:
+    if finished is not None and finished.run_id == who.run_id:
         # It is published; what is left is cleared up by the next command that changes anything.
         return _of_finished(place, finished)
+    found = _of_run(storage, place, who)
+    return replace(found, left=_left(storage, who), finished=finished)
+
+
+def _of_run(storage: Storage, place: str, who: WhoWasHere) -> RunStatus:
     home = place
     live = parse_status(storage.record(place, STATUS))
     if live is None and len(who.places) > 1:
@@ -178,20 +189,17 @@ def _of_run(
         since=who.since,
         live=live,
         units=units,
-        left=_left(storage, home, who),
-        finished=finished,
     )
 
 
-def _left(storage: Storage, home: str, who: WhoWasHere) -> Leftover:
+def _left(storage: Storage, who: WhoWasHere) -> Leftover:
     """Return what all places of a run hold; the journal is in the first one."""
-    others = [each for each in who.places if each != who.places[0]] if who.places else []
-    if not others:
+    if len(who.places) < 2:
         return who.left
     parts = [storage.who_was_here(each) for each in who.places]
     left = [each.left for each in parts if each is not None and each.run_id == who.run_id]
     return Leftover(
-        directory=home,
+        directory=who.places[0],
         run_id=who.run_id,
         units=max((each.units for each in left), default=who.left.units),
         files=sum(each.files for each in left),

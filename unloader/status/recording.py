@@ -57,6 +57,10 @@ class LiveRun:
         self._sequence = 0
         self._notices: list[str] = []
         self._has_failed = False
+        self.resumable: bool | None = None
+        """Whether a later process can read at the same snapshot; None = not known yet."""
+        self.snapshot_kept_until = ""
+        """ISO 8601; empty if nobody keeps it."""
         self.stopped_by_others = False
         """The end was asked for by way of the storage."""
         self._thread: threading.Thread | None = None
@@ -111,6 +115,8 @@ class LiveRun:
             seats=self._seats,
             sequence=self._sequence,
             stopping=self.stop(),
+            resumable=self.resumable,
+            snapshot_kept_until=self.snapshot_kept_until,
             error=error,
         )
         with self._lock:

@@ -28,6 +28,8 @@ class Process:
     """Of the workers."""
     sequence: int
     stopping: bool = False
+    resumable: bool | None = None
+    snapshot_kept_until: str = ""
     error: BaseException | None = None
     """What ended the run."""
 
@@ -68,6 +70,8 @@ def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
         last_error=_shown(str(error) if error is not None else tally.last_error),
         last_notice=_shown(tally.last_notice),
         stopping=process.stopping,
+        resumable=process.resumable,
+        snapshot_kept_until=process.snapshot_kept_until,
         ended="" if error is None else type(error).__name__,
     )
 

@@ -226,8 +226,12 @@ class Storage(Protocol):
             OSError: This user may not, or there is no run.
         """
 
-    def who_was_here(self, place: str) -> WhoWasHere | None:
+    def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run that has a place, or had it when it died; None if there is none.
+
+        Args:
+            place: As everywhere.
+            counted: Count what it has left there. That takes a look at each file.
 
         Raises:
             OSError: What it left cannot be read.

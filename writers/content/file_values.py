@@ -14,6 +14,7 @@ from writers.arrow_compute import pc
 from writers.content.forms import Form, Kind, form_of
 from writers.model import TextFormat
 from writers.schema import text_class
+from writers.text.formulas import is_guarded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,8 @@ def why_not(field: pa.Field, format: TextFormat) -> str:
     textual = not (_is_moment(field.type) or _is_number(field.type) or types.is_boolean(field.type))
     if format.substitute is not None and textual:
         return "--substitute may have replaced characters"
+    if format.guard_formulas and is_guarded(field):
+        return "--guard-formulas may have put a quote in front"
     mask = _mask_of(field, format)
     if mask is not None and _slices(field, mask, format) is None:
         return f"the format {mask} does not show all of a value"

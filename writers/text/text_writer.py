@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from writers.model import Compression, OutputSpec, StageSeconds, WrittenFile
     from writers.native.encoder import NativeEncoder
     from writers.text.delimited import PlainEncoder
+    from writers.text.formulas import FormulaGuard
 
 _PIECES_PER_FILE = 8
 """A file of limited size is written in at least this many pieces, so it ends near its limit."""
@@ -49,6 +50,8 @@ def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
     Raises:
         FormatError: The format is impossible for this schema.
     """
+    if text_format.guard_formulas:
+        schema = _guard_of(schema).schema
     return _start(open_encoder(schema, text_format, "plain"))
 
 
@@ -60,6 +63,10 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
     """
     from writers.text.encoded_header import is_simple, simple_header
 
+    if text_format.guard_formulas:
+        from writers.text.formulas import guarded_name
+
+        names = tuple(map(guarded_name, names))
     if is_simple(text_format):
         return simple_header(names, text_format)
     import pyarrow as pa
@@ -123,7 +130,10 @@ class TextWriter(_TextFiles):
     ) -> None:
         if not isinstance(spec.format, TextFormat):
             raise FormatError(f"a text writer cannot write {type(spec.format).__name__}.")
-        self._encoder = open_encoder(schema, spec.format, spec.encoder)
+        self._guard = _guard_of(schema) if spec.format.guard_formulas else None
+        self._encoder = open_encoder(
+            self._guard.schema if self._guard else schema, spec.format, spec.encoder
+        )
         self._schema = schema
         self._start = _start(self._encoder) if writes_header else b""
         self._size_limit = spec.file_size_bytes
@@ -140,6 +150,8 @@ class TextWriter(_TextFiles):
     def write(self, batch: pa.RecordBatch) -> None:
         """Encode one batch; see `writers.base.Writer`."""
         check_schema(batch, self._schema)
+        if self._guard is not None:
+            batch = self._guard.batch(batch)
         for piece in self._pieces(batch):
             if not self._files.is_open:
                 self._begin_file()
@@ -154,6 +166,8 @@ class TextWriter(_TextFiles):
         Reading its pieces counts as encoding.
         """
         check_large_row(row, self._schema)
+        if self._guard is not None:
+            row = self._guard.row(row)
         if not self._files.is_open:
             self._begin_file()
         self._encode_large(row)
@@ -268,6 +282,13 @@ def _least_row_bytes(text_format: TextFormat) -> int:
     from writers.text.fixed_width import record_bytes
 
     return record_bytes(text_format)
+
+
+def _guard_of(schema: pa.Schema) -> FormulaGuard:
+    # Imported on use: few ask for it.
+    from writers.text.formulas import FormulaGuard
+
+    return FormulaGuard(schema)
 
 
 def _start(encoder: PlainEncoder | NativeEncoder) -> bytes:

@@ -165,7 +165,7 @@ class MemoryStorage:
             raise FileNotFoundError(place)
         self.rooms[self.rooms[place].places[0]].is_stop_asked = True
 
-    def who_was_here(self, place: str) -> WhoWasHere | None:
+    def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run that has a room at the place."""
         room = self.rooms.get(place)
         if room is None:

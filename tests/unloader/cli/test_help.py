@@ -18,7 +18,10 @@ from unloader.cli.reference import reference
 from unloader.request.options.text import DIALECTS
 
 ROOT = Path(__file__).parents[3]
-HEAVY = ("pyarrow", "duckdb", "asyncpg", "adbc_driver_manager", "oracledb", "rich", "zstandard")
+HEAVY = (
+    *("pyarrow", "duckdb", "asyncpg", "adbc_driver_manager", "oracledb", "rich", "zstandard"),
+    *("prometheus_client", "opentelemetry"),
+)
 UNNEEDED = ("partition_planner", "writers.codecs", "unloader.events")
 """What the first help page has no use for; each would lengthen it by a tenth."""
 PACKAGES = ("unloader", "partition_planner", "writers", "numa")

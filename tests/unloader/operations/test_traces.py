@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +13,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from processes import command
+from schemas.logs import checked
 
 from unloader.errors import PartialUnload
 from unloader.events import RunStarted, UnitFailed, UnitFinished, UnitStarted
@@ -148,9 +150,15 @@ def test_failed_attempts_are_spans_with_an_error() -> None:
 
 
 def test_a_collector_that_is_not_there(source: str, to: tuple[str, ...]) -> None:
-    """The run is complete all the same."""
+    """The run is complete all the same, and says so in one line."""
     variables = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
         "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
     }
-    command.run("run", source, *to, "--trace", "otlp", env=variables)
+    done = command.ended(
+        *("run", source, *to, "--trace", "otlp", "--log-format", "json"),
+        env={**os.environ, **variables},
+    )
+    assert done.returncode == 0
+    notices = [line for line in checked(done.stderr) if line["event"] == "notice"]
+    assert "the traces could not all be sent" in notices[-1]["text"]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from unloader.status.ending import StoppedRun
 from unloader.status.model import LiveStatus, UnitCounts, WorkerStatus, parse_status, status_bytes
+from unloader.status.reading import FinishedRun, RunStatus
 
 PAGE = Path(__file__).parents[3] / "docs" / "watching.md"
 SHOWN = LiveStatus(
@@ -41,10 +43,24 @@ def test_what_is_no_record_is_none(text: str) -> None:
 
 def test_the_page_tells_of_each_key() -> None:
     """docs/watching.md has all keys of the record, and no other one."""
-    section = PAGE.read_text("utf-8").split("## The record")[1].split("\n## ")[0]
-    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    told = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    told, section = rows_of("The record")
     assert told == {field.name for field in dataclasses.fields(LiveStatus)} | {"format_version"}
     for kind in (UnitCounts, WorkerStatus):
         for field in dataclasses.fields(kind):
             assert f"`{field.name}`" in section
+
+
+def test_the_page_tells_of_the_answers() -> None:
+    """The same for what the commands write with --json."""
+    told, section = rows_of("The answers in JSON")
+    assert told == {field.name for field in dataclasses.fields(RunStatus)}
+    for kind in (FinishedRun, StoppedRun):
+        for field in dataclasses.fields(kind):
+            assert f"`{field.name}`" in section
+
+
+def rows_of(heading: str) -> tuple[set[str], str]:
+    """Return the keys in the first column of a section's table, and the section."""
+    section = PAGE.read_text("utf-8").split(f"## {heading}")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return set(re.findall(r"`(\w+)`", " ".join(rows))), section

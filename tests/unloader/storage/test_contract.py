@@ -103,9 +103,11 @@ class Leaky(MemoryStorage):
         """Remove nothing."""
         return super().clear(places, dry_run=dry_run or self.fault == "clears nothing")
 
-    def who_was_here(self, place: str) -> WhoWasHere | None:
+    def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Know nobody."""
-        return None if self.fault == "forgets who was here" else super().who_was_here(place)
+        if self.fault == "forgets who was here":
+            return None
+        return super().who_was_here(place, counted=counted)
 
     def record(self, place: str, name: str) -> bytes:
         """Know nothing of how far a run is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from datetime import datetime, timezone
@@ -52,7 +53,7 @@ def command(
         while watch and found.state == "running":
             _show(found, values, more=True)
             time.sleep(max(interval, 0.1))
-            found = _look(destination)
+            found = _again(found, destination)
     except KeyboardInterrupt:
         raise Interrupted(
             f"no longer watching run {found.run_id}, which goes on",
@@ -61,6 +62,25 @@ def command(
     _show(found, values, more=watch, last=True)
     if found.state == "interrupted":
         context.exit(PartialUnload.exit_code)
+
+
+def _that_fits(page: str) -> str:
+    """Return as many lines as the terminal has: of more the first ones would be out of sight."""
+    lines, height = page.splitlines(), shutil.get_terminal_size().lines - 1
+    if len(lines) <= height:
+        return page
+    kept = max(height - 1, 1)
+    return "\n".join([*lines[:kept], f"and {len(lines) - kept} more lines"])
+
+
+def _again(before: RunStatus, destination: Path) -> RunStatus:
+    try:
+        return _look(destination)
+    except OutputFailed as error:
+        raise OutputFailed(
+            f"run {before.run_id} has ended and has left nothing: {error.message}",
+            "see its own log for why it ended",
+        ) from error
 
 
 def _look(destination: Path) -> RunStatus:
@@ -86,6 +106,6 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     elif sys.stdout.isatty():
         # The cursor goes home and what is below it is cleared.
         page = pages.status_page(found, datetime.now(timezone.utc))
-        render.emit(f"\x1b[H\x1b[J{page}")
+        render.emit(f"\x1b[H\x1b[J{_that_fits(page)}")
     else:
         render.emit(pages.status_line(found))

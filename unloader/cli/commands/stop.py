@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unloader.cli.display import render
+from unloader.cli.display.watching import pages
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
@@ -58,5 +59,5 @@ def _text(ended: StoppedRun, destination: Path) -> str:
     of_all = "" if ended.units is None else f" of {ended.units:,}"
     return (
         f"{run} has ended after {took} with {ended.units_done:,}{of_all} work units finished. "
-        f"Next: unloader resume {destination}"
+        f"Next: {pages.next_step(ended.status)}"
     )

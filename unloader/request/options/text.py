@@ -193,6 +193,14 @@ FORMS = (
         help=r"How bytes are written; prefixed-hex is \x6869.",
     ),
     _text(
+        name="guard-formulas",
+        kind=FLAG,
+        field=f"{FORMAT}.guard_formulas",
+        owner=TextFormat,
+        help="Put ' in front of texts and column names that a spreadsheet takes for a formula: "
+        "those that begin with = + - @, a tab or an end of line. This changes values.",
+    ),
+    _text(
         name="encoder",
         kind=Choice("auto", "native", "plain"),
         field="output.encoder",

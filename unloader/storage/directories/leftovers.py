@@ -185,7 +185,7 @@ def lives_elsewhere(room: Path) -> bool:
     if holder in _found_dead or not is_elsewhere(holder.host, holder.boot_id):
         return False
     rooms = dict.fromkeys((room, *(Path(each) / RUN for each in holder.directories[:1])))
-    if is_replaced([each / STATUS for each in rooms]):
+    if is_replaced([each / STATUS for each in rooms], holder.run_id):
         return True
     _found_dead.add(holder)
     return False
@@ -231,6 +231,11 @@ def write_holder(descriptor: int, holder: Holder) -> None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, (json.dumps(asdict(holder)) + "\n").encode(), 0)
     os.fsync(descriptor)
+
+
+def nothing_counted(directory: Path, run_id: str) -> Leftover:
+    """Return what stands for what a run has left where nobody wants to know."""
+    return Leftover(directory=str(directory), run_id=run_id, units=0, files=0, bytes=0)
 
 
 def look(directory: Path) -> Leftover:

@@ -33,27 +33,33 @@ def is_elsewhere(host: str, boot: str) -> bool:
     return bool(host) and host != host_name()
 
 
-def is_replaced(records: Sequence[Path], seconds: float | None = None) -> bool:
+def is_replaced(records: Sequence[Path], run_id: str) -> bool:
     """Watch records of how far a run is; tell whether one of them is replaced meanwhile.
 
     Args:
         records: Where the run may keep it.
-        seconds: How long to watch; None = `WATCH_SECONDS`.
+        run_id: The run; the record of another one there tells nothing.
     """
-    before = [_state(path) for path in records]
-    until = time.monotonic() + (WATCH_SECONDS if seconds is None else seconds)
-    while time.monotonic() < until:
+    known: dict[Path, object] = {}
+    until = time.monotonic() + WATCH_SECONDS
+    while True:
+        for path in records:
+            state = _state(path, run_id)
+            # What cannot be read for a moment is no sign of life when it can be again.
+            if state is not None and known.setdefault(path, state) != state:
+                return True
+        if time.monotonic() >= until:
+            return False
         time.sleep(_LOOK_SECONDS)
-        if [_state(path) for path in records] != before:
-            return True
-    return False
 
 
-def _state(record: Path) -> tuple[object, ...]:
+def _state(record: Path, run_id: str) -> object:
     with suppress(OSError, ValueError, KeyError, TypeError):
         # A network file system looks at the server again when a directory is opened.
         os.listdir(record.parent)
-        # A run on a full disk only gives its record another time.
         with open(record, "rb") as file:
-            return os.fstat(file.fileno()).st_mtime_ns, json.load(file)["sequence"]
-    return ()
+            document = json.load(file)
+            # A run on a full disk only gives its record another time.
+            state = os.fstat(file.fileno()).st_mtime_ns, document["sequence"]
+        return state if document["run_id"] == run_id else None
+    return None

@@ -18,6 +18,7 @@ from unloader.storage.directories.leftovers import (
     is_locked,
     lives_elsewhere,
     look,
+    nothing_counted,
     owners_for,
 )
 from unloader.storage.directories.recovery import complete
@@ -96,7 +97,7 @@ class LocalDirectories:
         with open(os.open(room / STOP, flags, 0o644), "w", encoding="utf-8") as file:
             file.write(holder_of(room, owners).process)
 
-    def who_was_here(self, place: str) -> WhoWasHere | None:
+    def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run whose `_run` lies in a directory, if this user may believe it."""
         directory = Path(place)
         room, owners = directory / RUN, owners_for(directory)
@@ -108,7 +109,7 @@ class LocalDirectories:
             pid=holder.pid,
             places=holder.directories,
             is_running=is_locked(room) or lives_elsewhere(room),
-            left=look(directory),
+            left=look(directory) if counted else nothing_counted(directory, holder.run_id),
             host=holder.host,
             since=holder.started,
         )

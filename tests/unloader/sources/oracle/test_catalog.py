@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from routes.one_output import OneOutput
 
 from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan
-from unloader.errors import SourceError, TransientSourceError
+from unloader.errors import SnapshotGone, SnapshotTooOld, SourceError, TransientSourceError
 from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog
@@ -167,6 +168,44 @@ def test_an_scn_that_was_asked_for(server: OracleServer, tmp_path: Path) -> None
     with pytest.raises(SourceError, match="lies in the future"):
         opened.snapshot("snapshot")
     opened.close()
+
+
+def test_the_scn_of_an_earlier_run_is_entered_again(server: OracleServer, tmp_path: Path) -> None:
+    """The same kind and value, the same rows; gone with the undo or with the table's segment."""
+    server.database.privileges.grant("SCOTT", "V$DATABASE")
+    oracle, spec = OracleSource(), source(server, tmp_path)
+    with closing(oracle.open_catalog(spec)) as first:
+        taken = first.snapshot("snapshot")
+        selectors = planned(first.describe(parse_table("PLAIN"))).selectors
+    server.database.insert("SCOTT", "PLAIN", rows(10, start=9000))
+    earlier = oracle.at_snapshot(spec, taken.kind, taken.value)
+    assert earlier is not None
+    with closing(oracle.open_catalog(earlier)) as second:
+        entered = second.snapshot("snapshot")
+        assert (entered.kind, entered.value) == (taken.kind, taken.value)
+        extract = extract_of(second, second.describe(parse_table("PLAIN")), entered)
+        second.hold(extract, selectors)
+        assert second.count(extract) == 2000
+        server.database.expire_undo(server.database.scn)
+        with pytest.raises(SnapshotTooOld, match="ORA-01555"):
+            second.count(extract)
+        with pytest.raises(SnapshotGone, match="ORA-01555") as caught:
+            second.check_snapshot()
+        assert not caught.value.retryable
+    server.database.truncate("SCOTT", "PLAIN")
+    with closing(oracle.open_catalog(earlier)) as third:
+        third.snapshot("snapshot")
+        third.describe(parse_table("PLAIN"))
+        with pytest.raises(SnapshotGone, match="was truncated"):
+            third.hold(extract, selectors)
+    set_back = oracle.at_snapshot(spec, taken.kind, str(int(taken.value) + 1_000_000))
+    assert set_back is not None
+    with (
+        closing(oracle.open_catalog(set_back)) as fourth,
+        pytest.raises(SnapshotGone, match="lies in the future"),
+    ):
+        fourth.snapshot("snapshot")
+    assert oracle.at_snapshot(spec, "exported-snapshot", taken.value) is None
 
 
 def test_looking_back_takes_a_right(server: OracleServer, catalog: OracleCatalog) -> None:

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from partition_planner.model import Selector, TableInfo
-from unloader.model import Extract, SourceSpec, TableName, ValueOptions
+from unloader.errors import SnapshotGone
+from unloader.model import (
+    Consistency,
+    Extract,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    ValueOptions,
+)
 from unloader.request.names import parse_table
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.catalog import SQLiteCatalog
@@ -55,12 +63,21 @@ class BrokenCatalog(SQLiteCatalog):
 
     breaks = ""
     described = 0
+    taken = 0
 
     def describe(self, table: TableName) -> TableInfo:
         """Describe a table differently each time."""
         info = super().describe(table)
         type(self).described += 1
         return replace(info, rows=self.described) if self.breaks == "describe" else info
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Give each state another value, or say that it is gone."""
+        taken = super().snapshot(consistency)
+        type(self).taken += 1
+        if self.breaks == "gone" and self.taken > 1:
+            raise SnapshotGone("it is gone")
+        return replace(taken, value=f"{self.taken}") if self.breaks == "snapshot" else taken
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
@@ -96,10 +113,11 @@ class BrokenSource(SQLiteSource):
     def __init__(self, breaks: str) -> None:
         """Remember which promise is broken."""
         self.breaks = breaks
+        self.catalog = type("Catalog", (BrokenCatalog,), {})
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the broken catalog."""
-        catalog = BrokenCatalog(Session(database_path(spec)))
+        catalog = self.catalog(Session(database_path(spec)))
         catalog.breaks = self.breaks
         if self.breaks == "abilities":
             catalog.capabilities = replace(catalog.capabilities, sessions=True)
@@ -119,6 +137,8 @@ class BrokenSource(SQLiteSource):
         ("abilities", "the ability 'sessions' is declared, and the catalog has no method"),
         ("cancel", "cancel raised: ValueError"),
         ("count", "the database counts 4 rows, not 3"),
+        ("snapshot", "another snapshot was entered than the one asked for"),
+        ("gone", "a snapshot that outlives its run is gone"),
         ("statement", "two selectors are read by the same statement"),
     ],
 )

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ HEARTBEAT = """
 import itertools, os, sys, time
 for number in itertools.count(1):
     with open(sys.argv[1] + '.part', 'w') as file:
-        file.write('{"sequence": %d}' % number)
+        file.write('{"run_id": "%s", "sequence": %d}' % (sys.argv[2], number))
     os.replace(sys.argv[1] + '.part', sys.argv[1])
     time.sleep(0.2)
 """
@@ -49,7 +50,7 @@ def left_by(holder: Holder, directory: Path) -> Path:
     (room / "staged").mkdir(parents=True)
     (room / "staged" / "1-a1.csv.part").write_text("1\n")
     (room / "lock").write_text(json.dumps(asdict(holder)))
-    (room / "status.json").write_text('{"sequence": 0}')
+    (room / "status.json").write_text('{"run_id": "theirs", "sequence": 0}')
     return room / "status.json"
 
 
@@ -64,14 +65,22 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+@contextmanager
+def beating(record: Path, run_id: str) -> Iterator[None]:
+    """Let a process replace the record of a run again and again."""
+    program = subprocess.Popen([sys.executable, "-c", HEARTBEAT, str(record), run_id])
+    try:
+        yield
+    finally:
+        program.kill()
+        program.wait()
+
+
 @pytest.fixture
-def heart(out: Path, tmp_path: Path) -> Iterator[None]:
+def heart(out: Path) -> Iterator[None]:
     """A run on another machine that lives, seen through a file system without locks for both."""
-    record = left_by(replace(ELSEWHERE, directories=(str(out),)), out)
-    program = subprocess.Popen([sys.executable, "-c", HEARTBEAT, str(record)])
-    yield
-    program.kill()
-    program.wait()
+    with beating(left_by(replace(ELSEWHERE, directories=(str(out),)), out), "theirs"):
+        yield
 
 
 @pytest.mark.usefixtures("heart")
@@ -112,6 +121,19 @@ def test_a_run_that_died_elsewhere_is_taken_over(
     monkeypatch.setattr(liveness, "WATCH_SECONDS", 0.6)
     left_by(replace(holder, directories=(str(out),)), out)
     assert any("run theirs" in text for text in taken_and_left(out))
+
+
+def test_the_record_of_another_run_is_no_sign_of_life(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first directory of a dead run may be another run's by now."""
+    monkeypatch.setattr(liveness, "WATCH_SECONDS", 0.6)
+    second = tmp_path / "second"
+    both = (str(out), str(second))
+    record = left_by(replace(ELSEWHERE, directories=both), out)
+    left_by(replace(ELSEWHERE, directories=both), second)
+    with beating(record, "another"):
+        assert any("run theirs" in text for text in taken_and_left(second))
 
 
 def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

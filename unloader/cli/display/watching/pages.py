@@ -65,10 +65,17 @@ def next_step(status: RunStatus) -> str:
     if status.state != "interrupted":
         return ""
     kept, all_units = (status.left.units if status.left is not None else 0), status.units
+    live = status.live
+    if live is not None and live.resumable is False:
+        return (
+            f"its snapshot has ended with it: unloader resume {status.destination} --new-snapshot "
+            "unloads everything again"
+        )
+    until = "" if live is None else live.snapshot_kept_until
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (
         f"unloader resume {status.destination} keeps {kept:,} finished work "
-        f"{'unit' if kept == 1 else 'units'}{rest}"
+        f"{'unit' if kept == 1 else 'units'}{rest}{until and f', until {until}'}"
     )
 
 
@@ -82,7 +89,9 @@ def _facts(status: RunStatus, now: datetime) -> Iterator[tuple[str, str]]:
         yield from _process(status)
         if status.live is not None:
             yield from _progress(status, status.live)
-        yield from _staged(status)
+        if status.left is not None:
+            left = status.left
+            yield "staged", f"{render.count(left.files)} files, {render.size(left.bytes)}"
     if status.finished is not None:
         yield from _finished(status, status.finished)
     if next_step(status):
@@ -139,12 +148,6 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
         yield "last error", live.last_error
     if live.last_notice and running:
         yield "last notice", live.last_notice
-
-
-def _staged(status: RunStatus) -> Iterator[tuple[str, str]]:
-    left = status.left
-    if left is not None:
-        yield "staged", f"{render.count(left.files)} files, {render.size(left.bytes)}"
 
 
 def _finished(status: RunStatus, finished: FinishedRun) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ import pytest
 from processes import command
 from schemas.logs import PAGE, checked
 
+from unloader import cli
 from unloader.cli.display.json_log import schema, writing
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -152,3 +153,13 @@ def test_what_libraries_write_becomes_lines() -> None:
     assert any("ZeroDivisionError" in text for text in texts)
     assert texts[-3:] == ["no end", "ours", "pwd=***"]
     assert events(lines)[-3:] == ["output", "notice", "output"]
+
+
+def test_a_signal_during_the_imports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line is written without the modules that make the others, and is like them."""
+    monkeypatch.setattr(sys, "argv", ["unloader", "run", "x", "--log-format", "json"])
+    assert cli._interrupted() == 130
+    (line,) = checked(capsys.readouterr().err)
+    assert line["kind"] == "Interrupted"

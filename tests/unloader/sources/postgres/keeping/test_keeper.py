@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
@@ -223,7 +224,7 @@ def test_a_killed_keeper_is_not_listed(url: str, killed: Killed, state: Path) ->
     assert list(state.iterdir()) == []
 
 
-@pytest.mark.parametrize("how", ["removed", "another run's"])
+@pytest.mark.parametrize("how", ["another run's", *also(OTHER_ROUTES, "removed")])
 def test_a_keeper_ends_with_its_run(url: str, killed: Killed, mark: Path, how: str) -> None:
     """Where the destination is given up, or taken by another run, nothing is kept any more."""
     assert records.is_alive(killed.keeper.path)

@@ -1,0 +1,58 @@
+"""`--guard-formulas` from end to end: the same texts from every source, and said in the manifest."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from processes import command
+
+VALUES = ("=HYPERLINK(1)", "-1", "plain", "it's =")
+ROWS = [[str(-n), text] for n, text in enumerate(("'=HYPERLINK(1)", "'-1", "plain", "it's ="))]
+
+
+@pytest.fixture(params=["duckdb", "sqlite", "postgresql"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with texts that look like formulas, and with negative numbers that are none."""
+    path = tmp_path / "t.db"
+    rows = ", ".join(
+        f"({-n}, '{text.replace(chr(39), chr(39) * 2)}')" for n, text in enumerate(VALUES)
+    )
+    table = f"CREATE TABLE t (n integer, v varchar(20)); INSERT INTO t VALUES {rows}"
+    if request.param == "postgresql":
+        postgres: Any = request.getfixturevalue("postgres")
+        url: str = postgres.database("formulas")
+        postgres.run(table, url=url)
+        return url
+    if request.param == "duckdb":
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(table)
+    else:
+        database = sqlite3.connect(path)
+        database.executescript(table)
+        database.close()
+    return f"{request.param}://{path}"
+
+
+def test_every_source_writes_the_same(source: str, tmp_path: Path) -> None:
+    """Texts are guarded, numbers not; the manifest says which columns were, and verify agrees."""
+    out = tmp_path / "out"
+    run = ("run", source, "--table", "t", "--guard-formulas", "--verify", "full", "--to", str(out))
+    command.run(*run, "--file-per", "table")
+    with open(out / "t.csv", newline="", encoding="utf-8") as file:
+        assert sorted(csv.reader(file)) == sorted([["n", "v"], *ROWS])
+    columns = command.manifest_of(out)["columns"]
+    assert [column["lossless"] for column in columns] == [True, False]
+    assert "--guard-formulas" in columns[1]["note"]
+    assert "ok (count)" in command.run("verify", str(out), source)
+
+
+def test_it_is_for_text_files(tmp_path: Path) -> None:
+    """Parquet has types, and no program takes its texts for formulas."""
+    options = ("--format", "parquet", "--guard-formulas", "--to", str(tmp_path / "out"))
+    error = command.error_of("run", "duckdb:///nowhere.db", "--table", "t", *options, status=2)
+    assert "--guard-formulas does not apply to --format parquet" in error

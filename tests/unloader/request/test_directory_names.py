@@ -1,0 +1,107 @@
+"""The fields of directories: what they become, and which directories may be those of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unloader.errors import ConfigError
+from unloader.request.directory_names import (
+    DirectoryValues,
+    beside,
+    directory_name,
+    existing,
+    is_dated,
+)
+
+VALUES = DirectoryValues(
+    schema="S.1", table="T+(x", date="20261122", run_id="20261122T013000Z-0a1b2c"
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("/x/{table}/{date}", "/x/T+(x/20261122"),
+        ("{schema}.{table}", "S.1.T+(x"),
+        ("./-/{run_id}/", "./-/20261122T013000Z-0a1b2c/"),
+        ("/.hidden/a-{date}", "/.hidden/a-20261122"),
+    ],
+)
+def test_what_a_name_becomes(place: str, name: str) -> None:
+    """Fields anywhere, more than one in a part; what the user wrote stays as it is."""
+    assert directory_name(place, VALUES) == name
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ("..", "%2E."),
+        ("a/b\\c", "a%2Fb%5Cc"),
+        ("-rf", "%2Drf"),
+        ("_run", "%5Frun"),
+        ("a\nb\0", "a%0Ab%00"),
+    ],
+)
+def test_values_that_could_lead_elsewhere(table: str, name: str) -> None:
+    """No value is more than one name, hidden, an option, or a run's own directory."""
+    values = DirectoryValues(schema="", table=table, date="", run_id="")
+    assert directory_name("/x/{table}", values) == f"/x/{name}"
+    assert beside("/x/{table}{date}", values)[1].fullmatch(f"{name}20261122")
+
+
+@pytest.mark.parametrize(("schema", "what"), [("", "is empty"), ("x" * 300, "is longer")])
+def test_names_that_cannot_be(schema: str, what: str) -> None:
+    """An empty part would be the directory above; a long one has no place."""
+    values = DirectoryValues(schema=schema, table="t", date="", run_id="")
+    with pytest.raises(ConfigError, match=what):
+        directory_name("/x/{schema}/y", values)
+
+
+@pytest.mark.parametrize(
+    ("place", "dated"),
+    [
+        ("/x/{date}", True),
+        ("/{table}/a{run_id}/", True),
+        ("{date}", True),
+        ("/x/{table}", False),
+        ("/{date}/x", False),
+        ("/{date}/{run_id}", False),
+    ],
+)
+def test_directories_that_lie_side_by_side(place: str, dated: bool) -> None:
+    """Day or run must be in the last part, and in no other."""
+    assert is_dated(place) == dated
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("T+(x-20200101", True),
+        ("T+(x-2020010", False),
+        ("TT(x-20200101", False),
+        ("T+(x-20200101.bak", False),
+        (".removed-T+(x-20200101", False),
+    ],
+)
+def test_names_of_earlier_runs(name: str, ours: bool) -> None:
+    """They match as a whole, and what has a meaning in a pattern stands for itself."""
+    parent, pattern = beside("/x/{schema}/{table}-{date}", VALUES)
+    assert parent == "/x/S.1"
+    assert bool(pattern.fullmatch(name)) == ours
+
+
+def test_directories_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of any table on one day, the newest first; no file and no link."""
+    names = ("A/20261122T01", "B/20261122T02", "A/20261121T01", "A/x", "20261122T01")
+    for name in names:
+        (tmp_path / "d" / name).mkdir(parents=True)
+    (tmp_path / "d" / "A" / "20261122T03").write_text("")
+    (tmp_path / "d" / "A" / "20261122T04").symlink_to(tmp_path)
+    found = existing(f"{tmp_path}/d/{{table}}/{{date}}T{{schema}}/", "20261122")
+    assert found == (f"{tmp_path}/d/B/20261122T02", f"{tmp_path}/d/A/20261122T01")
+    monkeypatch.chdir(tmp_path / "d")
+    assert existing("{table}/{date}T01", "20261122") == ("A/20261122T01",)
+    assert existing("./{date}T01", "20261122") == ("./20261122T01",)
+    assert existing("/nowhere/{date}", "20261122") == ()
