@@ -20,6 +20,7 @@ from oracle.accounts import PASSWORD, database
 from oracle_server.faults import Fault
 from oracle_server.server import OracleServer
 from processes import command
+from processes.breaking import staged_units
 
 SECRET = "Hunter2Xyzzy"
 ROLE = "unloader_with_password"
@@ -143,14 +144,13 @@ def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, plac
         env=variables,
     )
     try:
-        journal = out / "_run" / "journal.jsonl"
-        running.wait_until(journal.exists, "a finished unit")
+        running.wait_until(lambda: bool(staged_units(out)), "a finished unit")
         workers = running.workers()
         assert len(workers) >= 2
         lines, surroundings = seen_from_outside([psutil.Process(running.process.pid), *workers])
         workers[-1].send_signal(signal.SIGSEGV)
-        size = journal.stat().st_size
-        running.wait_until(lambda: journal.stat().st_size > size, "another unit")
+        done = len(staged_units(out))
+        running.wait_until(lambda: len(staged_units(out)) > done, "another unit")
     finally:
         os.killpg(running.process.pid, signal.SIGKILL)
         said = "".join(running.process.communicate())

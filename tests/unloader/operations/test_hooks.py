@@ -10,6 +10,7 @@ import pytest
 from processes import command
 from schemas.logs import checked
 
+from unloader.operations import hooks
 from unloader.operations.account import Account, Job
 from unloader.operations.hooks import PREFIX, Hook, run_hook
 from unloader.sources.options import every_option
@@ -115,8 +116,11 @@ def hook(text: str, seconds: float = 0.0) -> Hook:
     return Hook(event="on-success", command=text, timeout_seconds=seconds)
 
 
-def test_the_time_limit_ends_all_that_was_started(tmp_path: Path) -> None:
+def test_the_time_limit_ends_all_that_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The shell's children, too; and those that take no notice of the first signal."""
+    monkeypatch.setattr(hooks, "_GRACE_SECONDS", 0.2)
     told: list[str] = []
     text = f"echo begun; trap '' TERM; (sleep 1000; touch {tmp_path}/late) & wait; sleep 1000"
     why = run_hook(hook(text, 0.5), account(), told.append, lambda: False)

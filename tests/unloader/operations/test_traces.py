@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from processes import command
@@ -149,6 +150,7 @@ def test_failed_attempts_are_spans_with_an_error() -> None:
     assert run.attributes["error.type"] == "PartialUnload"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_collector_that_is_not_there(source: str, to: tuple[str, ...]) -> None:
     """The run is complete all the same, and says so in one line."""
     variables = {

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 from processes import command
 from processes.breaking import kill_after
+from schemas.logs import checked
 
 ROWS = 20000
 
@@ -24,7 +26,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"duckdb://{path}"
 
 
-@pytest.mark.parametrize("way", ["run", "resume"])
+@pytest.mark.parametrize("way", ["run", *also(OTHER_ROUTES, "resume")])
 def test_a_broken_run_of_today(source: str, tmp_path: Path, way: str) -> None:
     """The link leads to it, the metrics have all its rows, the command runs at its end."""
     metrics, today = tmp_path / "x.prom", f"{datetime.now(timezone.utc):%Y%m%d}"
@@ -41,9 +43,9 @@ def test_a_broken_run_of_today(source: str, tmp_path: Path, way: str) -> None:
         f'echo "$UNLOADER_RUN_DEST" > {tmp_path}/told',
     )
     again = (*job, "--resume-or-start") if way == "run" else ("resume", str(directory))
-    done = command.ended(*again, *watched)
+    done = command.ended(*again, *watched, "--log-format", "json")
     assert done.returncode == 0, done.stderr
-    assert "resumed: " in done.stderr
+    assert "units_kept" in [line["event"] for line in checked(done.stderr)]
     assert command.manifest_of(directory)["totals"]["rows"] == ROWS
     assert not (directory / "_run").exists()
     assert (old / "_run").is_dir()

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 import unloader.retention.removing as removing
@@ -136,6 +137,7 @@ def test_only_whole_runs_of_the_same_table_are_removed(source: str, tmp_path: Pa
     assert sorted(each.name for each in elsewhere.iterdir()) == ["_manifest.json", file.name]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_several_directories(source: str, tmp_path: Path) -> None:
     """A run over several directories is removed from all of them."""
     to = f"{tmp_path}/a/{{run_id}},{tmp_path}/b/{{run_id}}"

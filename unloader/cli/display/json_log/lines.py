@@ -18,6 +18,7 @@ from unloader.events import (
     RunStarted,
     SettingUsed,
     UnitFailed,
+    UnitsKept,
     Verified,
 )
 from unloader.json_fields import OPTIONAL
@@ -100,6 +101,7 @@ LINES: Mapping[str, type] = {
     "setting": SettingUsed,
     "phase_started": PhaseStarted,
     "run_started": RunStarted,
+    "units_kept": UnitsKept,
     "progress": Progress,
     "unit_failed": UnitFailed,
     "notice": Notice,

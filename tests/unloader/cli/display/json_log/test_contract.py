@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -9,14 +10,17 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 from schemas.logs import PAGE, checked
 
 from unloader import cli
 from unloader.cli.display.json_log import schema, writing
+from unloader.cli.display.log import LogDisplay
+from unloader.events import Event
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 JSON = ("--log-format", "json")
@@ -60,6 +64,7 @@ def test_a_run_that_ends_well(unloader: Run, database: str) -> None:
     assert lines[-1]["rows"] == 10
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_data_on_standard_output(unloader: Run, database: str) -> None:
     """The summary that goes to stderr there is left out: the last line has its figures."""
     done = unloader("run", database, "--table", "orders", "--to", "-", *JSON)
@@ -163,3 +168,32 @@ def test_a_signal_during_the_imports(
     assert cli._interrupted() == 130
     (line,) = checked(capsys.readouterr().err)
     assert line["kind"] == "Interrupted"
+
+
+def example(kind: Any) -> Any:
+    """Return some value of a type."""
+    origin, of = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return of[0]
+    if origin is tuple:
+        return tuple(example(each) for each in of if each is not Ellipsis)
+    if origin is not None or of:
+        return example(of[0])
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{each.name: example(hints[each.name]) for each in dataclasses.fields(kind)})
+    return {str: "x", int: 1, float: 1.5, bool: True}[kind]
+
+
+def test_every_event_makes_lines_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a run tells, what comes of it in the log is in the schema."""
+    display = LogDisplay(as_json=True, interval_seconds=0.0)
+    kinds = get_args(Event)
+    assert len(kinds) > 10
+    for kind in kinds:
+        display(example(kind))
+    display.close(False)
+    told = events(checked(capsys.readouterr().err))
+    assert {"setting", "run_started", "units_kept", "unit_failed", "notice", "progress"} <= set(
+        told
+    )
