@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
-from processes import command
+from processes import command, killing_calls
 from processes.breaking import comparable, journal_of, kill_after, staged_units
 
 ROWS = 60000
@@ -263,3 +264,50 @@ def test_the_journal_tells_the_life_of_each_unit(database: str, tmp_path: Path) 
     assert set(staged) <= set(started)
     names = {path.name for path in (dest / "_run" / "staged").iterdir()}
     assert {file["path"] for file in files_of(staged_units(dest))} <= names
+
+
+def test_the_line_for_cron_finds_the_directory_of_the_broken_run(
+    database: str, tmp_path: Path
+) -> None:
+    """With a name for each run, the one that was broken off is continued in its own directory."""
+    to = tmp_path / "{table}" / "{run_id}"
+    line = (*job(database, to), "--resume-or-start", "--quiet")
+    command.run(*line)
+    (first,) = (tmp_path / "t").iterdir()
+    running = command.Running(*line)
+    running.wait_until(
+        lambda: any(len(staged_units(each)) > 2 for each in (tmp_path / "t").iterdir()), "units"
+    )
+    running.signal(signal.SIGKILL)
+    running.finish()
+    (broken,) = set((tmp_path / "t").iterdir()) - {first}
+    done = staged_units(broken)
+    command.run(*line)
+    assert {each.name for each in (tmp_path / "t").iterdir()} == {first.name, broken.name}
+    found = command.manifest_of(broken)
+    assert (found["run_id"], found["totals"]["rows"]) == (broken.name, ROWS)
+    assert {unit["attempts"] for unit in found["units"] if unit["id"] in done} == {1}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that ends processes just before a system call."""
+    return killing_calls.build(tmp_path_factory.mktemp("library"))
+
+
+def test_a_run_killed_while_it_is_published_is_complete(
+    database: str, tmp_path: Path, library: Path
+) -> None:
+    """resume and the line for cron finish publishing, and read nothing again."""
+    for name, again in (("a", ("resume", str(tmp_path / "a"))), ("b", ())):
+        dest = tmp_path / name
+        line = (*job(database, dest), "--resume-or-start")
+        env = {"LD_PRELOAD": str(library), "KILL_CALL": "renameat2", "KILL_PATH": ".unloader-"}
+        died = command.Running(*line, "--progress", "none", env=env)
+        assert died.finish()[0] == -signal.SIGKILL
+        run_id = json.loads((dest / "_run" / "lock").read_text())["run_id"]
+        done = command.ended(*(again or line), "--progress", "log")
+        assert done.returncode == 0, done.stderr
+        assert "was cut short while it was published" in done.stderr
+        assert "unloading main.t" not in done.stderr
+        assert command.manifest_of(dest)["run_id"] == run_id

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ from oracle.accounts import PASSWORD, database
 from oracle_server.faults import Fault
 from oracle_server.server import OracleServer
 from processes import command
+from processes.breaking import staged_units
+
+from unloader.model import SecretReference, SessionOptions, SourceSpec
+from unloader.sources.postgres.keeping import records
+from unloader.sources.postgres.source import PostgresSource
 
 SECRET = "Hunter2Xyzzy"
 ROLE = "unloader_with_password"
@@ -143,14 +149,13 @@ def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, plac
         env=variables,
     )
     try:
-        journal = out / "_run" / "journal.jsonl"
-        running.wait_until(journal.exists, "a finished unit")
+        running.wait_until(lambda: bool(staged_units(out)), "a finished unit")
         workers = running.workers()
         assert len(workers) >= 2
         lines, surroundings = seen_from_outside([psutil.Process(running.process.pid), *workers])
         workers[-1].send_signal(signal.SIGSEGV)
-        size = journal.stat().st_size
-        running.wait_until(lambda: journal.stat().st_size > size, "another unit")
+        done = len(staged_units(out))
+        running.wait_until(lambda: len(staged_units(out)) > done, "another unit")
     finally:
         os.killpg(running.process.pid, signal.SIGKILL)
         said = "".join(running.process.communicate())
@@ -235,3 +240,29 @@ def test_a_plan_file_keeps_no_password_of_a_statement(tmp_path: Path) -> None:
     assert "--session-sql" in done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_password_is_nowhere_in_what_keeps_a_snapshot(
+    protected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper logs in by it, and has it neither in its record nor where others see processes."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("UNLOADER_PASSWORD", raising=False)
+    file = tmp_path / "password"
+    file.write_text(SECRET)
+    file.chmod(0o600)
+    spec = SourceSpec(
+        kind="postgresql",
+        location=protected,
+        secret=SecretReference(kind="file", name=str(file)),
+        session=SessionOptions(keep_snapshot_seconds=600, run_id="kept"),
+    )
+    with closing(PostgresSource().open_catalog(spec)) as catalog:
+        catalog.snapshot("snapshot")
+        (keeper,) = records.living()
+        try:
+            process = Path(f"/proc/{keeper.record.process}")
+            for each in (keeper.path, process / "cmdline", process / "environ"):
+                assert SECRET.encode() not in each.read_bytes(), each
+        finally:
+            records.end(keeper)

@@ -17,6 +17,7 @@ import pytest
 from amounts import EVERYTHING
 from long_tests import also
 from processes import command, killing_calls
+from processes.breaking import staged_units
 
 import unloader
 from unloader.cli.signals import STOPPING
@@ -92,7 +93,7 @@ def test_a_run_with_a_finished_unit_is_in_nobodys_way(
     job = ("run", parts, "--table", "p", "--to", str(dest), "--split", "partition")
     running = command.Running(*job, "--parallelism", "2", "--where", "waits(k)")
     journal = dest / "_run" / "journal.jsonl"
-    running.wait_until(journal.exists, "a finished unit")
+    running.wait_until(lambda: bool(staged_units(dest)), "a finished unit")
     running.signal(number)
     status, out, err = running.finish()
     assert (status, out) == (-9 if number == signal.SIGKILL else 130, ""), err
@@ -160,7 +161,7 @@ def test_a_terminal_that_goes_away_stops_the_run(parts: str, tmp_path: Path) -> 
         preexec_fn=lambda: _control(child), env={**os.environ, "TERM": "xterm"},
     ) as process:  # fmt: skip
         os.close(child)
-        command.wait_for((dest / "_run" / "journal.jsonl").exists, "a finished unit")
+        command.wait_for(lambda: bool(staged_units(dest)), "a finished unit")
         os.close(parent)
         assert process.wait(60) == 130
     assert command.final_names(dest) == []
@@ -269,7 +270,7 @@ def test_an_ignored_hangup_stays_ignored(parts: str, tmp_path: Path) -> None:
          "--split", "partition", "--parallelism", "2", "--where", "waits(k)"],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
-        command.wait_for((dest / "_run" / "journal.jsonl").exists, "a finished unit")
+        command.wait_for(lambda: bool(staged_units(dest)), "a finished unit")
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)

@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass, replace
 
 from unloader.errors import OutputFailed, PlanFailed
-from unloader.model import Request, SecretReference
+from unloader.model import OutputOptions, Request, SecretReference
+from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
@@ -53,7 +54,17 @@ class BrokenRun:
         first, *others = self.places
         asked = self.run.request
         output = replace(asked.output, destination=first, others=tuple(others))
+        if has_fields(asked.output.destination):
+            # Which other runs are of the same job is said by the fields, which are gone.
+            output = replace(output, keep=None)
         return replace(asked, output=output)
+
+    def is_at(self, output: OutputOptions) -> bool:
+        """Return whether the places are those of a request, or may be one run's of those."""
+        if any(map(has_fields, output.destinations)):
+            return len(self.places) == len(output.destinations)
+        now = [os.path.realpath(each) for each in self.places]
+        return now == [os.path.realpath(each) for each in output.destinations]
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
@@ -88,6 +99,15 @@ def find_broken_run(destination: str) -> BrokenRun | None:
     return BrokenRun(run=_read(record, places[0]), places=places, left=who.left)
 
 
+def recorded_run(destination: str) -> ResolvedRun | None:
+    """Return the run whose record lies at a destination, whatever has become of it."""
+    try:
+        record = storage_at(destination).record(destination, RUN_RECORD)
+        return ResolvedRun.from_json(json.loads(record)) if record else None
+    except (OSError, ValueError, PlanFailed):
+        return None
+
+
 def is_finished(destination: str) -> bool:
     """Return whether a finished run lies at a destination."""
     try:
@@ -106,19 +126,16 @@ def same_job(one: Request, other: Request) -> bool:
 
 
 def _job(request: Request) -> Request:
-    source, output = request.source, request.output
-    places = [os.path.realpath(each) for each in output.destinations if each]
+    source = request.source
+    session = replace(source.session, run_id="", session_sql=())
     return Request(
-        source=replace(
-            source,
-            secret=SecretReference(),
-            session=replace(source.session, run_id="", session_sql=()),
-        ),
+        source=replace(source, secret=SecretReference(), session=session),
         selection=request.selection,
+        # Where a broken run lies is known from its having been found there.
         output=replace(
-            output,
-            destination=next(iter(places), ""),
-            others=tuple(places[1:]),
+            request.output,
+            destination="",
+            others=(),
             overwrite=False,
             keep=None,
             latest_link=None,

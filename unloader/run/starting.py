@@ -14,7 +14,13 @@ from unloader.manifest.read import read_manifest
 from unloader.model import Request, SecretReference
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import existing, has_fields
-from unloader.resolve.broken_run import BrokenRun, find_broken_run, is_finished, same_job
+from unloader.resolve.broken_run import (
+    BrokenRun,
+    find_broken_run,
+    is_finished,
+    recorded_run,
+    same_job,
+)
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
@@ -72,56 +78,72 @@ def resume_or_start(
     request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
 ) -> Manifest:
     """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload`."""
-    broken = _broken_run_of(request, observe)
-    if broken is not None:
-        observe(
-            Notice(
-                text=f"resuming run {broken.run.run_id}, which was broken off in {broken.places[0]}"
-            )
-        )
-        statements = request.source.session.session_sql
+    for place in _places_of(request):
         try:
-            return _go_on(broken.with_source(request.source.secret, statements), observe, stop)
-        except SnapshotGone as error:
-            observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
+            manifest = _gone_on_with(place, request, observe, stop)
+        except _NotOurs:
+            continue
+        if manifest is not None:
+            return manifest
     return start(request, planned, observe=observe, stop=stop)
 
 
-def _broken_run_of(request: Request, observe: Observer) -> BrokenRun | None:
-    """Return the broken run that a request would go on with."""
-    asked = request.output.destination
-    if destination_kind(request.output.destinations) != "directories":
-        return None
-    if not has_fields(asked):
-        return _broken_run_in(asked, request, observe, tell=True)
+class _NotOurs(Exception):
+    """What a directory holds that may be this job's is another's."""
+
+
+def _places_of(request: Request) -> tuple[str, ...]:
+    """Return where a broken run of a request may lie."""
+    output = request.output
+    if destination_kind(output.destinations) != "directories":
+        return ()
+    if not has_fields(output.destination):
+        return (output.destination,)
     # Its directory is known only once the table is. One of another day is for `resume` alone: a
     # nightly job wants the rows of this night.
-    for place in existing(asked, f"{datetime.now(timezone.utc):%Y%m%d}"):
-        try:
-            found = _broken_run_in(place, request, observe, tell=False)
-        except OutputFailed:
-            continue  # Another table's, which goes on or cannot be read.
-        if found is not None:
-            return found
+    return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
+
+
+def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -> Manifest | None:
+    """Bring the broken run of a job at a place to its end; return None if there is none."""
+    alone = not has_fields(request.output.destination)
+    try:
+        was = recorded_run(place)
+        finished = _complete(place, observe) and is_finished(place)
+        if finished and was is not None and _is_the_job(was, request):
+            return read_manifest(Path(place))
+        broken = find_broken_run(place)
+    except OutputFailed:
+        if alone:
+            raise
+        raise _NotOurs from None
+    if broken is None:
+        return None
+    if _is_the_job(broken.run, request) and broken.is_at(request.output):
+        return _resumed(broken, request, place, observe, stop)
+    if alone:
+        text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
+        observe(Notice(text=f"{text}: this one begins anew"))
     return None
 
 
-def _broken_run_in(
-    place: str, request: Request, observe: Observer, *, tell: bool
-) -> BrokenRun | None:
-    _complete(place, observe)
-    broken = find_broken_run(place)
-    if broken is None:
-        return None
+def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     statements = request.source.session.session_sql
-    had_them = bool(broken.run.withheld)
-    same = broken.run.is_session_sql(statements) if had_them else not statements
-    if same and same_job(broken.run.request, request):
-        return broken
-    if not tell:
-        return None
-    text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
-    observe(Notice(text=f"{text}: this one begins anew"))
+    same = run.is_session_sql(statements) if run.withheld else not statements
+    return same and same_job(run.request, request)
+
+
+def _resumed(
+    broken: BrokenRun, request: Request, place: str, observe: Observer, stop: Stop
+) -> Manifest | None:
+    """Go on with a broken run; return None if its snapshot cannot be read any more."""
+    observe(Notice(text=f"resuming run {broken.run.run_id}, which was broken off in {place}"))
+    source = request.source
+    try:
+        known = broken.with_source(source.secret, source.session.session_sql)
+        return _go_on(known, observe, stop)
+    except SnapshotGone as error:
+        observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
     return None
 
 
@@ -134,10 +156,12 @@ def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifest:
             return run(ready, executor, observe=observe, stop=stop)
 
 
-def _complete(place: str, observe: Observer) -> None:
-    """Finish a publication that was cut short: that run is complete."""
-    for text in storage_at(place).complete(place):
+def _complete(place: str, observe: Observer) -> bool:
+    """Finish a publication that was cut short, as that run is complete; return if there was one."""
+    messages = storage_at(place).complete(place)
+    for text in messages:
         observe(Notice(text=text))
+    return bool(messages)
 
 
 def _tell_settings(request: Request, observe: Observer) -> None:
