@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from pathlib import Path
 
 import duckdb
 import pytest
 from long_tests import also
+from oracle import accounts, runs
+from oracle_server import Fault, OracleServer
 from processes import command
 from processes.faulty_calls import FaultyCalls
 
@@ -130,3 +133,36 @@ def test_a_sync_that_finds_no_room_is_a_retry(
     )  # fmt: skip
     assert os.strerror(errno.ENOSPC) in error
     assert "-a2." in error, "the file of the second attempt"
+
+
+def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path: Path) -> None:
+    """Its finished units are kept and not read again; with room the rest follows."""
+    made = accounts.database()
+    runs.padded_table(made)
+    told, to = tmp_path / "free", tmp_path / "out"
+    told.write_text(str(500 * MIB))
+    with OracleServer(made) as server:
+        reading = '"PAD".*PARTITION'
+        slow = server.faults.add(Fault(kind="trickle", statement=reading, skip=1, seconds=0.02))
+        running = command.Running(
+            *runs.arguments(
+                server, "PADDED", to, "--split", "partition", "--parallelism", "1", "--numa", "off",
+                "--min-free", "100MiB", "--pause-timeout", "1",
+            ),
+            env={**runs.ENVIRONMENT, **faults.environment("statvfs", str(told), files=str(to))},
+        )  # fmt: skip
+        running.wait_until(slow.happened.is_set, "the second unit")
+        told.write_text(str(MIB))
+        broken = runs.ended(running, to)
+        assert broken.status == 6, broken.log
+        assert "1.0 MiB free" in broken.error
+        assert "resume" in broken.error.partition("Next: ")[2]
+        assert command.final_names(to) == []
+        kept = sum(name.startswith("staged/") for name in broken.staged)
+        assert kept >= 1
+        server.sessions.clear()
+        done = command.ended("resume", str(to), env={**os.environ, **runs.ENVIRONMENT})
+        assert done.returncode == 0, done.stderr
+        read = [text for session in server.sessions for text in session.statements]
+        assert sum(bool(re.search(reading, text)) for text in read) == len(runs.PARTITIONS) - kept
+    assert command.manifest_of(to)["totals"]["rows"] == len(runs.PARTITIONS) * runs.PARTITION_ROWS

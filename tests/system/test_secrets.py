@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ from oracle_server.faults import Fault
 from oracle_server.server import OracleServer
 from processes import command
 from processes.breaking import staged_units
+
+from unloader.model import SecretReference, SessionOptions, SourceSpec
+from unloader.sources.postgres.keeping import records
+from unloader.sources.postgres.source import PostgresSource
 
 SECRET = "Hunter2Xyzzy"
 ROLE = "unloader_with_password"
@@ -235,3 +240,29 @@ def test_a_plan_file_keeps_no_password_of_a_statement(tmp_path: Path) -> None:
     assert "--session-sql" in done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_password_is_nowhere_in_what_keeps_a_snapshot(
+    protected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper logs in by it, and has it neither in its record nor where others see processes."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("UNLOADER_PASSWORD", raising=False)
+    file = tmp_path / "password"
+    file.write_text(SECRET)
+    file.chmod(0o600)
+    spec = SourceSpec(
+        kind="postgresql",
+        location=protected,
+        secret=SecretReference(kind="file", name=str(file)),
+        session=SessionOptions(keep_snapshot_seconds=600, run_id="kept"),
+    )
+    with closing(PostgresSource().open_catalog(spec)) as catalog:
+        catalog.snapshot("snapshot")
+        (keeper,) = records.living()
+        try:
+            process = Path(f"/proc/{keeper.record.process}")
+            for each in (keeper.path, process / "cmdline", process / "environ"):
+                assert SECRET.encode() not in each.read_bytes(), each
+        finally:
+            records.end(keeper)

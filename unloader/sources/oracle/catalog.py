@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from partition_planner.model import RowRange, Selector, TableInfo
@@ -24,6 +25,7 @@ from unloader.sources.oracle.columns.types import readings_of
 from unloader.sources.oracle.condition import refuse_row_numbers
 from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
+from unloader.sources.oracle.hashing import OracleHasher, unhashed
 from unloader.sources.oracle.reading.fetch import select_columns
 from unloader.sources.oracle.reading.units import (
     as_of,
@@ -73,6 +75,7 @@ class OracleCatalog:
         encoded_text=False,
         queries=True,
         conditions=True,
+        hashes=True,
         sessions=True,
         folding=FOLDING,
     )
@@ -246,6 +249,15 @@ class OracleCatalog:
         return sum(
             self._counted(count_statement(extract, leaf)) for leaf in leaves if leaf.name in asked
         )
+
+    def unhashed(self, extract: Extract) -> Mapping[int, str]:
+        """Return the columns that the database cannot hash."""
+        self._revive()
+        return unhashed(self._session, extract)
+
+    def open_hasher(self, extract: Extract) -> OracleHasher:
+        """Connect once more; the SCN is in the statements."""
+        return OracleHasher(self._spec)
 
     def end_sessions_sql(self) -> str:
         """Return a block that kills the run's sessions on all instances, for a DBA."""

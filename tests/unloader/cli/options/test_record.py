@@ -72,6 +72,7 @@ RECORDED: dict[str, Any] = {
         "binary": "prefixed-hex",
         "substitute": None,
         "fixed": [],
+        "guard_formulas": False,
     },
 }
 """Of a run by an earlier version."""

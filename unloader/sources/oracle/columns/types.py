@@ -330,6 +330,11 @@ def _expression(name: str, native: NativeType, output: str) -> str:
     return _moment_text(value, native) if form in ("moment", "utc") else value
 
 
+def number_text(value: str) -> str:
+    """Return SQL for the text of a number, as TM9 prints it."""
+    return _NUMBER_TEXT.format(value)
+
+
 def moment_text(column: ReadColumn) -> str:
     """Return SQL for the text of a date or timestamp that is otherwise fetched as itself."""
     return _moment_text(column.expression, parse_native(column.source_type))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
 import zlib
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
@@ -242,7 +244,10 @@ def _padded(left: bool) -> Callable[..., Compiled]:
 
 def _to_number(arguments: Arguments, environment: Environment) -> Compiled:
     if len(arguments) > 1:
-        raise Unsupported("TO_NUMBER")
+        if set(str(arguments[1].now()).upper()) != {"X"}:
+            raise Unsupported("TO_NUMBER")
+        hexadecimal = strict(arguments[:1], lambda text: Decimal(int(text, 16)))
+        return Compiled(type=expression_number(), value=hexadecimal)
     return Compiled(type=expression_number(), value=strict(arguments, number_of))
 
 
@@ -275,6 +280,27 @@ def _raw(arguments: Arguments, environment: Environment) -> Compiled:
     return Compiled(type=varchar(min(length, 4000)), value=strict(arguments, text))
 
 
+def _standard_hash(arguments: Arguments, environment: Environment) -> Compiled:
+    """Return the hash of the value's bytes; NULL has one, too, as nobody should rely on."""
+    first, name = arguments[0], "SHA1"
+    if len(arguments) > 1:
+        name = str(arguments[1].now())
+    if first.type.name in LOBS or first.type.name in ("LONG", "LONG RAW"):
+        raise OracleError(902, "invalid datatype")
+    text = as_text(first, environment)
+
+    def value(row: Sequence[Any]) -> bytes:
+        found = first.value(row) if first.type.name == "RAW" else text(row)
+        data = found if isinstance(found, bytes) else (found or "").encode()
+        return hashlib.new(name.lower(), data, usedforsecurity=False).digest()
+
+    return Compiled(type=Type(name="RAW", length=64), value=value)
+
+
+def _bits(layout: str) -> tuple[Type, Callable[..., Any]]:
+    return Type(name="RAW", length=8), lambda value: struct.pack(layout, value)
+
+
 def _upper(text: str) -> str:
     return "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
 
@@ -305,6 +331,7 @@ _BUILDERS: dict[str, Callable[..., Compiled]] = {
     "LPAD": _padded(True),
     "RPAD": _padded(False),
     "RAWTOHEX": _raw,
+    "STANDARD_HASH": _standard_hash,
     "ROWIDTOCHAR": _rowid_text,
     "ROWIDTONCHAR": _rowid_text,
 }
@@ -329,6 +356,8 @@ _PLAIN: dict[str, tuple[Type, Callable[..., Any]]] = {
     "MOD": _number(lambda a, b: a if not b else EXACT.remainder(a, b)),
     "POWER": _number(EXACT.power),
     "BITAND": _number(lambda a, b: int(a) & int(b)),
+    "UTL_RAW.CAST_FROM_BINARY_FLOAT": _bits(">f"),
+    "UTL_RAW.CAST_FROM_BINARY_DOUBLE": _bits(">d"),
     "DBMS_ROWID.ROWID_OBJECT": _rowid_part(0),
     "DBMS_ROWID.ROWID_RELATIVE_FNO": _rowid_part(1),
     "DBMS_ROWID.ROWID_BLOCK_NUMBER": _rowid_part(2),

@@ -141,7 +141,7 @@ def kill(spec: SourceSpec, mark: Path) -> Killed:
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests/support'}"},
     ) as run:
         assert run.stdout is not None
         value = run.stdout.readline().strip()
