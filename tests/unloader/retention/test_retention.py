@@ -59,6 +59,7 @@ def test_the_fields_of_a_directory(source: str, tmp_path: Path) -> None:
     assert "t" in shown
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_hostile_name_leads_nowhere(source: str, tmp_path: Path) -> None:
     """A table's name is one name of a directory, without a slash and not hidden."""
     unload(source, f"{tmp_path}/in/{{table}}/x", table=f'"{HOSTILE}"')
