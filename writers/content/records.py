@@ -18,10 +18,6 @@ _CODES = {"n": "\n", "t": "\t", "r": "\r"}
 _PIECE = 1 << 20
 
 
-class _Incomplete(Exception):
-    """The text ends before the record does."""
-
-
 @dataclass(slots=True)
 class Records:
     """Reads records out of pieces of text.
@@ -57,7 +53,8 @@ class Records:
             start = self._at
             try:
                 record = self._record()
-            except _Incomplete:
+            except EOFError:
+                # The text ends before the record does.
                 self._at = start
                 return
             yield record
@@ -84,20 +81,20 @@ class Records:
 
     def _is_next(self, mark: str) -> bool:
         if not self._whole and len(self._text) - self._at < len(mark):
-            raise _Incomplete
+            raise EOFError
         return self._text.startswith(mark, self._at)
 
     def _skip(self, mark: str) -> None:
         if not self._is_next(mark):
             if self._whole and self._at >= len(self._text):
-                raise _Incomplete
+                raise EOFError
             raise ValueError(f"{mark!r} is missing behind a value")
         self._at += len(mark)
 
     def _find(self, mark: str, start: int) -> int:
         found = self._text.find(mark, start)
         if found < 0:
-            raise _Incomplete
+            raise EOFError
         return found
 
     def _enclosed(self, mark: str) -> str:
@@ -135,7 +132,7 @@ class Records:
             if escape < 0 or escape > stop:
                 return stop, "".join((*parts, self._text[start:stop]))
             if escape + 1 >= len(self._text):
-                raise _Incomplete
+                raise EOFError
             following = self._text[escape + 1]
             parts += (self._text[start:escape], _CODES.get(following, following))
             start = escape + 2
