@@ -189,7 +189,8 @@ def rounds(where: Place, options: argparse.Namespace) -> list[Sample]:
     """Unload until the time is up; return a sample of each round."""
     chance = random.Random(options.seed)
     began = time.monotonic()
-    samples: list[Sample] = []
+    # As texts, each one piece of memory: this list grows, too.
+    samples: list[str] = []
     said = began
     while not over(options, len(samples), time.monotonic() - began):
         number = len(samples) + 1
@@ -203,15 +204,15 @@ def rounds(where: Place, options: argparse.Namespace) -> list[Sample]:
             what = f"{way.__name__} {request.source.kind}"
             way(request, chance)
         sample = taken(where, number, time.monotonic() - began, what, peak)
-        samples.append(sample)
+        samples.append(json.dumps(asdict(sample)) + "\n")
         if options.samples is not None:
             with open(options.samples, "a", encoding="utf-8") as lines:
-                lines.write(json.dumps(asdict(sample)) + "\n")
+                lines.write(samples[-1])
         shutil.rmtree(where.destination, ignore_errors=True)
         if time.monotonic() - said > 60:
             said = time.monotonic()
             say(f"{sample.seconds:,.0f} s: round {number}, {sample.resident_bytes / MIB:.1f} MiB")
-    return samples
+    return [Sample(**json.loads(sample)) for sample in samples]
 
 
 def over(options: argparse.Namespace, done: int, seconds: float) -> bool:
