@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,6 +129,7 @@ def test_systemd_takes_the_unit_files(units: Path) -> None:
     assert "TimeoutStopSecs" in "".join(complaints())
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_systemd_starts(host: Host, units: Path) -> None:
     """The command of the service runs with the credential, and without any other variable."""
     text = (units / "unloader@.service").read_text().replace("%i", "orders")

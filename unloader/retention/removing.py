@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -58,24 +59,40 @@ def _finish(home: Path) -> None:
     except UnloaderError:
         os.rmdir(home)
         return
-    if not home.name.startswith(f"{LEAVING}{manifest.run_id}-"):
-        return
     others = directories_of(manifest, home)[1:]
     hidden = (home, *(_hidden(each, manifest.run_id) for each in others))
+    # Whoever may write beside the runs could have put it there, with any name in its manifest.
+    ours = all(map(_is_ours, filter(os.path.lexists, hidden)))
+    if not ours or not home.name.startswith(f"{LEAVING}{manifest.run_id}-"):
+        return
     _empty(EarlierRun(manifest=manifest, directories=hidden), hidden)
 
 
 def _empty(run: EarlierRun, hidden: Sequence[Path]) -> None:
     for number in reversed(range(len(hidden))):
-        for name in _names(run, number):
-            with suppress(FileNotFoundError):
-                os.unlink(hidden[number] / name)
         with suppress(FileNotFoundError):
+            # Held open, so that no link can be put in its place.
+            descriptor = os.open(hidden[number], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                for name in filter(_is_plain, _names(run, number)):
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
             os.rmdir(hidden[number])
 
 
 def _names(run: EarlierRun, number: int) -> list[str]:
     return [name for place, name in run.files if place == number]
+
+
+def _is_plain(name: str) -> bool:
+    return "/" not in name and name not in (".", "..")
+
+
+def _is_ours(path: Path) -> bool:
+    status = os.lstat(path)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _hidden(directory: Path, run_id: str) -> Path:

@@ -91,7 +91,7 @@ def _count(
         if isinstance(output_format, ParquetFormat):
             return _count_parquet(path)
         if output_format.fixed:
-            return _count_fixed(path, output_format, compression)
+            return count_fixed(path, output_format, compression)
         if output_format.record_length_digits:
             return _count_prefixed(path, output_format, compression)
         if is_plain(output_format):
@@ -210,7 +210,7 @@ def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) 
     return records - 1 if text.header else records
 
 
-def _count_fixed(path: Readable, text: TextFormat, compression: Compression) -> int:
+def count_fixed(path: Readable, text: TextFormat, compression: Compression) -> int:
     """Count records by their size; each has to end as they all do."""
     from writers.text.output_encoding import OutputEncoding
 

@@ -59,6 +59,7 @@ def test_the_fields_of_a_directory(source: str, tmp_path: Path) -> None:
     assert "t" in shown
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_hostile_name_leads_nowhere(source: str, tmp_path: Path) -> None:
     """A table's name is one name of a directory, without a slash and not hidden."""
     unload(source, f"{tmp_path}/in/{{table}}/x", table=f'"{HOSTILE}"')
@@ -178,7 +179,7 @@ def test_a_removal_that_is_killed_is_finished(
 ) -> None:
     """No run that is half there has the name of one, and the next removal goes on."""
 
-    def kill(path: Path) -> None:
+    def kill(path: str, *, dir_fd: int) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -189,6 +190,25 @@ def test_a_removal_that_is_killed_is_finished(
     assert any((tmp_path / "a").iterdir())
     finish_removals(tmp_path / "a")
     assert [*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()] == []
+
+
+def test_a_removal_that_nobody_began(finished: EarlierRun, tmp_path: Path) -> None:
+    """A directory that looks like one, with names that lead out of it, removes nothing there."""
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody")
+    home, other = finished.directories
+    (home / "_manifest.json").write_text(
+        (home / "_manifest.json").read_text().replace(finished.files[0][1], "../../victim")
+    )
+    run_id = finished.manifest.run_id
+    outside = tmp_path / "outside"
+    other.rename(outside)
+    (other.parent / f".removed-{run_id}-{other.name}").symlink_to(outside)
+    home.rename(home.parent / f".removed-{run_id}-{home.name}")
+    held = sorted(outside.iterdir())
+    finish_removals(tmp_path / "a")
+    assert victim.exists()
+    assert sorted(outside.iterdir()) == held
 
 
 def test_what_comes_at_the_last_moment_is_not_lost(finished: EarlierRun) -> None:
