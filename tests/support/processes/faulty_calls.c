@@ -1,14 +1,18 @@
 /* Makes system calls on chosen files fail, for tests: loaded by LD_PRELOAD into a real process.
 
-   FAULT_PATH    part of the path of the files that are meant
-   FAULT_CALL    write, fsync, sync_file_range, statvfs, or direct: setting O_DIRECT fails with
-                 EINVAL
+   FAULT_PATH    part of the path of the files that are meant; of a rename the new one counts
+   FAULT_CALL    write (pwrite too), fsync (fdatasync too), sync_file_range, create (an open that may
+                 make a file), rename, mkdir, unlink (rmdir too), statvfs, or direct: setting
+                 O_DIRECT fails with EINVAL
+   FAULT_WHO     parent or worker: only in such a process; nothing: in each
    FAULT_DO      a number: fail with this errno; short: write about half; zero: write nothing and
                  say so; slow: sleep 50 ms before; interrupted: fail with EINTR every other time;
                  refused: fail with EINVAL as long as the file is written directly; while:FILE:
                  fail with ENOSPC as long as there is such a file; of statvfs: a file that holds
                  the number of bytes that are free
-   FAULT_AFTER   so many bytes (write) or calls (else) go well first, in each process; default 0 */
+   FAULT_AFTER   so many bytes (write) or calls (else) go well first, in each process; default 0
+   FAULT_TIMES   so many calls fail in each process, those after them go well again; default all
+   FAULT_LOG     a file that gets a line for each call that failed: call, errno, inode, path */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,13 +22,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-static long passed;
+static long passed, failed;
 static int odd;
 
 static const char *setting(const char *name) {
@@ -32,19 +37,63 @@ static const char *setting(const char *name) {
     return value ? value : "";
 }
 
-static int meant_path(const char *path) {
-    const char *part = setting("FAULT_PATH");
+static int is_worker(void) {
+    static int known = -1;
+    char line[4096];
+    if (known < 0) {
+        int descriptor = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY);
+        ssize_t length = syscall(SYS_read, descriptor, line, sizeof line - 1);
+        syscall(SYS_close, descriptor);
+        if (length < 0) length = 0;
+        known = memmem(line, (size_t)length, "numa.processes.member", 21) != NULL;
+    }
+    return known;
+}
+
+static int meant_path(const char *path, const char *call) {
+    const char *part = setting("FAULT_PATH"), *who = setting("FAULT_WHO");
+    if (strcmp(setting("FAULT_CALL"), call) != 0) return 0;
+    if (*who && is_worker() != (strcmp(who, "worker") == 0)) return 0;
     return *part && strstr(path, part) != NULL;
 }
 
-static int meant(int descriptor, const char *call) {
-    char link[64], path[4096];
-    if (strcmp(setting("FAULT_CALL"), call) != 0) return 0;
+static int path_of(int descriptor, char *path, size_t size) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    ssize_t length = readlink(link, path, sizeof path - 1);
+    ssize_t length = readlink(link, path, size - 1);
     if (length < 0) return 0;
     path[length] = 0;
-    return meant_path(path);
+    return 1;
+}
+
+static int meant(int descriptor, const char *call) {
+    char path[4096];
+    return path_of(descriptor, path, sizeof path) && meant_path(path, call);
+}
+
+/* Put a failed call on record, by calls that nobody intercepts. */
+static void noted(const char *call, int descriptor, const char *path) {
+    char line[4400], known[4096];
+    struct stat found;
+    const char *log = setting("FAULT_LOG");
+    int error = errno;
+    failed++;
+    if (*log) {
+        memset(&found, 0, sizeof found);
+        if (!path && path_of(descriptor, known, sizeof known)) path = known;
+        if (descriptor >= 0) fstat(descriptor, &found);
+        int length = snprintf(line, sizeof line, "%s %d %lu %s\n", call, error, (unsigned long)found.st_ino, path ? path : "");
+        int target = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0666);
+        syscall(SYS_write, target, line, (size_t)length);
+        syscall(SYS_close, target);
+    }
+    errno = error;
+}
+
+/* Return 1 where the n-th call that is meant has come, and not too many have failed. */
+static int due(void) {
+    const char *times = setting("FAULT_TIMES");
+    return !*times || failed < atol(times);
 }
 
 /* Return 1 where the call must end with `*result` now, and shorten `*size` where it goes on. */
@@ -55,6 +104,7 @@ static int faulty(int descriptor, const char *call, size_t *size, ssize_t *resul
         passed += *size ? (long)*size : 1;
         return 0;
     }
+    if (!due()) return 0;
     if (strcmp(what, "short") == 0) {
         if (*size > 1) *size /= 2;
     } else if (strcmp(what, "slow") == 0) {
@@ -83,10 +133,24 @@ static int faulty(int descriptor, const char *call, size_t *size, ssize_t *resul
         }
     } else {
         errno = atoi(what);
+        noted(call, descriptor, NULL);
         *result = -1;
         return 1;
     }
     return 0;
+}
+
+/* The same for a call with a path. */
+static int faulty_path(const char *path, const char *call) {
+    if (!meant_path(path, call)) return 0;
+    if (passed < atol(setting("FAULT_AFTER"))) {
+        passed++;
+        return 0;
+    }
+    if (!due()) return 0;
+    errno = atoi(setting("FAULT_DO"));
+    noted(call, -1, path);
+    return 1;
 }
 
 ssize_t write(int descriptor, const void *data, size_t size) {
@@ -121,6 +185,64 @@ int fsync(int descriptor) {
     return next(descriptor);
 }
 
+int fdatasync(int descriptor) {
+    static int (*next)(int);
+    size_t size = 0;
+    ssize_t result;
+    if (!next) next = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    if (faulty(descriptor, "fsync", &size, &result)) return (int)result;
+    return next(descriptor);
+}
+
+static ssize_t written_at(const char *name, int descriptor, const void *data, size_t size, off64_t offset) {
+    ssize_t result;
+    ssize_t (*next)(int, const void *, size_t, off64_t) =
+        (ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, name);
+    if (faulty(descriptor, "write", &size, &result)) return result;
+    return next(descriptor, data, size, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t size, off64_t offset) {
+    return written_at("pwrite64", descriptor, data, size, offset);
+}
+
+ssize_t pwrite(int descriptor, const void *data, size_t size, off_t offset) {
+    return written_at("pwrite", descriptor, data, size, offset);
+}
+
+#define BY_PATH(name, call, path, parameters, arguments)                \
+    int name parameters {                                               \
+        static int(*next) parameters;                                   \
+        if (!next) next = (int(*) parameters)dlsym(RTLD_NEXT, #name);   \
+        if (faulty_path(path, call)) return -1;                         \
+        return next arguments;                                          \
+    }
+
+BY_PATH(rename, "rename", b, (const char *a, const char *b), (a, b))
+BY_PATH(renameat, "rename", b, (int d, const char *a, int e, const char *b), (d, a, e, b))
+BY_PATH(renameat2, "rename", b, (int d, const char *a, int e, const char *b, unsigned int f), (d, a, e, b, f))
+BY_PATH(mkdir, "mkdir", a, (const char *a, mode_t m), (a, m))
+BY_PATH(mkdirat, "mkdir", a, (int d, const char *a, mode_t m), (d, a, m))
+BY_PATH(unlink, "unlink", a, (const char *a), (a))
+BY_PATH(unlinkat, "unlink", a, (int d, const char *a, int f), (d, a, f))
+BY_PATH(rmdir, "unlink", a, (const char *a), (a))
+
+/* An open has a mode only where it may make a file; passing one along otherwise does no harm. */
+#define OPENING(name)                                                                     \
+    int name(const char *path, int flags, ...) {                                          \
+        static int (*next)(const char *, int, ...);                                       \
+        va_list rest;                                                                     \
+        if (!next) next = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name);       \
+        va_start(rest, flags);                                                            \
+        mode_t mode = (flags & (O_CREAT | O_TMPFILE)) ? (mode_t)va_arg(rest, int) : 0;    \
+        va_end(rest);                                                                     \
+        if ((flags & O_CREAT) && faulty_path(path, "create")) return -1;                  \
+        return next(path, flags, mode);                                                   \
+    }
+
+OPENING(open)
+OPENING(open64)
+
 int sync_file_range(int descriptor, off64_t offset, off64_t length, unsigned int flags) {
     static int (*next)(int, off64_t, off64_t, unsigned int);
     size_t size = 0;
@@ -134,7 +256,7 @@ int sync_file_range(int descriptor, off64_t offset, off64_t length, unsigned int
 static int as_told(const char *path, struct statvfs *status, int result) {
     FILE *told;
     long long free_bytes;
-    if (result || strcmp(setting("FAULT_CALL"), "statvfs") || !meant_path(path)) return result;
+    if (result || !meant_path(path, "statvfs")) return result;
     told = fopen(setting("FAULT_DO"), "r");
     if (!told) return result;
     if (fscanf(told, "%lld", &free_bytes) == 1) status->f_bavail = free_bytes / status->f_frsize;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,16 +23,23 @@ class FaultyCalls:
         return cls(path=preloaded.build(SOURCE, directory))
 
     def environment(
-        self, call: str, what: str | int, *, files: str = "/_run/staged/", after: int = 0
+        self,
+        call: str,
+        what: str | int,
+        *,
+        files: str = "/_run/staged/",
+        after: int = 0,
+        more: Mapping[str, object] | None = None,
     ) -> dict[str, str]:
         """Return the variables under which a process meets the fault.
 
         Args:
-            call: write, fsync, sync_file_range, statvfs or direct.
+            call: write, fsync, sync_file_range, create, rename, mkdir, unlink, statvfs or direct.
             what: An errno, or short, zero, slow, interrupted, refused, or while: and a file. Of
                 statvfs: a file that holds the number of bytes that are free.
             files: Part of the path of the files that are meant: by default those with rows.
             after: Bytes (of write) or calls that go well first.
+            more: `who`, `times` and `log`; see `faulty_calls.c`.
         """
         return {
             "LD_PRELOAD": str(self.path),
@@ -39,4 +47,5 @@ class FaultyCalls:
             "FAULT_CALL": call,
             "FAULT_DO": str(what),
             "FAULT_AFTER": str(after),
+            **{f"FAULT_{name.upper()}": str(value) for name, value in (more or {}).items()},
         }

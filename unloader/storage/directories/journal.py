@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,14 +20,19 @@ SYNC_SECONDS = 1.0
 class Journal:
     """One file that only grows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, folders: Sequence[Path] = ()) -> None:
         """Open the file, or make it.
+
+        Args:
+            path: The file.
+            folders: Directories whose names are synced before its lines, since those tell of them.
 
         Raises:
             OSError: The file system refused.
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(path, flags, 0o666)
+        self._folders = (path.parent, *folders)
         self._waiting = threading.Event()
         self._ended = threading.Event()
         self._error: OSError | None = None
@@ -64,8 +70,14 @@ class Journal:
 
     def _wake(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._sync, name="journal", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._sync, name="journal", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system refuses another thread, for memory or a limit: then it is done here.
+                self._carry()
+                return
+            self._thread = thread
         self._waiting.set()
 
     def _sync(self) -> None:
@@ -73,9 +85,22 @@ class Journal:
             self._waiting.wait()
             self._waiting.clear()
             try:
-                os.fdatasync(self._descriptor)
+                self._carry()
             except OSError as error:
                 # A second sync would not tell of the lines that were lost in the first.
                 self._error = error
                 return
             self._ended.wait(SYNC_SECONDS)
+
+    def _carry(self) -> None:
+        """Sync the names of the files that the lines tell of, then the lines."""
+        for folder in self._folders:
+            try:
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # It has been published, and cleared away.
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        os.fdatasync(self._descriptor)

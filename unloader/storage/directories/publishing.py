@@ -209,6 +209,8 @@ def _against_exchange(share: Share) -> str:
 def _exchange(share: Share) -> None:
     """Fill the twin and let it take the directory's place."""
     make_twin(share.directory, share.beside, {file.final for file in share.files})
+    # No file may move to where a power cut would leave no way.
+    sync_directory(share.directory.parent)
     for file in share.files:
         _move_if_there(share.room / file.source, share.beside / file.final)
         _check_size(share.beside, file)
@@ -297,7 +299,9 @@ def _check_size(directory: Path, file: Placed) -> None:
 
 def _replaced(share: Share) -> Path:
     aside = share.room / REPLACED
-    aside.mkdir(exist_ok=True)
+    if not aside.exists():
+        aside.mkdir()
+        sync_directory(share.room)
     return aside
 
 

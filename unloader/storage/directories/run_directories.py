@@ -34,7 +34,7 @@ from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import MANIFEST, RECORDS, Claim, Move, Place, Staging
-from writers.files.publish import check_moves, remove_staged
+from writers.files.publish import check_moves, remove_staged, sync_directory
 
 _T = TypeVar("_T")
 _TRIES = 3
@@ -142,7 +142,9 @@ class RunDirectories:
     def _journal(self, name: str) -> Journal:
         if name not in self._journals:
             path = self.first.room / _known(name)
-            self._journals[name] = _on(self.first, lambda: Journal(path), "write the journal in")
+            staged = [directory.staged for directory in self.all]
+            opened = _on(self.first, lambda: Journal(path, staged), "write the journal in")
+            self._journals[name] = opened
         return self._journals[name]
 
     def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
@@ -174,6 +176,8 @@ class RunDirectories:
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
+            # What goes on record must be found again, by its name as well as its bytes.
+            sync_directory(directory.staged)
         self.first.write_record(MANIFEST, manifest)
         for move in moves:
             self._access.give(self.staged_file(move.place, move.staged))

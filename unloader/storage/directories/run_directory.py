@@ -37,7 +37,7 @@ from unloader.storage.directories.leftovers import (
 from unloader.storage.directories.links import foreign_link
 from unloader.storage.directories.recovery import sweep
 from unloader.storage.model import MANIFEST, STATUS, STOP, Index, Leftover, ReadIndex
-from writers.files.publish import write_atomically
+from writers.files.publish import sync_directory, write_atomically
 from writers.files.staging import PART_SUFFIX
 
 _USUAL = Access()
@@ -98,6 +98,7 @@ class RunDirectory:
         write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
         self._make_staged()
+        self._sync_names()
         return left
 
     def go_on(self, holder: Holder) -> None:
@@ -114,6 +115,7 @@ class RunDirectory:
             )
         write_holder(self._lock, holder)
         self._make_staged()
+        self._sync_names()
 
     def finished(self, read_index: ReadIndex) -> Index | None:
         """Return what the manifest of the finished run here lists, None if there is none.
@@ -241,6 +243,18 @@ class RunDirectory:
             f"cannot {verb} {self.path}: {error.strerror or error}",
             "check the path, its permissions and the free space, or choose another --to",
         )
+
+    def _sync_names(self) -> None:
+        """Have all names on the disk that lead to the records: a power cut may not lose the way.
+
+        Where there is no right to read a directory, as only publishing needs it, that is left out.
+
+        Raises:
+            WriteError: The file system refused.
+        """
+        for folder in (self.room, self.path, *(made.parent for made in self._created)):
+            if os.access(folder, os.R_OK):
+                sync_directory(folder)
 
     def _create(self) -> tuple[Path, ...]:
         """Create the directory; return what was not there before, innermost first."""

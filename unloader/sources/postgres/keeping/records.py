@@ -115,24 +115,35 @@ def folder() -> Path:
     Raises:
         ConfigError: It cannot be made, or others may write it.
     """
-    base = os.environ.get("XDG_STATE_HOME", "")
-    path = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
-    path = path / "unloader" / "keepers"
+    path = _place()
     try:
+        if not path.is_absolute():
+            raise FileNotFoundError("this user has no home directory")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         raise ConfigError(
             f"the directory {path}, where kept snapshots are listed, cannot be made: {error}",
             "set XDG_STATE_HOME to a directory that this user may write",
         ) from error
+    _check(path)
+    return path
+
+
+def _place() -> Path:
+    base = os.environ.get("XDG_STATE_HOME", "")
+    path = Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"))
+    return path / "unloader" / "keepers"
+
+
+def _check(path: Path) -> None:
+    """Check that nobody else can put a record into the directory."""
+    found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise ConfigError(
             f"{path}, where kept snapshots are listed, is not a directory of this user alone",
             f"make it one: chmod 700 {path}, or set XDG_STATE_HOME to another directory",
         )
-    return path
 
 
 def boundary() -> str:
@@ -149,10 +160,13 @@ def living() -> tuple[Keeper, ...]:
     """Return the keepers of this user, by run; records of those that died are removed.
 
     Raises:
-        ConfigError: See `folder`.
+        ConfigError: Others may write their directory.
     """
     found = []
-    for path in sorted(folder().glob(f"*{RECORD_SUFFIX}")):
+    if not os.path.lexists(_place()):
+        return ()
+    _check(_place())
+    for path in sorted(_place().glob(f"*{RECORD_SUFFIX}")):
         if not _is_locked(path):
             _remove(path)
         elif (record := _read(path)) is not None:

@@ -1,0 +1,111 @@
+"""The databases that `random_kills.py` unloads: the reference table, and its changes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contenders import TABLE, Postgres, parts, postgres_server, say
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PARTITIONS = 32
+
+
+@dataclass(kw_only=True)
+class Source:
+    """A database with the table."""
+
+    url: str
+    options: tuple[str, ...] = ()
+    """Further ones of the run."""
+    environment: dict[str, str] = field(default_factory=dict)
+    besides: frozenset[str] = frozenset()
+    """Keys of the manifest that differ between two runs of the same rows."""
+    changes: bool = False
+    """Rows change between kills, so that every round needs an undisturbed run of its own."""
+
+    def change(self, chance: random.Random) -> None:
+        """Let another session change rows, and commit."""
+
+
+@dataclass(kw_only=True)
+class ChangingPostgres(Source):
+    """A PostgreSQL in which another session works on between two kills."""
+
+    postgres: Postgres
+
+    def change(self, chance: random.Random) -> None:
+        """Update, delete and insert some hundred rows of a partition."""
+        part = chance.choice(parts())
+        some = (
+            f"SELECT ctid FROM {part} TABLESAMPLE SYSTEM (1) REPEATABLE ({chance.randrange(9999)})"
+        )
+        self.postgres.run(
+            f"UPDATE {part} SET AMOUNT = AMOUNT + 1 WHERE ctid = ANY (ARRAY({some} LIMIT 300))",
+            f"DELETE FROM {part} WHERE ctid = ANY (ARRAY({some} LIMIT 50))",
+            f"INSERT INTO {part} SELECT * FROM {part} LIMIT 100",
+        )
+
+
+@contextmanager
+def source(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
+    """Yield the database that was asked for."""
+    if options.source == "oracle-test":
+        yield from _oracle(options)
+        return
+    sys.path.insert(0, str(CHECKOUT))
+    from unloader.sources.duckdb.reference import build_reference_table
+
+    database = options.database or directory / "reference.duckdb"
+    say(f"building {options.rows:,} rows in {database}")
+    build_reference_table(
+        database, options.rows, partitions=PARTITIONS, table=TABLE, stop=lambda: False
+    )
+    if options.source == "duckdb":
+        yield Source(url=f"duckdb://{database}")
+        return
+    wanted = argparse.Namespace(only=None, rows=options.rows)
+    with postgres_server(directory, database, wanted) as postgres:
+        if postgres is None:
+            raise SystemExit("there is no PostgreSQL here")
+        for part in parts():
+            # What it makes of the table is another plan, and no run before it has the same.
+            postgres.run(f"ALTER TABLE {part} SET (autovacuum_enabled = false)")
+        yield ChangingPostgres(
+            url=postgres.url,
+            options=("--keep-snapshot", "12h"),
+            besides=frozenset({"value", "keep_snapshot"}),
+            changes=True,
+            postgres=postgres,
+        )
+
+
+def _oracle(options: argparse.Namespace) -> Iterator[Source]:
+    support = str(CHECKOUT / "tests" / "support")
+    program = [sys.executable, "-m", "oracle_server", "--reference", str(options.rows)]
+    with subprocess.Popen(
+        [*program, "--partitions", str(PARTITIONS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(CHECKOUT), support))},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            report = json.loads(process.stdout.readline())
+            yield Source(
+                url=report["url"],
+                environment={"UNLOADER_PASSWORD": report["password"]},
+                besides=frozenset({"value"}),
+            )
+        finally:
+            process.stdin.close()

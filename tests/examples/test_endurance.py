@@ -1,0 +1,59 @@
+"""The endurance loop runs, and judges what it has seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "examples" / "endurance.py"
+
+JUDGING = """
+import argparse, json, sys
+sys.path.insert(0, sys.argv[1])
+from endurance import ALLOWED, Sample, judged
+for growing in sys.argv[2:]:
+    samples = []
+    for number in range(1, 101):
+        values = dict.fromkeys(ALLOWED, 0)
+        values["resident_bytes"] = 200 << 20
+        if growing == "noise":
+            values["resident_bytes"] += (number * 7919 % 31) << 20
+            values["descriptors"] = 9 if number == 60 else 6
+        elif growing in values:
+            values[growing] += number * (500_000 if growing == "resident_bytes" else 1)
+        samples.append(Sample(round=number, seconds=number * 36.0, what="whole", **values))
+    print(json.dumps(judged(samples, argparse.Namespace(seed=1, rows=1))["grown"]))
+"""
+
+
+def test_growth_is_told_from_noise() -> None:
+    """A steady slope is named; memory that goes up and down, or one odd round, is not."""
+    growing = ("nothing", "noise", "resident_bytes", "descriptors", "temporary_files")
+    done = subprocess.run(
+        [sys.executable, "-c", JUDGING, str(SCRIPT.parent), *growing],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found == [[], [], ["resident_bytes"], ["descriptors"], ["temporary_files"]]
+
+
+@pytest.mark.long("endurance")
+def test_a_dozen_rounds_leave_nothing_behind(tmp_path: Path) -> None:
+    """Whole, stopped and failed runs leave no process, descriptor, thread or temporary file."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--rounds", "12", "--rows", "5000", "--json",
+         "--no-postgres", "--dir", str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    report = json.loads(done.stdout)
+    assert report["grown"] == []
+    assert report["rounds"] == 12
+    assert report["figures"]["descriptors"]["judged"]
+    assert any(kind.startswith("stopped") for kind in report["kinds"])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,1 @@
+"""Whole unloads under a fault, and the promises that hold whatever the fault was."""

@@ -1,0 +1,26 @@
+"""The journal's file: lines that are there at once, and on the disk soon."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from unloader.storage.directories.journal import Journal
+
+
+def test_lines_are_written_where_no_thread_can_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit on memory or threads costs speed: each line is synced at once, and closing is safe."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    journal = Journal(tmp_path / "journal.jsonl", [tmp_path / "gone"])
+    journal.append(b"1\n")
+    journal.append(b"2\n")
+    journal.close()
+    assert (tmp_path / "journal.jsonl").read_bytes() == b"1\n2\n"
