@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from writers.errors import WriteError
 from writers.model import TextFormat
 
 Field = str | None
@@ -17,8 +18,10 @@ Field = str | None
 _CODES = {"n": "\n", "t": "\t", "r": "\r"}
 _PIECE = 1 << 20
 
+_ENDS_WITHIN = "the text ends within a record."
 
-class _Incomplete(Exception):
+
+class _Incomplete(WriteError):
     """The text ends before the record does."""
 
 
@@ -84,20 +87,20 @@ class Records:
 
     def _is_next(self, mark: str) -> bool:
         if not self._whole and len(self._text) - self._at < len(mark):
-            raise _Incomplete
+            raise _Incomplete(_ENDS_WITHIN)
         return self._text.startswith(mark, self._at)
 
     def _skip(self, mark: str) -> None:
         if not self._is_next(mark):
             if self._whole and self._at >= len(self._text):
-                raise _Incomplete
+                raise _Incomplete(_ENDS_WITHIN)
             raise ValueError(f"{mark!r} is missing behind a value")
         self._at += len(mark)
 
     def _find(self, mark: str, start: int) -> int:
         found = self._text.find(mark, start)
         if found < 0:
-            raise _Incomplete
+            raise _Incomplete(_ENDS_WITHIN)
         return found
 
     def _enclosed(self, mark: str) -> str:
@@ -135,7 +138,7 @@ class Records:
             if escape < 0 or escape > stop:
                 return stop, "".join((*parts, self._text[start:stop]))
             if escape + 1 >= len(self._text):
-                raise _Incomplete
+                raise _Incomplete(_ENDS_WITHIN)
             following = self._text[escape + 1]
             parts += (self._text[start:escape], _CODES.get(following, following))
             start = escape + 2

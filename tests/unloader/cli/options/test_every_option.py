@@ -58,6 +58,7 @@ BY_NAME = {
     "keep-snapshot": "12h",
     "mode": "640",
     "near": "eth0",
+    "latest-link": "newest",
     "owner-group": ":dba",
     "client-library": "/opt/client",
     "number-without-precision": "double",
@@ -84,7 +85,8 @@ def around(option: Option) -> list[str]:
     source = "postgresql://u@h/d" if option.name in OF_POSTGRES else "oracle://u@h/s"
     found = [source]
     found += ["--table", "T"] if option.name not in ("table", "query") else []
-    found += ["--to", "out"] if option.name != "to" else []
+    dated = option.name in ("keep", "latest-link")
+    found += ["--to", "out/{date}" if dated else "out"] if option.name != "to" else []
     found += ["--format", "parquet"] if "parquet" in option.formats else []
     return found + (["--fixed"] if option.name == "width" else [])
 
