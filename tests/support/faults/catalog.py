@@ -220,7 +220,7 @@ def _limits() -> Iterator[Fault]:
         # Libraries of others end the process where they are refused memory.
         ended = ABORTED if number == resource.RLIMIT_AS else frozenset()
         yield Fault(
-            name=f"limits/{name}", injection=Limits(limits=((number, most),)), statuses=may,
+            name=f"limits/{name}", injection=Limits(limits=((number, most),)), statuses=may | ended,
             tries=tries,
         )  # fmt: skip
     for most in (4, 12):
