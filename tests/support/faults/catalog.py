@@ -20,6 +20,7 @@ from faults.injections import (
 )
 
 KILLED = -int(signal.SIGKILL)
+ABORTED = frozenset({-int(signal.SIGSEGV), -int(signal.SIGABRT)})
 OUTPUT = frozenset({6})
 MIB = 1 << 20
 
@@ -199,7 +200,7 @@ def _signals() -> Iterator[Fault]:
         yield Fault(
             name=f"terminal/{'hung up' if hangup else 'gone, under nohup'}",
             injection=LostTerminal(hangup=hangup),
-            statuses=stopped if hangup else frozenset({0, 9}),
+            statuses=stopped | {9} if hangup else frozenset({0, 9}),
             told=False,
             tries="once" if hangup else "all",
         )
@@ -216,8 +217,10 @@ def _limits() -> Iterator[Fault]:
         ("files of 200 kB", resource.RLIMIT_FSIZE, 200_000, "once"),
         ("files of 1 kB", resource.RLIMIT_FSIZE, 1_000, "once"),
     ):
+        # Libraries of others end the process where they are refused memory.
+        ended = ABORTED if number == resource.RLIMIT_AS else frozenset()
         yield Fault(
-            name=f"limits/{name}", injection=Limits(limits=((number, most),)), statuses=may,
+            name=f"limits/{name}", injection=Limits(limits=((number, most),)), statuses=may | ended,
             tries=tries,
         )  # fmt: skip
     for most in (4, 12):
