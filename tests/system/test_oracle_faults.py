@@ -93,6 +93,14 @@ def order_faults(server: OracleServer, kind: str, **options: object) -> list[Fau
     ]
 
 
+def assert_resumable(done: Outcome) -> None:
+    """Check that a run which finished no unit has left what it was to do, and no more."""
+    assert command.final_names(done.destination) == []
+    assert {"journal.jsonl", "run.json"} <= set(done.staged)
+    assert not [name for name in done.staged if name.startswith("staged/")]
+    assert "continue with: unloader resume" in done.error
+
+
 def assert_nothing_there(done: Outcome) -> None:
     """Check that a run which finished no unit has left no trace."""
     assert not done.destination.exists(), done.staged
@@ -202,12 +210,12 @@ def test_what_always_fails_leaves_the_others_whole(
     assert "3 of 4 work units failed" in done.error
     assert re.search("ORA-01555|DPY-4011|ORA-00600", done.error)
     advice = done.error.partition("Next: ")[2]
-    assert "run again" in advice
+    assert f"continue with: unloader resume {done.destination}" in advice
     assert "UNDO_RETENTION" in advice or "log" in advice
     assert "was lost" not in done.log
     assert command.final_names(done.destination) == []
     journal, manifest, staged = "journal.jsonl", "_manifest.json", "staged/0004-a1.csv.part"
-    assert done.staged == [manifest, journal, "run.json", staged]
+    assert set(done.staged) == {manifest, journal, "run.json", "status.json", staged}
     (kept,) = (name for name in undisturbed["csv"] if "0004" in name)
     assert runs.sha256(done.destination / "_run" / staged) == undisturbed["csv"][kept]
 
@@ -226,7 +234,7 @@ def test_what_always_fails_leaves_the_others_whole(
 def test_only_unit_that_always_fails(
     server: OracleServer, tmp_path: Path, kind: str, code: str, advice: str
 ) -> None:
-    """A run of which nothing succeeds ends with 4, Oracle's words and what to do, and no trace."""
+    """A run of which nothing succeeds ends with 4, Oracle's words and what to do."""
     fault = server.faults.add(
         Fault(kind=kind, statement=reading(MIDDLE), after_rows=2000, times=None)
     )
@@ -240,7 +248,9 @@ def test_only_unit_that_always_fails(
     assert "was lost" not in done.log
     # The parent's, and one for each attempt: no storm of retries.
     assert len(server.sessions) == 3
-    assert_nothing_there(done)
+    assert command.final_names(done.destination) == []
+    # Another attempt may do better later, so what the run was to do is kept.
+    assert "run.json" in done.staged
 
 
 @pytest.mark.long(FAULTS)
@@ -256,7 +266,7 @@ def test_stall_that_always_comes(server: OracleServer, tmp_path: Path) -> None:
     assert done.status == 7, done.log
     assert fault.count == 2
     assert "for 5 s" in done.log
-    assert_nothing_there(done)
+    assert_resumable(done)
 
 
 @pytest.mark.parametrize("kind", ["ora-08103", *also(FAULTS, "ora-00942")])
@@ -447,7 +457,7 @@ def test_signal_ends_a_fetch(
     assert done.stdout == ""
     assert not any(psutil.pid_exists(worker.pid) for worker in workers)
     runs.assert_no_connection_left(server)
-    assert_nothing_there(done)
+    assert_resumable(done)
 
 
 def test_killed_worker_and_killed_parent(
