@@ -222,9 +222,9 @@ class _Run:
         if until:
             text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
             error = type(error)(text, error.hint)
-        if isinstance(error, (PartialUnload, SnapshotGone, VerifyMismatch)):
-            return error
         step = self.output.next_step(resumable=self.is_resumable)
+        if isinstance(error, (SnapshotGone, VerifyMismatch)) or step in error.hint:
+            return error
         alone = isinstance(error, Interrupted)
         return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
 

@@ -40,8 +40,6 @@ def why_not(field: pa.Field, format: TextFormat) -> str:
         return "--substitute may have replaced characters"
     if format.guard_formulas and is_guarded(field):
         return "--guard-formulas may have put a quote in front"
-    if format.guard_formulas and is_guarded(field):
-        return "--guard-formulas may have put a quote in front"
     mask = _mask_of(field, format)
     if mask is not None and _slices(field, mask, format) is None:
         return f"the format {mask} does not show all of a value"

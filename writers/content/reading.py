@@ -136,6 +136,8 @@ def _text_columns(
                 yield rest.columns, rest.num_rows
             return
         except pa.ArrowInvalid as exc:
+            if "Empty CSV file" in str(exc) and not format.header:
+                return  # No rows, and no header above them.
             if "straddling" not in str(exc) or block_bytes == BLOCK_BYTES[-1]:
                 raise
 
