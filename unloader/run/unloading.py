@@ -18,7 +18,6 @@ from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
 from unloader.errors import (
     Interrupted,
-    PartialUnload,
     SnapshotGone,
     UnloaderError,
     VerifyMismatch,
