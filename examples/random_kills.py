@@ -227,9 +227,10 @@ class Trial:
         while not self._ends(attempt, is_resume):
             self.check_between(earlier)
             done |= outcomes.staged_identities(self.dest)
-            self.source.change(self.chance)
             is_resume = self._is_on_record(earlier)
             if is_resume:
+                # Only then: a run that begins anew takes a new snapshot, and sees what was changed.
+                self.source.change(self.chance)
                 self.figures.resumes += 1
                 attempt = self.start(["resume", str(self.dest)])
             else:
