@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import duckdb
 from oracle.session_killer import PostgresSessions
 
 from faults.catalog import KILLED, Fault
@@ -74,11 +75,19 @@ def _kill_all(process: subprocess.Popen[bytes], around: Surroundings) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _write_to_the_file(around: Surroundings) -> None:
-    import duckdb
+def _opened(path: Path) -> duckdb.DuckDBPyConnection:
+    """Open a file for writing; a worker that has lost its parent has it open for a moment."""
+    for _ in range(600):
+        try:
+            return duckdb.connect(str(path))
+        except duckdb.IOException:
+            time.sleep(0.05)
+    raise AssertionError(f"a worker does not let go of {path}")
 
+
+def _write_to_the_file(around: Surroundings) -> None:
     path = Path(around.target.url.removeprefix("duckdb://"))
-    with duckdb.connect(str(path)) as connection:
+    with _opened(path) as connection:
         connection.execute(f"CREATE TABLE other_{random.getrandbits(60)} AS SELECT 1 AS i")
 
 
