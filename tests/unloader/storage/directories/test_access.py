@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,9 @@ def test_a_group_alone_leaves_the_owner(tmp_path: Path) -> None:
 
 def as_other(path: Path, **asked: Any) -> str:
     """Return the error of a run that a user without rights starts."""
+    # That user may not be able to read where Python is installed.
+    import_module("grp")
+    import_module("pwd")
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
