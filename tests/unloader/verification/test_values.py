@@ -125,11 +125,12 @@ def test_values_of_every_type_are_found_as_they_were(
         "guarded": ["huge", "text", "id"],
     }.get(kind, [])
     named = [text.partition(":")[0] for text in manifest["verified"]["not_compared"]]
-    # Whether a list's text is guarded depends on how DuckDB hands it out.
-    assert [name for name in named if (kind, name) != ("guarded", "list")] == hidden
+    assert named == hidden
     found = api.verify(tmp_path / "out", level="full")
     assert (found["result"], found["level"]) == ("ok", "full")
-    assert [text.partition(":")[0] for text in found["not_compared"]] == hidden
+    # Of a list that was written as text the manifest does not say that it begins with a bracket.
+    later = ["huge", "text", "list", "id"] if kind == "guarded" else hidden
+    assert [text.partition(":")[0] for text in found["not_compared"]] == later
 
 
 def test_one_file_for_the_table_is_compared_with_all_units(database: Path, tmp_path: Path) -> None:
