@@ -18,6 +18,7 @@ from unloader.manifest.model import (
     ColumnRecord,
     ContentRecord,
     DirectoryRecord,
+    EncryptionRecord,
     FileRecord,
     Manifest,
     NodeRecord,
@@ -35,6 +36,7 @@ from unloader.manifest.model import (
 )
 from unloader.model import (
     COMPARING,
+    EncryptionOptions,
     ReadColumn,
     UnitResult,
 )
@@ -181,7 +183,20 @@ def options_json(run: ResolvedRun) -> dict[str, Any]:
         "compression_choice": choice.to_json() if choice else None,
         "parallelism": found["parallelism"] or 0,
         "dialect": asdict(shape),
+        **_encryption(output.encryption),
     }
+
+
+def _encryption(options: EncryptionOptions | None) -> dict[str, Any]:
+    if options is None:
+        return {}
+    record = EncryptionRecord(
+        method="parquet" if options.keyed else "age",
+        recipients=options.recipients,
+        key_name=options.key_name,
+        key_proof=options.key_proof,
+    )
+    return {"encryption": to_json(record)}
 
 
 def format_name(output_format: TextFormat | ParquetFormat) -> str:

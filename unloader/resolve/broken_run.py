@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from unloader.errors import OutputFailed, PlanFailed
-from unloader.model import OutputOptions, Request, SecretReference
+from unloader.model import COMPARING, EncryptionOptions, OutputOptions, Request, SecretReference
 from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
@@ -48,6 +48,31 @@ class BrokenRun:
                 "give what it had, or start again with the command of the run",
             )
         return replace(self, run=run.with_source(secret, session_sql))
+
+    def with_keys(self, keys: EncryptionOptions | None) -> BrokenRun:
+        """Return the same with where the keys of its files are found now.
+
+        Args:
+            keys: Of kind none is where they were; None is the same for both.
+
+        Raises:
+            OutputFailed: The run had another Parquet key.
+            ConfigError: A key cannot be read, or is none.
+        """
+        had = self.run.output.options.encryption
+        if had is None:
+            return self
+        from unloader.secrets.keys import check_key, identities
+
+        found = _found_now(had, keys)
+        if not check_key(found):
+            raise OutputFailed(
+                f"run {self.run.run_id} had another Parquet key",
+                "give the key that it had, or start again with the command of the run",
+            )
+        if self.run.request.verify in COMPARING:
+            identities(found.identity)
+        return replace(self, run=self.run.with_encryption(found))
 
     def request_here(self) -> Request:
         """Return what was asked, for a new run into the places as they are now."""
@@ -119,15 +144,21 @@ def is_finished(destination: str) -> bool:
 def same_job(one: Request, other: Request) -> bool:
     """Return whether two requests ask for the same rows, written in the same way.
 
-    How fast that is done, how often it is tried and where the password is found make no difference;
-    statements of a session are compared elsewhere, since no record holds them.
+    How fast that is done, how often it is tried and where secrets are found make no difference;
+    statements of a session and the Parquet key are compared elsewhere, since no record holds them.
     """
     return _job(one) == _job(other)
 
 
 def _job(request: Request) -> Request:
-    source = request.source
+    source, encryption = request.source, request.output.encryption
     session = replace(source.session, run_id="", session_sql=())
+    if encryption is not None:
+        # The key itself is compared elsewhere; here it only matters that there is one.
+        key = SecretReference(kind="file") if encryption.keyed else SecretReference()
+        encryption = EncryptionOptions(
+            recipients=encryption.recipients, key=key, key_name=encryption.key_name
+        )
     return Request(
         source=replace(source, secret=SecretReference(), session=session),
         selection=request.selection,
@@ -139,10 +170,21 @@ def _job(request: Request) -> Request:
             overwrite=False,
             keep=None,
             latest_link=None,
+            encryption=encryption,
         ),
         consistency=request.consistency,
         values=request.values,
         fixed=request.fixed,
+    )
+
+
+def _found_now(had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
+    if keys is None:
+        return had
+    return replace(
+        had,
+        key=keys.key if had.keyed and keys.keyed else had.key,
+        identity=had.identity if keys.identity.kind == "none" else keys.identity,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.model import Request, SecretReference
+from unloader.model import EncryptionOptions, Request, SecretReference
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import existing, has_fields
 from unloader.resolve.broken_run import (
@@ -43,6 +43,8 @@ class Resumption:
     """What the sessions run first; no record holds it."""
     new_snapshot: bool = False
     """Read everything again."""
+    keys: EncryptionOptions | None = None
+    """Where the keys of encrypted files are found now; None is where they were."""
 
 
 def start(
@@ -68,7 +70,7 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
             f"{destination} holds no run that was broken off",
             "start one with: unloader run",
         )
-    known = broken.with_source(again.secret, again.session_sql)
+    known = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
     if again.new_snapshot:
         return start(known.request_here(), None, observe=observe, stop=stop)
     return _go_on(known, observe, stop)
@@ -130,7 +132,17 @@ def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -
 def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
-    return same and same_job(run.request, request)
+    return same and same_job(run.request, request) and _has_its_key(run, request)
+
+
+def _has_its_key(run: ResolvedRun, request: Request) -> bool:
+    """Return whether the Parquet key of a request, if it has one, is that of a run."""
+    had, asked = run.output.options.encryption, request.output.encryption
+    if had is None or asked is None:
+        return True  # Whether both are None has been compared.
+    from unloader.secrets.keys import check_key
+
+    return check_key(replace(asked, key_proof=had.key_proof))
 
 
 def _resumed(
@@ -141,6 +153,7 @@ def _resumed(
     source = request.source
     try:
         known = broken.with_source(source.secret, source.session.session_sql)
+        known = known.with_keys(request.output.encryption)
         return _go_on(known, observe, stop)
     except SnapshotGone as error:
         observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))

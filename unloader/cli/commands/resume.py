@@ -43,6 +43,7 @@ def command(destination: Path, **values: Any) -> None:
     """
     from unloader import api
     from unloader.cli.options.credentials import secret_at
+    from unloader.cli.options.encryption import keys_at
 
     secret = secret_at(str(destination), values)
     request = api.interrupted(destination)
@@ -52,6 +53,7 @@ def command(destination: Path, **values: Any) -> None:
             secret=secret,
             session_sql=tuple(values["session_sql"] or ()),
             new_snapshot=values["new_snapshot"],
+            keys=keys_at(values),
             observe=display,
             stop=stop,
         )
