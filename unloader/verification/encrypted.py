@@ -8,6 +8,9 @@ from unloader.manifest.model import Manifest
 from unloader.model import EncryptionOptions
 from writers.model import PLAIN, Encryption, OutputSpec
 
+NO_KEY = "give the key: --parquet-key-file FILE"
+"""What to do where the Parquet key is missing."""
+
 
 def public_part(manifest: Manifest) -> Encryption:
     """Return how the files of a run are encrypted, without a key."""

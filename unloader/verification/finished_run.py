@@ -23,7 +23,7 @@ from unloader.placement.seating import machine
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.verification.content import Fetched, differing, fetched_of
-from unloader.verification.encrypted import keyed_spec, public_part
+from unloader.verification.encrypted import NO_KEY, keyed_spec, public_part
 from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
 from unloader.verification.recorded import fetched_by, part_of
 from unloader.verification.source_state import Question, SourceState, ask
@@ -79,7 +79,7 @@ def verify(
         observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))
     spec = keyed_spec(_spec_of(destination, manifest), manifest, checks.keys)
     if not spec.encryption.is_readable:
-        _check_unread(checks.level, observe)
+        _check_unread(checks.level, keyed=spec.encryption.keyed, observe=observe)
     parallelism = checks.parallelism or machine().usable_cpus
     said = None
     if source is not None:
@@ -124,12 +124,12 @@ def verify(
     }
 
 
-def _check_unread(level: Level, observe: Observer) -> None:
+def _check_unread(level: Level, *, keyed: bool, observe: Observer) -> None:
     """Say what cannot be checked of encrypted files without a key; refuse to if it is asked for."""
     if level != "count":
         raise ConfigError(
             f"the files are encrypted, and --level {level} reads the values in them",
-            "give the key: --parquet-key-file FILE for Parquet, --decrypt-with FILE for text",
+            NO_KEY if keyed else "give the private key of a recipient: --decrypt-with FILE",
         )
     text = "the files are encrypted and no key is given, so the records in them are not counted"
     observe(Notice(text=text))
