@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass, replace
 
 from unloader.errors import OutputFailed, PlanFailed
-from unloader.model import OutputOptions, Request, SecretReference
+from unloader.model import OutputOptions, Request, SecretReference, Setting
+from unloader.placement.seating import automatic_parallelism, machine
 from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
@@ -23,6 +24,8 @@ class BrokenRun:
     """Where its files go, the one of the manifest first, as they are found now."""
     left: Leftover
     """What it has at the place that was asked for."""
+    parallelism: int | None = None
+    """Workers from now on; None is as it had."""
 
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
@@ -48,6 +51,20 @@ class BrokenRun:
                 "give what it had, or start again with the command of the run",
             )
         return replace(self, run=run.with_source(secret, session_sql))
+
+    def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenRun:
+        """Return the same with another number of workers than the run had.
+
+        Args:
+            setting: For the manifest, in place of that of the run.
+            workers: None is the number of usable cores of this machine.
+        """
+        asked = self.run.request
+        workers = workers or automatic_parallelism(machine(), asked.seats)
+        others = tuple(each for each in asked.settings if each.name != setting.name)
+        limits = replace(asked.limits, parallelism=workers)
+        asked = replace(asked, limits=limits, settings=(*others, setting))
+        return replace(self, run=replace(self.run, request=asked), parallelism=workers)
 
     def request_here(self) -> Request:
         """Return what was asked, for a new run into the places as they are now."""

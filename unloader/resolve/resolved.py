@@ -18,7 +18,7 @@ from partition_planner.model import Plan
 from unloader import json_fields
 from unloader.errors import PlanFailed
 from unloader.model import Extract, OutputOptions, Request, SecretReference
-from unloader.placement.seating import Seating
+from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_field, holds_sql_password
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
@@ -99,6 +99,15 @@ class ResolvedRun:
             read = replace(self.extract, source=replace(self.extract.source, secret=secret))
             run = replace(self, request=asked, extract=read)
         return run._with_statements(session_sql)
+
+    def seated(self, seats: SeatPlan) -> ResolvedRun:
+        """Return the run with the seats of its workers on the machine as it is now.
+
+        Args:
+            seats: All that it may have.
+        """
+        workers = min(seats.parallelism, len(self.plan.units))
+        return replace(self, topology=seats.topology, seating=seats.first(workers))
 
     def is_session_sql(self, statements: tuple[str, ...]) -> bool:
         """Return whether these are the statements that the run's sessions had."""

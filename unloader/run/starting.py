@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.model import Request, SecretReference
+from unloader.model import Request, SecretReference, Setting
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import existing, has_fields
+from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import (
     BrokenRun,
     find_broken_run,
@@ -41,6 +42,8 @@ class Resumption:
     """Where the password is found now; None is where it was."""
     session_sql: tuple[str, ...] = ()
     """What the sessions run first; no record holds it."""
+    parallelism: int | None = None
+    """Workers from now on; 0 is the number of usable cores, None is as the run had it."""
     new_snapshot: bool = False
     """Read everything again."""
 
@@ -69,6 +72,10 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
             "start one with: unloader run",
         )
     known = broken.with_source(again.secret, again.session_sql)
+    workers = again.parallelism
+    if workers is not None:
+        setting = Setting(name=PARALLEL.name, value=str(workers or "auto"), origin="resume")
+        known = known.with_parallelism(setting, workers or None)
     if again.new_snapshot:
         return start(known.request_here(), None, observe=observe, stop=stop)
     return _go_on(known, observe, stop)
@@ -141,6 +148,9 @@ def _resumed(
     source = request.source
     try:
         known = broken.with_source(source.secret, source.session.session_sql)
+        for setting in request.settings:
+            if setting.name == PARALLEL.name:
+                known = known.with_parallelism(setting, request.limits.parallelism)
         return _go_on(known, observe, stop)
     except SnapshotGone as error:
         observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
@@ -149,7 +159,8 @@ def _resumed(
 
 def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifest:
     request = broken.run.request
-    seats = seat_request(request, broken.run.plan.limits.parallelism)
+    seats = seat_request(request, broken.parallelism or broken.run.plan.limits.parallelism)
+    broken = replace(broken, run=broken.run.seated(seats))
     with early_workers(request, seats) as executor:
         _tell_settings(request, observe)
         with reopened(broken, stop=stop, observe=observe) as ready:
