@@ -113,16 +113,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         ) from error
     if not record:
         return None
-    return BrokenRun(run=_read(record, places[0]), places=places, left=who.left)
-
-
-def recorded_run(destination: str) -> ResolvedRun | None:
-    """Return the run whose record lies at a destination, whatever has become of it."""
-    try:
-        record = storage_at(destination).record(destination, RUN_RECORD)
-        return ResolvedRun.from_json(json.loads(record)) if record else None
-    except (OSError, ValueError, PlanFailed):
-        return None
+    return BrokenRun(run=read_run(record, places[0]), places=places, left=who.left)
 
 
 def is_finished(destination: str) -> bool:
@@ -176,7 +167,16 @@ def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
     return recorded
 
 
-def _read(record: bytes, place: str) -> ResolvedRun:
+def read_run(record: bytes, place: str) -> ResolvedRun:
+    """Return the run of a record.
+
+    Args:
+        record: `RUN_RECORD`.
+        place: Where it was found; the error names it.
+
+    Raises:
+        OutputFailed: Another version has written it, or it was damaged or edited.
+    """
     try:
         return ResolvedRun.from_json(json.loads(record))
     except (PlanFailed, ValueError) as error:

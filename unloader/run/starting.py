@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +21,7 @@ from unloader.resolve.broken_run import (
     BrokenRun,
     find_broken_run,
     is_finished,
-    recorded_run,
+    read_run,
     same_job,
 )
 from unloader.resolve.reopening import reopened
@@ -61,16 +63,10 @@ def start(
 
 def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifest:
     """Go on with a broken run; see `unloader.api.resume`."""
-    _complete(destination, observe)
+    done = _completed(destination, observe)
     broken = find_broken_run(destination)
-    if broken is None and is_finished(destination):
-        observe(Notice(text=f"the run in {destination} is finished: nothing is left to do"))
-        return read_manifest(Path(destination))
     if broken is None:
-        raise OutputFailed(
-            f"{destination} holds no run that was broken off",
-            "start one with: unloader run",
-        )
+        return _finished(destination, done, observe)
     known = broken.with_source(again.secret, again.session_sql)
     workers = again.parallelism
     if workers is not None:
@@ -115,17 +111,15 @@ def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -
     """Bring the broken run of a job at a place to its end; return None if there is none."""
     alone = not has_fields(request.output.destination)
     try:
-        was = recorded_run(place)
-        finished = _complete(place, observe) and is_finished(place)
-        if finished and was is not None and _is_the_job(was, request):
-            return read_manifest(Path(place))
+        done = _completed(place, observe)
         broken = find_broken_run(place)
     except OutputFailed:
         if alone:
             raise
         raise _NotOurs from None
     if broken is None:
-        return None
+        same = done is not None and done.run is not None and _is_the_job(done.run, request)
+        return _finished(place, done, observe) if same else None
     if _is_the_job(broken.run, request) and broken.is_at(request.output):
         return _resumed(broken, request, place, observe, stop)
     if alone:
@@ -167,12 +161,47 @@ def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifest:
             return run(ready, executor, observe=observe, stop=stop)
 
 
-def _complete(place: str, observe: Observer) -> bool:
-    """Finish a publication that was cut short, as that run is complete; return if there was one."""
-    messages = storage_at(place).complete(place)
-    for text in messages:
-        observe(Notice(text=text))
-    return bool(messages)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CutShort:
+    """A run that died while it was published, and is complete now."""
+
+    place: str
+    """Where its manifest is."""
+    run: ResolvedRun | None
+    """None if its record cannot be read any more."""
+
+
+def _completed(place: str, observe: Observer) -> _CutShort | None:
+    """Finish a publication that was cut short, as that run is complete; return the run."""
+    found = None
+    for each in storage_at(place).complete(place):
+        for text in each.messages:
+            observe(Notice(text=text))
+        run = None
+        if each.record:
+            with suppress(OutputFailed):
+                run = read_run(each.record, each.place)
+        here = os.path.realpath(place) == each.place
+        found = _CutShort(place=place if here else each.place, run=run)
+    return found
+
+
+def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest:
+    """Return the manifest of a finished run; first do what was left to do behind a publication."""
+    place = done.place if done else place
+    if not is_finished(place):
+        raise OutputFailed(
+            f"{place} holds no run that was broken off",
+            "start one with: unloader run",
+        )
+    manifest = read_manifest(Path(place))
+    if done and done.run and done.run.run_id == manifest.run_id:
+        # Imported on use: few runs die there.
+        from unloader.retention.following import follow
+
+        follow(done.run, manifest, place, observe)
+    observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
+    return manifest
 
 
 def _tell_settings(request: Request, observe: Observer) -> None:

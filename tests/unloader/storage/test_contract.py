@@ -12,7 +12,7 @@ from publications.memory_storage import MemoryRun, MemoryStorage, Plan
 from unloader.storage.base import RunStorage
 from unloader.storage.directories import publishing, run_directories
 from unloader.storage.directories.local import LocalDirectories
-from unloader.storage.model import Claim, Cleaning, Index, Move, WhoWasHere
+from unloader.storage.model import Claim, Cleaning, Completed, Index, Move, WhoWasHere
 from unloader.storage.testing import check_storage
 from writers.files.readable import RemoteFile
 
@@ -122,7 +122,7 @@ class Leaky(MemoryStorage):
         """Find nothing."""
         return () if self.fault == "finds no runs" else super().places_below(place, depth)
 
-    def complete(self, place: str) -> tuple[str, ...]:
+    def complete(self, place: str) -> tuple[Completed, ...]:
         """Leave what was cut short."""
         return () if self.fault == "finishes no commit" else super().complete(place)
 
