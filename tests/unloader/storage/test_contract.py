@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,10 +94,10 @@ class Leaky(MemoryStorage):
             room.is_locked = False
         return super().take(claim)
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: Plan, then: Callable[[], None] = lambda: None) -> None:
         """Leave files of the earlier run."""
         gone = () if self.fault == "replaces by half" else plan.gone
-        super().carry_out(replace(plan, gone=gone))
+        super().carry_out(replace(plan, gone=gone), then)
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         """Remove nothing."""
