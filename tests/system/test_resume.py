@@ -271,6 +271,24 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     assert (found["totals"]["rows"], found["run_id"] != first) == (100, True)
 
 
+def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> None:
+    """resume refuses it and says what there is; the line for cron begins anew and says so."""
+    dest = tmp_path / "out"
+    line = (*job(database, dest), "--resume-or-start")
+    kill_after(0, dest, *line)
+    record = dest / "_run" / "run.json"
+    document = json.loads(record.read_text())
+    record.write_text(json.dumps({**document, "format_version": 99, "later": {}}))
+    error = command.error_of("resume", str(dest), status=6)
+    assert "the plan has format version 99, and this version of unloader reads" in error
+    assert "if another version of unloader began it, that one can resume it" in error
+    done = command.ended(*line, "--progress", "log")
+    assert done.returncode == 0, done.stderr
+    assert "has format version 99" in done.stderr
+    assert "this one begins anew" in done.stderr
+    assert command.manifest_of(dest)["totals"]["rows"] == ROWS
+
+
 @pytest.mark.long(BROKEN_RUNS)
 def test_the_line_for_cron_begins_anew_where_the_snapshot_is_gone(tmp_path: Path) -> None:
     """It says so, and reads the state of now."""

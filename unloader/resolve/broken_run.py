@@ -15,6 +15,10 @@ from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
 
 
+class UnusableRecord(OutputFailed):
+    """A run was broken off, and this program cannot go on with what it has on record."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRun:
     """A run that was stopped, failed or killed, and has not published anything."""
@@ -92,6 +96,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
 
     Raises:
         OutputFailed: It goes on, or cannot be read.
+        UnusableRecord: Another version has begun it, or its record was damaged.
     """
     storage = storage_at(destination)
     try:
@@ -175,13 +180,13 @@ def read_run(record: bytes, place: str) -> ResolvedRun:
         place: Where it was found; the error names it.
 
     Raises:
-        OutputFailed: Another version has written it, or it was damaged or edited.
+        UnusableRecord: Another version has written it, or it was damaged or edited.
     """
     try:
         return ResolvedRun.from_json(json.loads(record))
     except (PlanFailed, ValueError) as error:
         why = error.message if isinstance(error, PlanFailed) else str(error)
-        raise OutputFailed(
+        raise UnusableRecord(
             f"the record of the run that was broken off in {place} cannot be used: {why}",
             "start again with the command of the run; if another version of unloader began it, "
             "that one can resume it",

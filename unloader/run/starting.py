@@ -19,6 +19,7 @@ from unloader.request.directory_names import existing, has_fields
 from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import (
     BrokenRun,
+    UnusableRecord,
     find_broken_run,
     is_finished,
     read_run,
@@ -82,17 +83,10 @@ def resume_or_start(
 ) -> Manifest:
     """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload`."""
     for place in _places_of(request):
-        try:
-            manifest = _gone_on_with(place, request, observe, stop)
-        except _NotOurs:
-            continue
+        manifest = _gone_on_with(place, request, observe, stop)
         if manifest is not None:
             return manifest
     return start(request, planned, observe=observe, stop=stop)
-
-
-class _NotOurs(Exception):
-    """What a directory holds that may be this job's is another's."""
 
 
 def _places_of(request: Request) -> tuple[str, ...]:
@@ -113,10 +107,13 @@ def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -
     try:
         done = _completed(place, observe)
         broken = find_broken_run(place)
-    except OutputFailed:
-        if alone:
+    except OutputFailed as error:
+        if not alone:
+            return None  # Maybe another job's.
+        if not isinstance(error, UnusableRecord):
             raise
-        raise _NotOurs from None
+        observe(Notice(text=f"{error.message}; this one begins anew"))
+        return None
     if broken is None:
         same = done is not None and done.run is not None and _is_the_job(done.run, request)
         return _finished(place, done, observe) if same else None
