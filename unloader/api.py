@@ -253,6 +253,7 @@ def resume(
     *,
     secret: SecretReference | None = None,
     session_sql: tuple[str, ...] = (),
+    parallelism: int | None = None,
     new_snapshot: bool = False,
     keys: EncryptionOptions | None = None,
     observe: Observer = silent,
@@ -268,6 +269,8 @@ def resume(
         destination: Any directory of the run.
         secret: Where the password is found now; None is where it was.
         session_sql: What the sessions ran first; no record holds it.
+        parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
+            run had it.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
         keys: Where the keys of encrypted files are found now; None is where they were.
         observe: Reports what happens; called in this thread.
@@ -281,7 +284,13 @@ def resume(
     from unloader.run.starting import Resumption
     from unloader.run.starting import resume as begin
 
-    again = Resumption(secret=secret, session_sql=session_sql, new_snapshot=new_snapshot, keys=keys)
+    again = Resumption(
+        secret=secret,
+        session_sql=session_sql,
+        parallelism=parallelism,
+        new_snapshot=new_snapshot,
+        keys=keys,
+    )
     with _translated():
         return to_json(begin(str(destination), again, observe=observe, stop=stop))
 
