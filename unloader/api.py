@@ -252,6 +252,7 @@ def resume(
     *,
     secret: SecretReference | None = None,
     session_sql: tuple[str, ...] = (),
+    parallelism: int | None = None,
     new_snapshot: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
@@ -266,6 +267,8 @@ def resume(
         destination: Any directory of the run.
         secret: Where the password is found now; None is where it was.
         session_sql: What the sessions ran first; no record holds it.
+        parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
+            run had it.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
@@ -278,7 +281,12 @@ def resume(
     from unloader.run.starting import Resumption
     from unloader.run.starting import resume as begin
 
-    again = Resumption(secret=secret, session_sql=session_sql, new_snapshot=new_snapshot)
+    again = Resumption(
+        secret=secret,
+        session_sql=session_sql,
+        parallelism=parallelism,
+        new_snapshot=new_snapshot,
+    )
     with _translated():
         return to_json(begin(str(destination), again, observe=observe, stop=stop))
 

@@ -18,13 +18,13 @@ from partition_planner.model import Plan
 from unloader import json_fields
 from unloader.errors import PlanFailed
 from unloader.model import Extract, OutputOptions, Request, SecretReference
-from unloader.placement.seating import Seating
+from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_field, holds_sql_password
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
-FORMAT_VERSION = 2
-"""Version 1 was the plan alone."""
+FORMAT_VERSION = 3
+"""Version 1 was the plan alone; 2 had fewer options of a run."""
 
 _AGAIN = "make it again: unloader plan SOURCE --output FILE"
 
@@ -100,6 +100,15 @@ class ResolvedRun:
             run = replace(self, request=asked, extract=read)
         return run._with_statements(session_sql)
 
+    def seated(self, seats: SeatPlan) -> ResolvedRun:
+        """Return the run with the seats of its workers on the machine as it is now.
+
+        Args:
+            seats: All that it may have.
+        """
+        workers = min(seats.parallelism, len(self.plan.units))
+        return replace(self, topology=seats.topology, seating=seats.first(workers))
+
     def is_session_sql(self, statements: tuple[str, ...]) -> bool:
         """Return whether these are the statements that the run's sessions had."""
         salt = self.session_sql_proof.partition(":")[0]
@@ -145,10 +154,7 @@ class ResolvedRun:
             PlanFailed: It is of another format version, is incomplete, has a key or a value that
                 does not belong there, or was changed after it was made.
         """
-        if not isinstance(value, dict) or value.get("format_version") != FORMAT_VERSION:
-            raise PlanFailed(
-                "this is not a plan file of this version", "make one with: unloader plan --output"
-            )
+        value = checked_version(value)
         parts = {
             key: item for key, item in value.items() if key not in ("format_version", "run_digest")
         }
@@ -163,6 +169,24 @@ class ResolvedRun:
         if _digest(parts, run.plan.digest) != value.get("run_digest"):
             raise PlanFailed("the plan was edited after it was made: its digest is another", _AGAIN)
         return run
+
+
+def checked_version(document: object) -> dict[str, Any]:
+    """Return a document that is of the format version of this program.
+
+    Raises:
+        PlanFailed: It is of another one, or no plan at all.
+    """
+    if not isinstance(document, dict) or type(document.get("format_version")) is not int:
+        raise PlanFailed("this is no plan: it has no format version", _AGAIN)
+    version = document["format_version"]
+    if version != FORMAT_VERSION:
+        raise PlanFailed(
+            f"the plan has format version {version}, and this version of unloader reads "
+            f"{FORMAT_VERSION}",
+            f"{_AGAIN}; or use the version of unloader that made it",
+        )
+    return document
 
 
 def _holds_password(sql: str) -> bool:

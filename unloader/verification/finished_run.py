@@ -68,8 +68,9 @@ def verify(
     """
     if checks.level == "source" and source is None:
         raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
-    for text in storage_at(str(destination)).complete(str(destination)):
-        observe(Notice(text=text))
+    for run in storage_at(str(destination)).complete(str(destination)):
+        for text in run.messages:
+            observe(Notice(text=text))
     manifest = _manifest(destination)
     if manifest.digest is None:
         observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))

@@ -203,7 +203,11 @@ class FileOutput:
         return fetched.not_compared()
 
     def publish(
-        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
     ) -> Manifest:
         """Give all files their final names, the manifest last."""
         _check_stop(stop)
@@ -222,9 +226,10 @@ class FileOutput:
         _check_stop(stop)
         document = manifest(published, self._listed())
         data = manifest_bytes(document)
-        for text in self._storage.commit(moves, data):
+        document = replace(document, digest=digest_at_end(data))
+        for text in self._storage.commit(moves, data, lambda: then(document)):
             self._observe(Notice(text=text))
-        return replace(document, digest=digest_at_end(data))
+        return document
 
     def abandon(self, manifest: Manifest | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""

@@ -109,7 +109,11 @@ class PipeOutput:
         raise UsageError("what went through pipes cannot be read back", "use --verify count")
 
     def publish(
-        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
     ) -> Manifest:
         """Return the manifest: all has been read, or is in the hands of the system."""
         self._pipes.commit((), b"")
@@ -122,7 +126,9 @@ class PipeOutput:
             )
             for unit in units
         ]
-        return manifest(sent, ())
+        document = manifest(sent, ())
+        then(document)
+        return document
 
     def abandon(self, manifest: Manifest | None) -> None:
         """Leave the pipes as they are: what has left cannot be taken back."""
