@@ -12,15 +12,17 @@ import pytest
 from encrypted_files.age import new_keys
 
 from unloader.errors import ConfigError
-from unloader.model import SecretReference
+from unloader.model import EncryptionOptions, OutputOptions, SecretReference
 from unloader.secrets.keys import (
     check_identities,
     identities,
     identity_reference,
     parquet_key,
     parquet_key_reference,
+    with_parquet_key,
 )
 from unloader.secrets.proofs import is_proof_of, proof_of
+from writers.model import Compression, ParquetFormat
 
 KEY = os.urandom(32)
 CODED = base64.b64encode(KEY).decode()
@@ -113,3 +115,20 @@ def test_a_proof_tells_keys_apart_and_is_never_the_same() -> None:
     assert (is_proof_of(KEY, proof), is_proof_of(bytes(32), proof)) == (True, False)
     assert proof != proof_of(KEY)
     assert not is_proof_of(KEY, "")
+
+
+def test_a_key_that_was_exchanged_is_refused(places: Path) -> None:
+    """One run is encrypted with one key, also if somebody replaces the file meanwhile."""
+    (places / "key").write_text(CODED)
+    options = EncryptionOptions(
+        key=parquet_key_reference(places / "key"), key_name="nightly", key_proof=proof_of(KEY)
+    )
+    spec = OutputOptions(destination="", format=ParquetFormat(), encryption=options).spec(
+        "", ParquetFormat(), Compression()
+    )
+    assert spec.encryption.key is None
+    assert with_parquet_key(spec, options).encryption.key == KEY
+    (places / "key").write_text(base64.b64encode(bytes(32)).decode())
+    with pytest.raises(ConfigError, match="is not the one") as caught:
+        with_parquet_key(spec, options)
+    assert "nightly" in caught.value.hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from encrypted_files.age import NotDecrypted, decrypted, new_keys
 from writers.encryption.age import Decrypted, public_keys
 from writers.errors import FormatError, WriteError
 from writers.files.sink import Sink
-from writers.model import Compression
+from writers.model import Compression, Encryption, OutputSpec, TextFormat
+from writers.registry import open_encoded_writer
 
 KEYS = new_keys()
 CHUNK = 64 * 1024
@@ -147,3 +149,26 @@ def test_keys_that_are_none_are_refused_and_not_shown(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="private key of age") as caught:
         public_keys((KEYS.private[:-1],))
     assert KEYS.private[:-1] not in str(caught.value)
+
+
+def test_text_that_arrives_ready_is_encrypted_too(tmp_path: Path) -> None:
+    """The route of databases that make the text themselves."""
+    spec = OutputSpec(
+        directory=str(tmp_path),
+        format=TextFormat(),
+        compression=Compression(),
+        encryption=Encryption(recipients=(KEYS.public,)),
+    )
+    writer = open_encoded_writer(spec, "t", b"id\n")
+    writer.write(b"1\n2\n")
+    (file,) = writer.close(2)
+    assert file.path == "t.csv.age.part"
+    assert decrypted((tmp_path / file.path).read_bytes(), KEYS.private) == b"id\n1\n2\n"
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the command that brings it."""
+    monkeypatch.setitem(sys.modules, "pyrage", None)
+    with pytest.raises(FormatError, match=r"pip install 'unloader\[encryption\]'"):
+        sink(tmp_path / "t")
+    assert list(tmp_path.iterdir()) == []
