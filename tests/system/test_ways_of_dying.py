@@ -209,6 +209,22 @@ def test_a_signal_while_the_program_starts(number: signal.Signals, module: str) 
     assert done.stderr.startswith("unloader: error: interrupted before anything was unloaded")
 
 
+@pytest.mark.parametrize("module", ["click", "writers.registry"])
+def test_a_signal_while_a_class_is_made(module: str) -> None:
+    """Python before 3.12 makes another error of it, which is told like the signal itself."""
+    call = "os.kill(os.getpid(), int(sys.argv[1]))"
+    assert call in STARTING
+    named = f"lambda *names: {call}"
+    made = f"type('Made', (), {{'x': type('Name', (), {{'__set_name__': {named}}})()}})"
+    done = subprocess.run(
+        [sys.executable, "-c", STARTING.replace(call, made), str(int(signal.SIGINT)), module],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("unloader: error: interrupted before anything was unloaded")
+
+
 IN_THE_MODULE = """
 import os, runpy, signal, sys
 

@@ -40,6 +40,19 @@ def pass_over_for_good() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Return whether a signal is behind an error.
+
+    An import that is broken off may end with an error of another kind: what a class calls while it
+    is made ends in Python before 3.12 with a RuntimeError, whatever it raised.
+    """
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 @contextmanager
 def stop_on_signals(
     announce: Callable[[str], None], *, earlier: bool = True
