@@ -71,15 +71,20 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     done = kill_after(3, dest, *job(database, dest, *options))
     staged = dest / "_run" / "staged"
     kept = {f["path"]: (staged / f["path"]).stat().st_ino for f in files_of(done)}
+    assert f"units        {len(done)} of " in command.run("status", str(dest), status=7)
     # Which may be set for all jobs of a machine.
     others = {**os.environ, "UNLOADER_PARALLELISM": "2"}
     out = command.ended("resume", str(dest), "--progress", "log", env=others)
     assert out.returncode == 0, out.stderr
     assert f"resumed: {len(done)} units, " in out.stderr
+    assert f" units ({len(done)} of them before), {ROWS:,} rows, " in out.stderr
     assert comparable(dest) == comparable(whole)
-    assert len(command.manifest_of(dest)["workers"]) == 1
-    attempts = {unit["id"]: unit["attempts"] for unit in command.manifest_of(dest)["units"]}
-    assert {attempts[unit] for unit in done} == {1}
+    manifest = command.manifest_of(dest)
+    assert len(manifest["workers"]) == 1
+    assert {unit["attempts"] for unit in manifest["units"] if unit["id"] in done} == {1}
+    new = sum(unit["rows"] for unit in manifest["units"] if unit["id"] not in done)
+    totals = manifest["totals"]
+    assert totals["rows_per_second"] == pytest.approx(new / totals["seconds"], rel=0.01)
     if "table" not in options:
         final = {path.stat().st_ino for path in dest.iterdir()}
         assert set(kept.values()) <= final

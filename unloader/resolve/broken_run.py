@@ -7,7 +7,14 @@ import os
 from dataclasses import dataclass, replace
 
 from unloader.errors import OutputFailed, PlanFailed
-from unloader.model import OutputOptions, Request, SecretReference, Setting
+from unloader.model import (
+    COMPARING,
+    EncryptionOptions,
+    OutputOptions,
+    Request,
+    SecretReference,
+    Setting,
+)
 from unloader.placement.seating import automatic_parallelism, machine
 from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedRun
@@ -55,6 +62,31 @@ class BrokenRun:
                 "give what it had, or start again with the command of the run",
             )
         return replace(self, run=run.with_source(secret, session_sql))
+
+    def with_keys(self, keys: EncryptionOptions | None) -> BrokenRun:
+        """Return the same with where the keys of its files are found now.
+
+        Args:
+            keys: Of kind none is where they were; None is the same for both.
+
+        Raises:
+            OutputFailed: The run had another Parquet key.
+            ConfigError: A key cannot be read, or is none.
+        """
+        had = self.run.output.options.encryption
+        if had is None:
+            return self
+        from unloader.secrets.keys import check_identities, check_key, identities
+
+        found = _found_now(had, keys)
+        if not check_key(found):
+            raise OutputFailed(
+                f"run {self.run.run_id} had another Parquet key",
+                "give the key that it had, or start again with the command of the run",
+            )
+        if found.recipients and self.run.request.verify in COMPARING:
+            check_identities(identities(found.identity), found.recipients)
+        return replace(self, run=self.run.with_encryption(found))
 
     def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenRun:
         """Return the same with another number of workers than the run had.
@@ -132,15 +164,21 @@ def is_finished(destination: str) -> bool:
 def same_job(one: Request, other: Request) -> bool:
     """Return whether two requests ask for the same rows, written in the same way.
 
-    How fast that is done, how often it is tried and where the password is found make no difference;
-    statements of a session are compared elsewhere, since no record holds them.
+    How fast that is done, how often it is tried and where secrets are found make no difference;
+    statements of a session and the Parquet key are compared elsewhere, since no record holds them.
     """
     return _job(one) == _job(other)
 
 
 def _job(request: Request) -> Request:
-    source = request.source
+    source, encryption = request.source, request.output.encryption
     session = replace(source.session, run_id="", session_sql=())
+    if encryption is not None:
+        # The key itself is compared elsewhere; here it only matters that there is one.
+        key = SecretReference(kind="file") if encryption.keyed else SecretReference()
+        encryption = EncryptionOptions(
+            recipients=encryption.recipients, key=key, key_name=encryption.key_name
+        )
     return Request(
         source=replace(source, secret=SecretReference(), session=session),
         selection=request.selection,
@@ -152,10 +190,21 @@ def _job(request: Request) -> Request:
             overwrite=False,
             keep=None,
             latest_link=None,
+            encryption=encryption,
         ),
         consistency=request.consistency,
         values=request.values,
         fixed=request.fixed,
+    )
+
+
+def _found_now(had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
+    if keys is None:
+        return had
+    return replace(
+        had,
+        key=keys.key if had.keyed and keys.keyed else had.key,
+        identity=had.identity if keys.identity.kind == "none" else keys.identity,
     )
 
 

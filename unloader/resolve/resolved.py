@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +16,10 @@ from partition_planner.errors import PlanError
 from partition_planner.model import Plan
 from unloader import json_fields
 from unloader.errors import PlanFailed
-from unloader.model import Extract, OutputOptions, Request, SecretReference
+from unloader.model import EncryptionOptions, Extract, OutputOptions, Request, SecretReference
 from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_field, holds_sql_password
+from unloader.secrets.proofs import is_proof_of, proof_of
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
@@ -100,6 +100,17 @@ class ResolvedRun:
             run = replace(self, request=asked, extract=read)
         return run._with_statements(session_sql)
 
+    def with_encryption(self, encryption: EncryptionOptions) -> ResolvedRun:
+        """Return the run with other places where the keys of its files are found."""
+        first, *others = self.outputs
+        options = replace(first.options, encryption=encryption)
+        asked = replace(encryption, key_proof="")
+        return replace(
+            self,
+            outputs=(replace(first, options=options), *others),
+            request=replace(self.request, output=replace(self.request.output, encryption=asked)),
+        )
+
     def seated(self, seats: SeatPlan) -> ResolvedRun:
         """Return the run with the seats of its workers on the machine as it is now.
 
@@ -111,8 +122,7 @@ class ResolvedRun:
 
     def is_session_sql(self, statements: tuple[str, ...]) -> bool:
         """Return whether these are the statements that the run's sessions had."""
-        salt = self.session_sql_proof.partition(":")[0]
-        return bool(salt) and _proof(statements, salt) == self.session_sql_proof
+        return is_proof_of(_text(statements), self.session_sql_proof)
 
     def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedRun:
         had = self.request.source.session.session_sql
@@ -120,7 +130,7 @@ class ResolvedRun:
             return self
         withheld = (*self.withheld, "session-sql")
         run = replace(self._with_statements(kept), withheld=withheld)
-        return replace(run, session_sql_proof=_proof(had, os.urandom(16).hex()))
+        return replace(run, session_sql_proof=proof_of(_text(had)))
 
     def _with_statements(self, kept: tuple[str, ...]) -> ResolvedRun:
         source = self.request.source
@@ -194,11 +204,8 @@ def _holds_password(sql: str) -> bool:
     return holds_sql_password(sql) or holds_field(sql)
 
 
-def _proof(statements: tuple[str, ...], salt: str) -> str:
-    """Return a salted hash that takes long enough to make guessing a password in them hopeless."""
-    text = json.dumps(statements).encode()
-    found = hashlib.scrypt(text, salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)
-    return f"{salt}:{found.hex()}"
+def _text(statements: tuple[str, ...]) -> bytes:
+    return json.dumps(statements).encode()
 
 
 def _digest(parts: dict[str, Any], plan_digest: str) -> str:

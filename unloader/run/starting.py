@@ -13,7 +13,7 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.model import Request, SecretReference, Setting
+from unloader.model import EncryptionOptions, Request, SecretReference, Setting
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import existing, has_fields
 from unloader.request.options.running import PARALLEL
@@ -49,6 +49,8 @@ class Resumption:
     """Workers from now on; 0 is the number of usable cores, None is as the run had it."""
     new_snapshot: bool = False
     """Read everything again."""
+    keys: EncryptionOptions | None = None
+    """Where the keys of encrypted files are found now; None is where they were."""
 
 
 def start(
@@ -68,7 +70,7 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
     broken = find_broken_run(destination)
     if broken is None:
         return _finished(destination, done, observe)
-    known = broken.with_source(again.secret, again.session_sql)
+    known = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
     workers = again.parallelism
     if workers is not None:
         setting = Setting(name=PARALLEL.name, value=str(workers or "auto"), origin="resume")
@@ -128,7 +130,17 @@ def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -
 def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
-    return same and same_job(run.request, request)
+    return same and same_job(run.request, request) and _has_its_key(run, request)
+
+
+def _has_its_key(run: ResolvedRun, request: Request) -> bool:
+    """Return whether the Parquet key of a request, if it has one, is that of a run."""
+    had, asked = run.output.options.encryption, request.output.encryption
+    if had is None or asked is None:
+        return True  # Whether both are None has been compared.
+    from unloader.secrets.keys import check_key
+
+    return check_key(replace(asked, key_proof=had.key_proof))
 
 
 def _resumed(
@@ -139,6 +151,7 @@ def _resumed(
     source = request.source
     try:
         known = broken.with_source(source.secret, source.session.session_sql)
+        known = known.with_keys(request.output.encryption)
         for setting in request.settings:
             if setting.name == PARALLEL.name:
                 known = known.with_parallelism(setting, request.limits.parallelism)

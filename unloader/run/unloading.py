@@ -152,6 +152,8 @@ class _Run:
     _is_recorded: bool = False
     """What the run is to do lies where its files go."""
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    _kept: frozenset[str] = frozenset()
+    """Units of these that an earlier process of the run has done."""
     _lowest: int | None = None
     """See `unloader.engine.capacity`."""
 
@@ -263,6 +265,7 @@ class _Run:
         self.observe(PhaseStarted(phase="confirming"))
         before = self.output.progress(tick)
         self._finished.update(before.finished)
+        self._kept = frozenset(before.finished)
         results = [unit.result for unit in before.finished.values()]
         rows = sum(each.rows for each in results)
         size = sum(file.bytes for each in results for file in each.files)
@@ -383,6 +386,7 @@ class _Run:
             directories=directories,
             evidence=self._evidence,
             lowest_parallelism=self._lowest,
+            kept=self._kept,
         )
         return build_manifest(facts, tuple(units), complete=complete)
 

@@ -46,6 +46,7 @@ def command(context: click.Context, /, destination: Path, **values: Any) -> None
     """
     from unloader import api
     from unloader.cli.options.credentials import secret_of
+    from unloader.cli.options.encryption import keys_at
 
     request = api.interrupted(destination)
     secret = secret_of(request.source, values) if request else None
@@ -58,6 +59,7 @@ def command(context: click.Context, /, destination: Path, **values: Any) -> None
             session_sql=tuple(values["session_sql"] or ()),
             parallelism=values["parallelism"] if asked else None,
             new_snapshot=values["new_snapshot"],
+            keys=keys_at(values),
             observe=display,
             stop=stop,
         )

@@ -40,7 +40,7 @@ from unloader.verification.files import CheckedFile, Reading, read_files, some_o
 from unloader.verification.recorded import TABLE
 from writers.content.sums import total
 from writers.files.direct_io import refusal
-from writers.model import ContentSums
+from writers.model import ContentSums, OutputSpec
 
 
 class FileOutput:
@@ -137,6 +137,7 @@ class FileOutput:
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
+            encryption=self._output.options.encryption,
         )
 
     def check(self) -> None:
@@ -211,7 +212,7 @@ class FileOutput:
             for unit in units
             for file in unit.result.files
         ]
-        spec = self._output.spec("")
+        spec = self._keyed(self._output.spec(""))
         reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
         found = read_files(files, reading, self._observe, lambda: _check_stop(stop))
         if found.differences:
@@ -267,6 +268,14 @@ class FileOutput:
         """Release the directories."""
         self._storage.close()
 
+    def _keyed(self, spec: OutputSpec) -> OutputSpec:
+        """Return what reads the files again, or writes one, in this process."""
+        if self._output.options.encryption is None:
+            return spec
+        from unloader.secrets.keys import with_keys
+
+        return with_keys(spec, self._output.options.encryption)
+
     def _check_direct(self, observe: Observer) -> None:
         """Say once where files will go through the page cache after all."""
         for place, staging in zip(self._storage.places, self._stagings(), strict=True):
@@ -304,7 +313,7 @@ class FileOutput:
         """Return the units with the joined file as the first one's, which begins the table."""
         from writers.files.merge import merge_files
 
-        spec = self._output.spec(self._storage.staging(0).directory)
+        spec = self._keyed(self._output.spec(self._storage.staging(0).directory))
         files = [file for unit in ordered for file in unit.result.files]
         joined = merge_files(
             files,

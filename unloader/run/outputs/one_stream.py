@@ -89,6 +89,7 @@ class StreamOutput:
             stem="stream",
             header=self._headers.of_task(first),
             writes_header=first,
+            encryption=self._run.output.options.encryption,
         )
 
     def check(self) -> None:

@@ -71,6 +71,7 @@ class PipeOutput:
             spec=replace(self._output.spec(staging.directory), stream=staging.stream),
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
+            encryption=self._output.options.encryption,
             reader_seconds=self._output.options.pipe_seconds,
         )
 
