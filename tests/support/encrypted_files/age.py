@@ -94,17 +94,14 @@ def _file_key(stanzas: Iterable[tuple[list[str], bytes]], key: X25519PrivateKey)
 
 
 def _chunks(cipher: ChaCha20Poly1305, rest: bytes) -> Iterable[bytes]:
-    size, number = _CHUNK + _TAG, 0
-    while True:
-        chunk, rest = rest[:size], rest[size:]
-        nonce = number.to_bytes(11, "big") + (b"\0" if rest else b"\1")
+    size = _CHUNK + _TAG
+    for number, start in enumerate(range(0, max(1, len(rest)), size)):
+        last = start + size >= len(rest)
+        nonce = number.to_bytes(11, "big") + (b"\1" if last else b"\0")
         try:
-            yield cipher.decrypt(nonce, chunk, None)
+            yield cipher.decrypt(nonce, rest[start : start + size], None)
         except InvalidTag:
             raise NotDecrypted(f"chunk {number} was changed, or is not the last one") from None
-        if not rest:
-            return
-        number += 1
 
 
 def _derived(key: bytes, salt: bytes, info: bytes) -> bytes:
