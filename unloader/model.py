@@ -219,6 +219,8 @@ class OutputTask:
     reader_seconds: float | None = None
     """Longest wait for somebody to open `spec.stream` for reading, 0 being for ever; None does not
     wait."""
+    drops: Literal["nothing", "bytes", "rows"] = "nothing"
+    """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +262,31 @@ class UnitProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageLoad:
+    """CPU seconds of one unit's stages, and how long one waited for the other.
+
+    Each stage has a thread of its own, whose clock is read. What the process needs beside them,
+    such as threads of a driver, is in `UnitResult.cpu_seconds` alone.
+    """
+
+    fetch_cpu_s: float
+    encode_cpu_s: float
+    """Parquet compresses while it encodes."""
+    write_cpu_s: float
+    """Checksums of files included."""
+    starved_s: float
+    """Wall seconds that encoding waited for the source."""
+    fetch_blocked_s: float
+    """Wall seconds that fetching stood still because encoding took nothing."""
+    encode_blocked_s: float
+    """The same of encoding, for compressing or writing."""
+    compress_blocked_s: float
+    """The same of compressing, for writing."""
+    longest_blocked_s: float
+    """The longest single one of the last three."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
     """Wall seconds of one unit's stages; they overlap, so their sum may exceed the whole."""
 
@@ -272,6 +299,7 @@ class Stages:
     """CPU seconds of the same."""
     uncompressed_bytes: int | None = None
     """Of the output before it was compressed; None where that is not counted."""
+    load: StageLoad | None = field(default=None, metadata={json_fields.OPTIONAL: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,8 +352,8 @@ class OutputOptions:
     """Where and how the output is written."""
 
     destination: str
-    """A directory, `-` for standard output, or `pipe:` and the path of a named pipe; empty where
-    nothing is written."""
+    """A directory, `-` for standard output, `pipe:` and the path of a named pipe, or `null:`;
+    empty where nothing is written."""
     format: TextFormat | ParquetFormat
     """As the options say: names of columns as they were typed, and no fields of fixed width."""
     compression: Compression | Preset = field(default_factory=Compression)

@@ -37,7 +37,8 @@ TO = Option(
     help="Output directory, created if it is missing; files are spread over several directories. "
     "Its name may have the fields {schema} {table} {date} {run_id}. "
     "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
-    "each work unit. Separated by commas, or repeated.",
+    "each work unit; null: drops everything, to measure a run without its destination, and "
+    "null:rows drops the rows before they are encoded. Separated by commas, or repeated.",
 )
 
 DESTINATION = (
