@@ -265,8 +265,7 @@ class UnitProgress:
 class StageLoad:
     """CPU seconds of one unit's stages, and how long one waited for the other.
 
-    Each stage has a thread of its own, whose clock is read. What the process needs beside them,
-    such as threads of a driver, is in `UnitResult.cpu_seconds` alone.
+    Each stage has a thread of its own, whose clock is read.
     """
 
     fetch_cpu_s: float
@@ -274,6 +273,8 @@ class StageLoad:
     """Parquet compresses while it encodes."""
     write_cpu_s: float
     """Checksums of files included."""
+    process_cpu_s: float
+    """Of the whole process in the time of the unit; what is in no stage is the driver's threads."""
     starved_s: float
     """Wall seconds that encoding waited for the source."""
     fetch_blocked_s: float

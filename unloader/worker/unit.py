@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from time import thread_time
-from typing import TYPE_CHECKING, Any, cast
+from time import process_time, thread_time
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.model import (
@@ -117,7 +117,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
             writer.write(batch)
         advance(batch.num_rows)
 
-    cpu_before = thread_time()
+    before = _Clocks.now()
     pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes, waits=progress.waits)
     progress.starved = lambda: pump.starved_seconds
     try:
@@ -134,7 +134,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
             _check_repeatable(task)
         raise
     sums = None if content is None else content.result()
-    return progress.rows, files, _stages(pump, writers, cpu_before), sums
+    return progress.rows, files, _stages(pump, writers, before), sums
 
 
 class _Content:
@@ -205,7 +205,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
             writer.write(chunk)
         progress.add(rows_in(piece), writer.bytes_written)
 
-    cpu_before = thread_time()
+    before = _Clocks.now()
     pump = Pump(
         lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
         size=text_bytes,
@@ -227,7 +227,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
     except BaseException:
         _abort([writer])
         raise
-    return rows, files, _stages(pump, [writer], cpu_before), None
+    return rows, files, _stages(pump, [writer], before), None
 
 
 def _open_encoded(output: OutputTask) -> EncodedWriter | DroppedText:
@@ -245,14 +245,26 @@ def _abort(writers: list[Any]) -> None:
         writer.abort()
 
 
-def _stages(pump: Pump[Any], writers: list[Any], cpu_before: float) -> Stages:
+class _Clocks(NamedTuple):
+    """CPU seconds of this thread and of its process."""
+
+    thread: float
+    process: float
+
+    @classmethod
+    def now(cls) -> _Clocks:
+        return cls(thread_time(), process_time())
+
+
+def _stages(pump: Pump[Any], writers: list[Any], before: _Clocks) -> Stages:
     """Return what each stage took.
 
     Args:
         pump: Has run.
         writers: Are closed.
-        cpu_before: The clock of this thread before it opened the writers.
+        before: The clocks before the writers were opened.
     """
+    now = _Clocks.now()
     stages = [writer.stages for writer in writers]
     sizes = [each.uncompressed_bytes for each in stages]
     return Stages(
@@ -264,8 +276,9 @@ def _stages(pump: Pump[Any], writers: list[Any], cpu_before: float) -> Stages:
         uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
         load=StageLoad(
             fetch_cpu_s=pump.fetch_cpu_seconds,
-            encode_cpu_s=thread_time() - cpu_before,
+            encode_cpu_s=now.thread - before.thread,
             write_cpu_s=sum(each.write_cpu_s for each in stages),
+            process_cpu_s=now.process - before.process,
             starved_s=pump.starved_seconds,
             fetch_blocked_s=pump.blocked_seconds,
             encode_blocked_s=sum(each.encode_blocked_s for each in stages),

@@ -10,6 +10,7 @@ from unloader.request.options import (
     parquet,
     running,
     subject,
+    sweeping,
     text,
 )
 from unloader.request.options.option import Option
@@ -18,6 +19,7 @@ BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS)
 """Those in front of the options that sources declare."""
 
 BEHIND_SOURCES: tuple[Option, ...] = (
+    *sweeping.OPTIONS,
     *output.OPTIONS,
     *text.OPTIONS,
     *parquet.OPTIONS,

@@ -16,7 +16,7 @@ from unloader.request.options.kinds import (
     PathText,
     Whole,
 )
-from unloader.request.options.option import READING, Option, default_of
+from unloader.request.options.option import ONE_VALUE, READING, Option, default_of
 from unloader.request.options.parsing import COMPRESSION, MODE, OWNER_GROUP
 from writers.model import ParquetFormat, TextFormat
 
@@ -64,6 +64,14 @@ DESTINATION = (
         required=False,
         default_text="the current directory",
         help="Destination of the run. The speed of its disk is measured; nothing stays there.",
+    ),
+    replace(
+        TO,
+        commands=("sweep",),
+        required=False,
+        default_text="none",
+        help="Where the points write. Each has a directory of its own below it, which is removed. "
+        "A directory that holds a run is refused. null: and null:rows drop the output.",
     ),
     Option(
         name="sample",
@@ -140,7 +148,7 @@ FILES = (
         name="format",
         kind=Choice("csv", "parquet"),
         section=OUTPUT,
-        commands=READING,
+        commands=ONE_VALUE,
         effect="changes",
         field=FORMAT,
         shape=_layout,
@@ -151,7 +159,7 @@ FILES = (
         name="compression",
         kind=COMPRESSION,
         section=OUTPUT,
-        commands=READING,
+        commands=ONE_VALUE,
         effect="changes",
         default_text="none for csv, zstd for parquet",
         help="Codec none, gzip, zstd, lz4 or snappy (Parquet only), with a level if it has one; or "
