@@ -62,6 +62,7 @@ FLOORS = {
         {"unloader.sources"},
         {"unloader.request"},
         {"unloader.secrets"},
+        {"unloader.tuning"},
         {
             "unloader.model",
             "unloader.errors",
@@ -220,6 +221,8 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
                 assert module.startswith("unloader.cli"), f"{module} imports {imported}"
             if top in ("prometheus_client", "opentelemetry"):
                 assert module.startswith("unloader.operations"), f"{module} imports {imported}"
+            if top in ("numpy", "scipy"):
+                assert module.startswith("unloader.tuning"), f"{module} imports {imported}"
             if top == "pyarrow":
                 assert module.startswith(("writers", "unloader.sources.")), module
             if top in DRIVERS:

@@ -11,6 +11,7 @@ from unloader.request.options import (
     running,
     subject,
     text,
+    tuning,
 )
 from unloader.request.options.option import Option
 
@@ -26,6 +27,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *running.SAFETY,
     *running.PAUSING,
     *operations.OPTIONS,
+    *tuning.OPTIONS,
     *display.SHOWN,
 )
 """Those behind them."""
