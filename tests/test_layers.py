@@ -63,6 +63,7 @@ FLOORS = {
         {"unloader.sources"},
         {"unloader.request"},
         {"unloader.secrets"},
+        {"unloader.tuning"},
         {
             "unloader.model",
             "unloader.errors",
@@ -223,6 +224,8 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
                 assert module.startswith("unloader.sweep.measuring"), f"{module} imports {imported}"
             if top in ("prometheus_client", "opentelemetry"):
                 assert module.startswith("unloader.operations"), f"{module} imports {imported}"
+            if top in ("numpy", "scipy"):
+                assert module.startswith("unloader.tuning"), f"{module} imports {imported}"
             if top == "pyarrow":
                 assert module.startswith(("writers", "unloader.sources.")), module
             if top in DRIVERS:

@@ -23,6 +23,7 @@ from unloader.sources.options import every_option
 if TYPE_CHECKING:
     from unloader.model import SourceSpec
     from unloader.sweep.model import SweepOptions, SweepReport, Variant
+    from unloader.tuning.validity import Rules
 
 _VARIED = ("parallelism", *AXES)
 MOST_POINTS = 500
@@ -61,19 +62,37 @@ def answer(report: SweepReport, values: Mapping[str, Any]) -> None:
         OutputFailed: The file of points cannot be written.
         Interrupted: The sweep was ended before it was done; what is done is shown.
     """
+    from unloader.sweep.answers import answers_of
+
     if values["csv"]:
         _write_csv(Path(values["csv"]), report)
+    found = answers_of(report, rules_of(values), values["predict"] or ())
+    notices = (*report.notices, *found.notices)
     if values["json"]:
-        render.emit_json(report.to_json())
+        render.emit_json({**found.to_json(), **report.to_json(), "notices": list(notices)})
     elif not values["quiet"]:
-        from unloader.cli.display.sweep_points import shown
+        from unloader.cli.display.sweeps.measured import shown
 
-        render.emit(shown(report))
+        render.emit(shown(report, found))
+    for notice in () if values["quiet"] else notices:
+        click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
     if report.interrupted:
         raise Interrupted(
             "the sweep was stopped by a signal before all points were measured",
             "what is shown is what was measured; sweep again for the rest",
         )
+
+
+def rules_of(values: Mapping[str, Any]) -> Rules:
+    """Return the rules that the analysis goes by."""
+    from unloader.tuning.validity import Rules
+
+    return Rules(
+        spread=values["spread"],
+        queue_seconds=values["queue_limit"],
+        cpu_limit=values["cpu_limit"],
+        discount=values["discount"],
+    )
 
 
 def _options(values: Mapping[str, Any]) -> SweepOptions:

@@ -186,6 +186,9 @@ class SweepReport:
     destination: str
     options: SweepOptions
     sample: SampleTaken | None
+    whole_rows: int | None
+    """Rows of all that the options select; by the source's estimate where they were not all read.
+    """
     caches: str
     """What the caches of database and system held, in one sentence."""
     points: tuple[PointReport, ...]

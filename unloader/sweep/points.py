@@ -1,59 +1,81 @@
-"""The points of a sweep for its analysis, and as CSV, a line for each measurement."""
+"""The points of a sweep for their analysis, and as CSV, a line for each measurement."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 
-from unloader.sweep.model import Measurement, SweepReport
+from unloader.sweep.model import Measurement, PointReport, SweepReport
+from unloader.tuning.points import Load, Point
+from unloader.tuning.points_file import points_text
 
-HEADS = (
-    *("parallelism", "seconds", "bytes", "rows"),
-    *("cpu", "node", "disk", "source", "queued"),
-)
-"""As `unloader sweep --replay` reads them; shares are in percent."""
+PARALLELISM = "parallelism"
+
+
+def curves(report: SweepReport) -> list[tuple[dict[str, str], list[PointReport]]]:
+    """Return the points that differ in parallelism alone, with what they have in common."""
+    found: list[tuple[dict[str, str], list[PointReport]]] = []
+    for point in report.points:
+        common = {name: text for name, text in point.settings.items() if name != PARALLELISM}
+        for settings, points in found:
+            if settings == common:
+                points.append(point)
+                break
+        else:
+            found.append((common, [point]))
+    return found
+
+
+def measured_points(points: Iterable[PointReport]) -> tuple[Point, ...]:
+    """Return each measurement as the analysis takes it."""
+    return tuple(_point(point.parallelism, each) for point in points for each in point.measurements)
 
 
 def points_csv(report: SweepReport) -> str:
-    """Return the measurements of a sweep as CSV; what else it has varied is in further columns."""
-    text = io.StringIO()
-    text.write(f"# {report.subject} into {report.destination}\n# caches: {report.caches}\n")
-    writer = csv.writer(text, lineterminator="\n")
+    """Return the measurements as CSV that `unloader.tuning.points_file` reads.
+
+    What the sweep has varied beside parallelism is in further columns.
+    """
+    remarks = (
+        f"{report.subject} to {report.destination}",
+        f"caches {report.caches}",
+    )
+    text = points_text(measured_points(report.points), remarks)
     names = list(dict.fromkeys(name for point in report.points for name in point.settings))
-    names = [name for name in names if name != "parallelism"]
-    writer.writerow((*HEADS, *names))
-    for point in report.points:
-        for each in point.measurements:
-            settings = [point.settings.get(name, "") for name in names]
-            writer.writerow([str(point.parallelism), *_cells(each), *settings])
-    return text.getvalue()
-
-
-def cpu_of(each: Measurement) -> float | None:
-    """Return the share of the CPUs that was busy."""
-    return None if each.machine is None else each.machine.used
-
-
-def node_of(each: Measurement) -> float | None:
-    """Return how busy the busiest node was."""
-    nodes = each.machine.nodes if each.machine is not None else ()
-    return max((node.busy for node in nodes), default=None)
-
-
-def disk_of(each: Measurement) -> float | None:
-    """Return how busy the busiest disk of the output was."""
-    disks = each.machine.disks if each.machine is not None else ()
-    known = [disk.busy for disk in disks if disk.of_output and disk.busy is not None]
-    return max(known, default=None)
-
-
-def _cells(each: Measurement) -> list[str]:
-    shares = (cpu_of(each), node_of(each), disk_of(each), each.queueing.for_source)
-    queued = each.queueing.longest_seconds
-    return [
-        f"{each.seconds:.6g}",
-        str(each.bytes),
-        str(each.rows),
-        *("" if share is None else f"{share * 100:.4g}%" for share in shares),
-        "" if queued is None else f"{queued:.4g}",
+    names = [name for name in names if name != PARALLELISM]
+    if not names:
+        return text
+    cells = [
+        [point.settings.get(name, "") for name in names]
+        for point in report.points
+        for _ in point.measurements
     ]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    more = iter([names, *cells])
+    for line in text.splitlines():
+        if line.startswith("#"):
+            out.write(line + "\n")
+        else:
+            writer.writerow([*next(csv.reader([line])), *next(more)])
+    return out.getvalue()
+
+
+def _point(parallelism: int, each: Measurement) -> Point:
+    machine, waits = each.machine, each.queueing
+    nodes = machine.nodes if machine is not None else ()
+    disks = machine.disks if machine is not None else ()
+    return Point(
+        parallelism=parallelism,
+        seconds=each.seconds,
+        bytes=each.bytes or None,
+        rows=each.rows,
+        load=Load(
+            cpu=None if machine is None else machine.used,
+            node=max((node.busy for node in nodes), default=None),
+            disk=max((d.busy for d in disks if d.of_output and d.busy is not None), default=None),
+            source=waits.for_source,
+            queued=waits.longest_seconds,
+        ),
+    )

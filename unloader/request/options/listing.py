@@ -12,6 +12,7 @@ from unloader.request.options import (
     subject,
     sweeping,
     text,
+    tuning,
 )
 from unloader.request.options.option import Option
 
@@ -28,6 +29,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *running.SAFETY,
     *running.PAUSING,
     *operations.OPTIONS,
+    *tuning.OPTIONS,
     *display.SHOWN,
 )
 """Those behind them."""

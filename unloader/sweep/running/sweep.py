@@ -30,7 +30,7 @@ from unloader.sweep.model import (
 )
 from unloader.sweep.running.order import rounds
 from unloader.sweep.running.places import Places, places
-from unloader.sweep.running.sampling import sampled, with_parallelism
+from unloader.sweep.running.sampling import UNITS_A_WORKER, sampled, with_parallelism
 from unloader.sweep.running.watch import Watch
 
 MOST_MEASUREMENTS = 2000
@@ -98,11 +98,13 @@ class _Sweep:
     order: list[int] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     interrupted: bool = False
+    estimated_rows: int | None = None
+    """Of all that a measurement without a sample was to read."""
 
     def run(self, where: Places) -> SweepReport:
         """Measure everything."""
         if psutil_or_none() is None:
-            self._notice(WITHOUT_PSUTIL)
+            self._warn(WITHOUT_PSUTIL)
         planned, taken = self._sample()
         largest = max(range(len(self.variants)), key=lambda at: self.variants[at].parallelism)
         for _ in range(self.options.warm_up):
@@ -127,6 +129,11 @@ class _Sweep:
         request = self.variants[0].request
         planned, taken = sampled(request, most, self.options.sample, self._shown)
         self._notice(f"each measurement reads {taken.units} of {taken.of_units} work units")
+        if taken.units < UNITS_A_WORKER * most and taken.units < taken.of_units:
+            self._warn(
+                f"a sample of {taken.units} work units is small for {most} workers, who wait for "
+                "the last unit. Next: give a larger --sample, or a smaller --unit-bytes"
+            )
         return planned, taken
 
     def _round(self, order: Sequence[int], planned: ResolvedRun | None, where: Places) -> None:
@@ -168,6 +175,7 @@ class _Sweep:
             return None
         finally:
             watch.close()
+        self.estimated_rows = watch.estimated_rows or self.estimated_rows
         found = watch.measurement(len(self.order) + 1)
         if found is None:
             empty = SourceError(
@@ -207,12 +215,19 @@ class _Sweep:
             destination=",".join(request.output.destinations),
             options=self.options,
             sample=taken,
+            whole_rows=self._whole_rows(taken),
             caches=_caches(self.options.warm_up),
             points=points,
             interrupted=self.interrupted,
             notices=(*self.notices, *_differing_rows(points)),
             order=tuple(label(self.variants[at].settings) for at in self.order),
         )
+
+    def _whole_rows(self, taken: SampleTaken | None) -> int | None:
+        if taken is not None:
+            return taken.of_rows
+        every = [each for found in self.measured.values() for each in found]
+        return next((each.rows for each in every if each.complete), self.estimated_rows)
 
     def _state(self, at: int) -> PointState:
         count = len(self.measured.get(at, ()))
@@ -224,8 +239,11 @@ class _Sweep:
 
     def _notice(self, text: str) -> None:
         self.observe(Notice(text=text))
-        if text == WITHOUT_PSUTIL:
-            self.notices.append(text)
+
+    def _warn(self, text: str) -> None:
+        """Tell the user something that belongs to the result, too."""
+        self._notice(text)
+        self.notices.append(text)
 
     def _shown(self, event: Event) -> None:
         """Pass on what is of the sweep as a whole: a display knows of one run alone."""

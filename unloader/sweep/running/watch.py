@@ -10,6 +10,7 @@ from unloader.events import (
     Event,
     Observer,
     PhaseStarted,
+    RunStarted,
     UnitAdvanced,
     UnitFailed,
     UnitFinished,
@@ -38,6 +39,8 @@ class Watch:
     interrupted: bool = False
     """The user has ended it."""
     timed_out: bool = False
+    estimated_rows: int | None = None
+    """Of all that the run was to read, by the source."""
     _unloading: float | None = None
     _ended: float | None = None
     _failed: int = 0
@@ -56,6 +59,8 @@ class Watch:
         now = self.clock()
         if isinstance(event, PhaseStarted):
             self._phase(now)
+        elif isinstance(event, RunStarted):
+            self.estimated_rows = event.rows
         elif isinstance(event, UnitStarted):
             self._begin(now)
             self._started[event.unit] = now

@@ -6,14 +6,35 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
+from unloader.cli.display.sweeps import answer
+from unloader.sweep.model import label
 
 if TYPE_CHECKING:
+    from unloader.sweep.answers import Answer, Answers
     from unloader.sweep.measuring.load import MachineLoad
     from unloader.sweep.model import Measurement, PointReport, SweepReport
 
 
-def shown(report: SweepReport) -> str:
-    """Return what is written to a terminal."""
+def shown(report: SweepReport, found: Answers) -> str:
+    """Return what is written to a terminal: the points, and the answer of each curve."""
+    return "\n\n".join((_points(report), *map(_answer, found.answers)))
+
+
+def _answer(each: Answer) -> str:
+    head = f"{label(each.settings)}:\n\n" if each.settings else ""
+    text = f"{head}{answer.shown(each.analysis)}"
+    if each.whole is None:
+        return text
+    whole = each.whole
+    interval = ""
+    if whole.low is not None and whole.high is not None:
+        interval = f", from {whole.low:,.4g} to {whole.high:,.4g}"
+    seconds = f"{whole.seconds:,.4g} s with {whole.parallelism} workers{interval}"
+    rows = f"{seconds}, for {render.count(whole.rows)} rows"
+    return f"{text}\n\n{render.facts((('whole table', rows),))}"
+
+
+def _points(report: SweepReport) -> str:
     names = list(dict.fromkeys(name for point in report.points for name in point.settings))
     measured = [point for point in report.points if point.measurements]
     parts = [
@@ -28,7 +49,7 @@ def shown(report: SweepReport) -> str:
         render.facts(_facts(report)),
     ]
     problems = [
-        f"{_label(point, names)}: {point.problem}" for point in report.points if point.problem
+        f"{label(point.settings)}: {point.problem}" for point in report.points if point.problem
     ]
     return "\n\n".join((*parts[:-1], *(["\n".join(problems)] if problems else []), parts[-1]))
 
@@ -48,10 +69,6 @@ _LOAD_HEADS = (
 
 def _settings(point: PointReport, names: list[str]) -> list[str]:
     return [point.settings.get(name, render.UNKNOWN) for name in names]
-
-
-def _label(point: PointReport, names: list[str]) -> str:
-    return " ".join(f"--{name} {point.settings[name]}" for name in names if name in point.settings)
 
 
 def _speed(point: PointReport, names: list[str]) -> list[str]:
@@ -129,8 +146,6 @@ def _facts(report: SweepReport) -> Iterator[tuple[str, str]]:
         f"{report.options.warm_up} warm-up",
     )
     yield "caches", report.caches
-    for notice in report.notices:
-        yield "notice", notice
     if report.interrupted:
         yield "interrupted", "by a signal; points without figures were not measured"
 
