@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -77,10 +77,19 @@ def answer(report: SweepReport, values: Mapping[str, Any]) -> None:
     for notice in () if values["quiet"] else notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
     if report.interrupted:
-        raise Interrupted(
-            "the sweep was stopped by a signal before all points were measured",
-            "what is shown is what was measured; sweep again for the rest",
-        )
+        _end_interrupted(json=values["json"])
+
+
+def _end_interrupted(*, json: bool) -> NoReturn:
+    error = Interrupted(
+        "the sweep was stopped by a signal before all points were measured",
+        "what is shown is what was measured; sweep again for the rest",
+    )
+    if not json:
+        raise error
+    # The report is the one JSON object of this call, so that the error gets none.
+    click.echo(f"unloader: error: {error}", err=True)
+    raise click.exceptions.Exit(error.exit_code)
 
 
 def rules_of(values: Mapping[str, Any]) -> Rules:

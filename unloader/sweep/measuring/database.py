@@ -12,7 +12,10 @@ from typing import Any
 
 from unloader.sweep.measuring.readings import psutil_or_none
 
-_NAMES = {"postgres": ("postgres", "postmaster"), "oracle": ("oracle", "ora_")}
+_IN_PROCESS = ("duckdb", "sqlite")
+"""Kinds whose database is a library of the workers."""
+
+_NAMES = {"postgresql": ("postgres", "postmaster"), "oracle": ("oracle", "ora_")}
 """What the names of a server's processes begin with, by kind of source; for those whose owner the
 system does not tell us, and for connections without addresses."""
 
@@ -27,7 +30,7 @@ def database_roots(kind: str) -> tuple[int, ...] | None:
         None where there are none on this machine, or they cannot be found.
     """
     psutil = psutil_or_none()
-    if psutil is None:
+    if psutil is None or kind in _IN_PROCESS:
         return None
     try:
         ours = {each.pid for each in psutil.Process().children(recursive=True)}
@@ -42,7 +45,7 @@ def database_roots(kind: str) -> tuple[int, ...] | None:
         if (each.raddr, each.laddr) in sessions and each.pid not in ours
     }
     found = {pid for pid in ends if pid is not None}
-    by_name = None in ends or (not sessions and kind == "postgres")
+    by_name = None in ends or (not sessions and kind == "postgresql")
     if not found and by_name:
         found = _named(psutil, _NAMES.get(kind, ()))
     roots = {root for pid in found for root in _roots(psutil, pid, kind)}

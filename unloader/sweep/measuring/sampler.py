@@ -21,6 +21,7 @@ from unloader.sweep.measuring.load import (
 from unloader.sweep.measuring.readings import Reading, read_machine
 
 INTERVAL_SECONDS = 1.0
+_FIRST_SECONDS = 0.2
 _LOOKS_FOR_DATABASE = 5
 """Sessions are open within the first seconds, and looking for them takes tenths of one."""
 
@@ -121,7 +122,10 @@ class Sampler:
         return first if seen is None else replace(first, database=seen)
 
     def _run(self) -> None:
-        while not self._end.wait(self._interval):
+        # Sessions are open by then; a short point would be over before the first second is.
+        wait = min(_FIRST_SECONDS, self._interval)
+        while not self._end.wait(wait):
+            wait = self._interval
             if self._roots is None and self._looks < _LOOKS_FOR_DATABASE:
                 self._looks += 1
                 self._roots = database_roots(self._kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from partition_planner.model import Plan, WorkUnit
 from unloader import api
@@ -12,6 +13,8 @@ from unloader.events import Observer
 from unloader.model import Request
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sweep.model import SampleTaken
+
+T = TypeVar("T")
 
 UNITS_A_WORKER = 4
 """So many units of a sample each worker gets, if units can be cut: with fewer of them most of the
@@ -57,10 +60,10 @@ def with_parallelism(run: ResolvedRun, parallelism: int) -> ResolvedRun:
     return replace(run, plan=replace(run.plan, limits=limits))
 
 
-def evenly(units: Sequence[WorkUnit], number: int) -> tuple[WorkUnit, ...]:
-    """Return so many of the units, at equal distances."""
-    step = len(units) / number
-    return tuple(units[int((at + 0.5) * step)] for at in range(number))
+def evenly(items: Sequence[T], number: int) -> tuple[T, ...]:
+    """Return so many of the items, at equal distances."""
+    step = len(items) / number
+    return tuple(items[int((at + 0.5) * step)] for at in range(number))
 
 
 def _planned(request: Request, parallelism: int, observe: Observer) -> ResolvedRun:
