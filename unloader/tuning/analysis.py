@@ -108,22 +108,34 @@ def _study(levels: Sequence[Level], rules: Rules) -> _Study:
     library = _library()
     spread, known = _spread(levels, rules, library)
     outliers = disturbed(levels, spread.share)
-    notices = (SCATTER,) if outliers is None else ()
     kept = _without(levels, outliers or ())
     more = improbable(kept, spread.share, known, library)
-    found = sorted((*(outliers or ()), *more), key=lambda each: each.parallelism)
     kept = _without(kept, more)
     fitted = library.fit(*_columns(kept), known)
+    if more and outliers:
+        # One level that is too fast can make the next ones seem slow.
+        outliers = tuple(each for each in outliers if not _follows(each, levels, fitted))
+        kept = _without(levels, (*outliers, *more))
+        fitted = library.fit(*_columns(kept), known)
     described = fitted is not None and fitted.deviation <= max(DESCRIBES, 2 * known)
     return _Study(
         kept=kept,
         spread=spread,
-        outliers=tuple(found),
+        outliers=tuple(sorted((*(outliers or ()), *more), key=lambda each: each.parallelism)),
         fitted=fitted,
         described=described,
-        knee=_knee(kept, fitted if described else None, library),
-        notices=notices,
+        knee=_no_knee(SCATTER)
+        if outliers is None
+        else _knee(kept, fitted if described else None, library),
+        notices=(SCATTER,) if outliers is None else (),
     )
+
+
+def _follows(outlier: Outlier, levels: Sequence[Level], fitted: Fitted) -> bool:
+    """Return whether a level is where the law of others predicts it."""
+    (level,) = (each for each in levels if each.parallelism == outlier.parallelism)
+    _, low, high = fitted.seconds(level.parallelism)
+    return low <= level.seconds <= high
 
 
 def _spread(levels: Sequence[Level], rules: Rules, library: ModuleType) -> tuple[Spread, float]:
@@ -149,11 +161,14 @@ def _columns(levels: Sequence[Level]) -> tuple[list[int], list[float]]:
 def _knee(levels: Sequence[Level], described: Fitted | None, library: ModuleType) -> Knee:
     at, seconds = _columns(levels)
     if len(at) < FEWEST_FOR_KNEE:
-        few = f"too few levels for a knee: {len(at)}, and {FEWEST_FOR_KNEE} are needed"
-        return Knee(parallelism=None, low=None, high=None, method="none", note=few)
+        return _no_knee(f"too few levels for a knee: {len(at)}, and {FEWEST_FOR_KNEE} are needed")
     if described is not None:
         return knees.of_law(described, at[-1])
     return knees.of_levels(at, *library.concave_knee(at, seconds, draws=knees.DRAWS))
+
+
+def _no_knee(why: str) -> Knee:
+    return Knee(parallelism=None, low=None, high=None, method="none", note=why)
 
 
 def _limits(levels: Sequence[Level], knee: Knee) -> tuple[Limit, Limit | None]:

@@ -25,7 +25,10 @@ _RARELY = 0.99
 LEAST_DEVIATION = 0.005
 """Nothing repeats better than half a percent, however well a curve goes through a few points."""
 
-_GRID = 41
+_LARGEST_POWER = 600.0
+
+_GRID, _ROUGH = 41, 21
+"""Values of each parameter that are tried at a time."""
 _ZOOMS = 4
 
 
@@ -96,7 +99,7 @@ class Fitted:
         noise = float(stdtrit(self.freedom, (1 + CONFIDENCE) / 2)) * self.deviation
         below = np.hypot(max(0.0, best - float(values.min())), noise)
         above = np.hypot(max(0.0, float(values.max()) - best), noise)
-        return float(np.exp(best)), float(np.exp(best - below)), float(np.exp(best + above))
+        return _exp(best), _exp(best - below), _exp(best + above)
 
 
 def fit(levels: Sequence[int], seconds: Sequence[float], known: float = 0.0) -> Fitted | None:
@@ -145,15 +148,20 @@ def deletions(levels: Sequence[int], seconds: Sequence[float]) -> list[Deletion]
     doubt. Empty where there are too few levels to tell.
     """
     at, logs = np.asarray(levels, float), np.log(np.asarray(seconds, float))
-    laws = [law for law in LAWS if law.parameters]
-    freedom = len(at) - 1 - max(law.freedom for law in laws)
+    most = max(law.freedom for law in LAWS)
+    # The others are special cases of these.
+    laws = [law for law in LAWS if law.freedom == most]
+    freedom = len(at) - 1 - most
     if freedom < 2:
         return []
-    whole = min(_best(law, at, logs).squares for law in laws)
+    whole = min(_best(law, at, logs, _ROUGH).squares for law in laws)
     found = []
     for each in range(len(at)):
         others = np.arange(len(at)) != each
-        rest = min((_best(law, at[others], logs[others]) for law in laws), key=lambda f: f.squares)
+        rest = min(
+            (_best(law, at[others], logs[others], _ROUGH) for law in laws),
+            key=lambda found: found.squares,
+        )
         variance = max(rest.squares / freedom, LEAST_DEVIATION**2)
         ratio = max(0.0, whole - rest.squares) / variance
         found.append(
@@ -213,6 +221,11 @@ def _concave(levels: Any, rates: Any) -> tuple[Any, int | None]:
     return fitted, int(levels[falls[0]]) if len(falls) else None
 
 
+def _exp(value: float) -> float:
+    """Return e to the power of a value, at most of one that a float can hold."""
+    return float(np.exp(np.clip(value, -_LARGEST_POWER, _LARGEST_POWER)))
+
+
 def _enough(law: Law, levels: Any) -> bool:
     return len(levels) > law.freedom
 
@@ -234,12 +247,12 @@ def _squares(law: Law, parameters: Any, levels: Any, logs: Any) -> tuple[Any, An
     return ((rest - offsets[..., None]) ** 2).sum(axis=-1), offsets
 
 
-def _grid(box: Sequence[tuple[float, float]]) -> Any:
-    axes = [np.linspace(low, high, _GRID) for low, high in box]
+def _grid(box: Sequence[tuple[float, float]], count: int = _GRID) -> Any:
+    axes = [np.linspace(low, high, count) for low, high in box]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(box))
 
 
-def _best(law: Law, levels: Any, logs: Any) -> Fit:
+def _best(law: Law, levels: Any, logs: Any, count: int = _GRID) -> Fit:
     """Return the best curve of a law, by a grid that closes in on it."""
     if not law.parameters:
         parameters = np.zeros(0)
@@ -247,10 +260,10 @@ def _best(law: Law, levels: Any, logs: Any) -> Fit:
         return _fit(law, parameters, offsets[0], squares[0], len(levels))
     box = whole = law.box(levels)
     for _ in range(_ZOOMS):
-        grid = _grid(box)
+        grid = _grid(box, count)
         squares, offsets = _squares(law, grid, levels, logs)
         at = int(squares.argmin())
-        box = _around(grid[at : at + 1], box, whole)
+        box = _around(grid[at : at + 1], box, whole, count)
     return _fit(law, grid[at], offsets[at], squares[at], len(levels))
 
 
@@ -265,12 +278,15 @@ def _fit(law: Law, parameters: Any, offset: Any, squares: Any, count: int) -> Fi
 
 
 def _around(
-    points: Any, box: Sequence[tuple[float, float]], whole: Sequence[tuple[float, float]]
+    points: Any,
+    box: Sequence[tuple[float, float]],
+    whole: Sequence[tuple[float, float]],
+    count: int = _GRID,
 ) -> tuple[tuple[float, float], ...]:
     """Return the box of some points of a grid, with two more of its steps on each side."""
     found = []
     for axis, ((low, high), (least, most)) in enumerate(zip(box, whole, strict=True)):
-        margin = 2 * (high - low) / (_GRID - 1)
+        margin = 2 * (high - low) / (count - 1)
         values = points[:, axis]
         found.append((max(least, values.min() - margin), min(most, values.max() + margin)))
     return tuple(found)

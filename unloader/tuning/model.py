@@ -46,7 +46,8 @@ class Knee:
     high: float | None
     """Its interval; None is no bound."""
     method: str
-    """law: that of the fitted curve; levels: read off the levels, as no law describes them."""
+    """law: that of the fitted curve; levels: read off the levels, as no law describes them; none:
+    there is no telling, and the note says why."""
     note: str = ""
 
 
@@ -224,7 +225,7 @@ def _level(
         "repeats": level.repeats,
         "fastest_seconds": level.low,
         "slowest_seconds": level.high,
-        f"{work.unit}_per_second": work.of / level.seconds,
+        "work_per_second": work.of / level.seconds,
         "valid": verdict.valid,
         "sustained": verdict.sustained,
         "outlier": level.parallelism in left_out,

@@ -21,8 +21,8 @@ DESCRIBES = 0.05
 that, a prediction for another level would be off by a tenth."""
 
 SCATTER = (
-    "the points scatter: more than a third of the levels are out of order, so none is named as an "
-    "outlier; repeat them"
+    "the points scatter: more than a third of the levels are out of order, so there is no knee, "
+    "and none of them is named as an outlier; repeat them"
 )
 
 

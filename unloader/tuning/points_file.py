@@ -23,8 +23,8 @@ SHARES = ("cpu", "node", "disk", "network", "source")
 
 MOST_POINTS = 10_000
 MOST_WORKERS = 65_535
-LONGEST_SECONDS = 1e9
-"""Thirty years; more is a mistake of units."""
+SHORTEST_SECONDS, LONGEST_SECONDS = 1e-6, 1e9
+"""Thirty years; more, or less than a clock tells, is a mistake of units."""
 
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _NUMBER = re.compile(r"([0-9]{1,20}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?")
@@ -63,7 +63,7 @@ def read_points(path: Path) -> PointsFile:
     for name in SHARES:
         values = [cells[name] for cells in found if name in cells]
         as_shares = bool(values) and max(values) <= 1 and not any(name + "%" in c for c in found)
-        scales[name] = 1.0 if as_shares else 0.01
+        scales[name] = 1.0 if as_shares else 100.0
         if as_shares and max(values) > 0:
             notices.append(f"no {name} of {path} is above 1: they are taken as shares, 1 is 100 %")
     return PointsFile(
@@ -88,7 +88,7 @@ def _cell(point: Point, name: str) -> str:
     if value is None:
         return ""
     # Digits that come back as the same number; a share of 0.29 is not 28.999999999999996 %.
-    return f"{value * 100:.12g}%" if name in SHARES else f"{value:.15g}"
+    return f"{value * 100:.12g}%" if name in SHARES else repr(value)
 
 
 def _text(path: Path) -> str:
@@ -164,7 +164,7 @@ def _number(path: Path, line: int, name: str, text: str) -> float:
         what = f"{name} {_quoted(text)} is not a number"
         raise _wrong(path, line, what, "write digits, and a point in decimals")
     value = float(digits)
-    if name == "seconds" and not 0 < value <= LONGEST_SECONDS:
+    if name == "seconds" and not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
         what = f"seconds {_quoted(text)} is no time that a run takes"
         raise _wrong(path, line, what, f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}")
     if name in ("bytes", "rows") and value <= 0:
@@ -181,7 +181,7 @@ def _quoted(text: str) -> str:
 
 
 def _point(cells: Mapping[str, float], scales: Mapping[str, float]) -> Point:
-    loads = {name: cells[name] * scales.get(name, 1.0) for name in LOADS if name in cells}
+    loads = {name: cells[name] / scales.get(name, 1.0) for name in LOADS if name in cells}
     return Point(
         parallelism=int(cells["parallelism"]),
         seconds=cells["seconds"],

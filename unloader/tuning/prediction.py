@@ -16,6 +16,9 @@ FARTHEST = 2.0
 WIDEST = 3.0
 """An interval whose ends differ by more than this factor is no prediction."""
 
+VAGUEST = 1000.0
+"""An interval wider than this is not told either."""
+
 _TOO_FEW = "too few levels for a law of scaling"
 
 
@@ -47,8 +50,15 @@ def _prediction(
         )
     elif not levels[0] / FARTHEST <= wanted <= levels[-1] * FARTHEST:
         reason = f"too far from the measured levels ({levels[0]} to {levels[-1]})"
+    elif high > low * VAGUEST:
+        reason = "the levels are compatible with almost anything"
     elif high > low * WIDEST:
         reason = f"the levels are compatible with anything from {low:,.3g} s to {high:,.3g} s"
+    vague = high > low * VAGUEST
     return Prediction(
-        parallelism=wanted, seconds=None if reason else seconds, low=low, high=high, reason=reason
+        parallelism=wanted,
+        seconds=None if reason else seconds,
+        low=None if vague else low,
+        high=None if vague else high,
+        reason=reason,
     )
