@@ -33,7 +33,7 @@ def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
     assert load.processes.database is None
     assert load.cpu is not None
     assert sum((load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle)) <= 1.001
-    assert len(sampler.moments()) == 1
+    assert sampler.moments()
 
 
 def test_a_sampler_that_was_not_started_says_nothing() -> None:
