@@ -16,7 +16,7 @@ from unloader.errors import UsageError
 @click.command(
     "sweep",
     cls=JobCommand,
-    short_help="Find the knee and the parallelism to use, by measuring or from points.",
+    short_help="Measure or replay levels of parallelism; say which to use.",
     epilog="""\b
     Examples:
       unloader sweep oracle://scott@db01:1521/SALES --table ORDERS --to /extract/sweep \\
