@@ -34,6 +34,7 @@ class NullOutput:
         """Take nothing."""
         self._name = run.output.options.destination
         self._spec = replace(run.output.spec(""), stream=os.devnull)
+        self._encryption = run.output.options.encryption
         self._headers = Headers(run.extract, run.output.format)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -55,6 +56,7 @@ class NullOutput:
             spec=self._spec,
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
+            encryption=self._encryption,
             drops="rows" if self._name == NULL_ROWS else "bytes",
         )
 
@@ -84,7 +86,11 @@ class NullOutput:
         raise UsageError(f"what went to {self._name} cannot be read back", "use --verify count")
 
     def publish(
-        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
     ) -> Manifest:
         """Return the manifest of what was dropped."""
         dropped = [
@@ -93,7 +99,9 @@ class NullOutput:
             )
             for unit in units
         ]
-        return manifest(dropped, ())
+        document = manifest(dropped, ())
+        then(document)
+        return document
 
     def abandon(self, manifest: Manifest | None) -> None:
         """Do nothing: nothing is left."""
