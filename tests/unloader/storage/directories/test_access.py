@@ -102,6 +102,14 @@ def test_a_group_alone_leaves_the_owner(tmp_path: Path) -> None:
     assert (found.st_uid, found.st_gid) == (os.geteuid(), 12345)
 
 
+def let_through(path: Path) -> None:
+    """Let everybody pass to a directory: pytest keeps its own to itself, some levels up too."""
+    for directory in (path, *path.parents):
+        rights = directory.stat().st_mode
+        if rights & 0o011 != 0o011:
+            directory.chmod(rights | 0o011)
+
+
 def as_other(path: Path, **asked: Any) -> str:
     """Return the error of a run that a user without rights starts."""
     # That user may not be able to read where Python is installed.
@@ -132,8 +140,7 @@ def test_what_is_not_permitted_is_refused_before_the_first_row(
     tmp_path: Path, owner_group: str
 ) -> None:
     """Another owner and a foreign group: one error with the way out, and nothing is left."""
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        directory.chmod(directory.stat().st_mode | 0o011)
+    let_through(tmp_path)
     home = tmp_path / "home"
     home.mkdir()
     os.chown(home, OTHER, OTHER)
