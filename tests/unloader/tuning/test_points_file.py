@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from amounts import tries
+from hypothesis import given
+from hypothesis import strategies as st
 from processes import command
 
 from unloader.errors import ConfigError
@@ -128,6 +131,33 @@ def test_what_cannot_be_understood_is_named_with_its_line(
     assert str(path) in caught.value.message
     assert caught.value.hint != ConfigError.usual_hint
     assert len(caught.value.message) < len(str(path)) + 200
+
+
+@tries(400)
+@given(
+    content=st.one_of(
+        st.text('parallelismseconds,01289.eE+-%#"\n\r ;\ufeff', max_size=80),
+        st.lists(
+            st.lists(st.text('0123456789.e-%"# ', max_size=6), max_size=4).map(",".join),
+            max_size=6,
+        ).map(lambda lines: "parallelism,seconds,cpu\n" + "\n".join(lines)),
+    )
+)
+def test_any_text_is_understood_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: str
+) -> None:
+    """What is read are points in range, and all else is the one error."""
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_bytes(content.encode())
+    try:
+        points = read_points(path).points
+    except ConfigError:
+        return
+    assert points
+    for point in points:
+        assert 1 <= point.parallelism <= 65_535
+        assert 0 < point.seconds <= 1e9
+        assert point.load.cpu is None or 0 <= point.load.cpu <= 1
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
