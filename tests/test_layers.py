@@ -34,6 +34,7 @@ FLOORS = {
         {"unloader.__main__"},
         {"unloader.cli", "unloader.cli.reference"},
         {"unloader.cli.commands"},
+        {"unloader.cli.sweeping"},
         {"unloader.cli.group"},
         {"unloader.cli.options"},
         {"unloader.cli.watching"},
@@ -45,7 +46,7 @@ FLOORS = {
             "unloader.cli.signals",
             "unloader.cli.streams",
         },
-        {"unloader.demo"},
+        {"unloader.demo", "unloader.sweep"},
         {"unloader.operations"},
         {"unloader.api"},
         {"unloader.run"},
@@ -62,6 +63,7 @@ FLOORS = {
         {"unloader.sources"},
         {"unloader.request"},
         {"unloader.secrets"},
+        {"unloader.tuning"},
         {
             "unloader.model",
             "unloader.errors",
@@ -218,8 +220,12 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
             top = imported.partition(".")[0]
             if top in ("click", "rich"):
                 assert module.startswith("unloader.cli"), f"{module} imports {imported}"
+            if top == "psutil":
+                assert module.startswith("unloader.sweep.measuring"), f"{module} imports {imported}"
             if top in ("prometheus_client", "opentelemetry"):
                 assert module.startswith("unloader.operations"), f"{module} imports {imported}"
+            if top in ("numpy", "scipy"):
+                assert module.startswith("unloader.tuning"), f"{module} imports {imported}"
             if top == "pyarrow":
                 assert module.startswith(("writers", "unloader.sources.")), module
             if top in DRIVERS:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from unloader.model import UnitResult
 
 Phase = Literal[
     "connecting",
@@ -122,6 +125,8 @@ class UnitFinished:
     rows: int
     bytes: int
     seconds: float
+    result: UnitResult | None = None
+    """All that its worker has told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,6 +223,8 @@ class OutputTask:
     reader_seconds: float | None = None
     """Longest wait for somebody to open `spec.stream` for reading, 0 being for ever; None does not
     wait."""
+    drops: Literal["nothing", "bytes", "rows"] = "nothing"
+    """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +266,32 @@ class UnitProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageLoad:
+    """CPU seconds of one unit's stages, and how long one waited for the other.
+
+    Each stage has a thread of its own, whose clock is read.
+    """
+
+    fetch_cpu_s: float
+    encode_cpu_s: float
+    """Parquet compresses while it encodes."""
+    write_cpu_s: float
+    """Checksums of files included."""
+    process_cpu_s: float
+    """Of the whole process in the time of the unit; what is in no stage is the driver's threads."""
+    starved_s: float
+    """Wall seconds that encoding waited for the source."""
+    fetch_blocked_s: float
+    """Wall seconds that fetching stood still because encoding took nothing."""
+    encode_blocked_s: float
+    """The same of encoding, for compressing or writing."""
+    compress_blocked_s: float
+    """The same of compressing, for writing."""
+    longest_blocked_s: float
+    """The longest single one of the last three."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
     """Wall seconds of one unit's stages; they overlap, so their sum may exceed the whole."""
 
@@ -276,6 +304,7 @@ class Stages:
     """CPU seconds of the same."""
     uncompressed_bytes: int | None = None
     """Of the output before it was compressed; None where that is not counted."""
+    load: StageLoad | None = field(default=None, metadata={json_fields.OPTIONAL: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,8 +382,8 @@ class OutputOptions:
     """Where and how the output is written."""
 
     destination: str
-    """A directory, `-` for standard output, or `pipe:` and the path of a named pipe; empty where
-    nothing is written."""
+    """A directory, `-` for standard output, `pipe:` and the path of a named pipe, or `null:`;
+    empty where nothing is written."""
     format: TextFormat | ParquetFormat
     """As the options say: names of columns as they were typed, and no fields of fixed width."""
     compression: Compression | Preset = field(default_factory=Compression)

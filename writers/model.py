@@ -209,3 +209,11 @@ class StageSeconds:
     """CPU seconds of the same."""
     uncompressed_bytes: int | None = None
     """Of the output before it was compressed; None where that is not counted (Parquet)."""
+    write_cpu_s: float = 0.0
+    """CPU seconds of writing, checksums included; of the files that are closed."""
+    encode_blocked_s: float = 0.0
+    """Wall seconds that encoding stood still because nothing took its output."""
+    compress_blocked_s: float = 0.0
+    """The same of compressing."""
+    longest_blocked_s: float = 0.0
+    """The longest single one of these waits."""

@@ -104,6 +104,50 @@ class Reader(threading.Thread):
         return self.data
 
 
+@pytest.mark.parametrize("place", ["null:", "null:rows"])
+def test_nothing_is_left_of_what_is_dropped(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Rows are fetched and counted by several workers, and neither file nor directory is made."""
+    monkeypatch.chdir(tmp_path)
+    run = ("run", database, "--table", "t", "--to", place, "--parallelism", "2", "--json")
+    found = json.loads(command.run(*run, *QUIET))
+    assert (found["totals"]["rows"], found["verified"]["result"]) == (ROWS, "ok")
+    assert found["totals"]["bytes"] > ROWS
+    assert {unit["files"][0]["path"] for unit in found["units"]} == {place}
+    assert len(found["units"]) == PARTS
+    encoded = [unit["stages"]["encode_s"] for unit in found["units"]]
+    assert all(encoded) if place == "null:" else not any(encoded)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["null:", "null:rows"])
+def test_text_that_the_source_encodes_is_dropped(postgres: Any, place: str) -> None:
+    """The rows that PostgreSQL sends as text are counted by what it says itself."""
+    url = postgres.database("dropped")
+    postgres.run("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g", url=url)
+    run = ("run", url, "--table", "t", "--to", place, "--parallelism", "1", "--json")
+    found = json.loads(command.run(*run, "--progress", "none"))
+    assert (found["totals"]["rows"], found["verified"]["result"]) == (1000, "ok")
+    # The header is no part of what the source sends.
+    assert found["totals"]["bytes"] == 3893 + (len("id\n") if place == "null:" else 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--to", "null:x"), "null:x is no destination"),
+        (("--to", "null:,/tmp"), "mixes directories and streams"),
+        (("--to", "null:", "--file-per", "table"), "which keeps nothing"),
+        (("--to", "null:", "--verify", "full"), "cannot read back what went to null:"),
+    ],
+)
+def test_what_does_not_go_with_nowhere(database: str, options: tuple[str, ...], text: str) -> None:
+    """What would have to be kept is refused before anything is read."""
+    error = command.error_of("run", database, "--table", "t", *options, status=2)
+    assert text in error
+
+
 @pytest.mark.long(OTHER_ROUTES)
 def test_two_file_systems_share_the_files(database: str, disks: list[Path]) -> None:
     """Compressed files fit both disks; verify finds everything from the first, and damage too."""

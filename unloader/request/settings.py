@@ -80,6 +80,25 @@ def parse_seconds(text: str) -> float:
     return milliseconds / scale / 1000
 
 
+def parse_percent(text: str) -> float:
+    """Return the share that `75%`, `75` or `2.5 %` stands for, from 0 to 1 less a little.
+
+    Raises:
+        ValueError: Not a number, or not from 0 to below 100.
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?\s*", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a percentage; write a number with or without %")
+    if float(match[1]) >= 100:
+        raise ValueError(f"{text} is not below 100 %")
+    return float(match[1]) / 100
+
+
+def percent_text(share: float) -> str:
+    """Return a share as percent."""
+    return f"{share * 100:.12g}%"
+
+
 def size_text(size: int) -> str:
     """Return a size as it is written, in the largest unit of 1024 that is exact."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):

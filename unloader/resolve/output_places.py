@@ -22,6 +22,8 @@ def places(run: ResolvedRun) -> dict[str, str]:
     kind = destination_kind(output.destinations)
     if not output.destination or kind == "stdout":
         return {unit.id: "standard output" for unit in units if output.destination}
+    if kind == "null":
+        return {unit.id: output.destination for unit in units}
     if kind == "directories":
         template = output.file_name
         folders = [Path(each) for each in output.destinations]

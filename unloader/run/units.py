@@ -143,6 +143,7 @@ class UnitWork(Work[WorkUnit]):
                 rows=result.rows,
                 bytes=sum(file.bytes for file in result.files),
                 seconds=result.seconds,
+                result=result,
             )
         )
 

@@ -1,4 +1,4 @@
-"""What the texts of `--to` mean: directories, standard output, or named pipes."""
+"""What the texts of `--to` mean: directories, standard output, named pipes, or nowhere."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Literal
 
 STANDARD_OUTPUT = "-"
 PIPE = "pipe:"
+NULL = "null:"
+NULL_ROWS = "null:rows"
 UNIT_FIELD = "{unit}"
 
-Kind = Literal["directories", "stdout", "pipe", "pipes"]
-"""pipe: one named pipe for all work units; pipes: one for each."""
+Kind = Literal["directories", "stdout", "pipe", "pipes", "null"]
+"""pipe: one named pipe for all work units; pipes: one for each; null: all is dropped."""
 
 
 def destination_kind(destinations: tuple[str, ...]) -> Kind:
@@ -21,7 +23,7 @@ def destination_kind(destinations: tuple[str, ...]) -> Kind:
         return "stdout"
     if first.startswith(PIPE):
         return "pipes" if UNIT_FIELD in first else "pipe"
-    return "directories"
+    return "null" if first.startswith(NULL) else "directories"
 
 
 def is_one_stream(kind: Kind) -> bool:

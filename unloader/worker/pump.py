@@ -58,6 +58,12 @@ class Pump(Generic[T]):
         """Wall seconds the consumer waited for items."""
         self.fetch_seconds = 0.0
         """Wall seconds the fetch thread spent waiting for items, not for the queue."""
+        self.fetch_cpu_seconds = 0.0
+        """CPU seconds of the fetch thread; complete once `run` has returned."""
+        self.blocked_seconds = 0.0
+        """Wall seconds the fetch thread stood still because nothing took its items."""
+        self.longest_blocked_seconds = 0.0
+        """The longest single one of these waits."""
 
     def run(self, consume: Callable[[T], None]) -> None:
         """Consume every item; return when the last one is consumed.
@@ -106,14 +112,18 @@ class Pump(Generic[T]):
                     close()
         except BaseException as error:
             last = error
+        # The thread is this unit's alone, so one look at its clock is all that it costs.
+        self.fetch_cpu_seconds = time.thread_time()
         self._put(last)
 
     def _forward(self, iterator: Iterator[T]) -> None:
         while not self._stop.is_set():
+            began = time.perf_counter()
             while not self._room.wait(STILL_SECONDS):
                 self._waits("destination")
                 self._room.wait()
             started = time.perf_counter()
+            self._blocked(started - began)
             try:
                 item = next(iterator)
             except StopIteration:
@@ -121,8 +131,14 @@ class Pump(Generic[T]):
             finally:
                 self.fetch_seconds += time.perf_counter() - started
             self._room.take(self._size_of(item))
+            began = time.perf_counter()
             self._put(item)
+            self._blocked(time.perf_counter() - began)
             del item
+
+    def _blocked(self, seconds: float) -> None:
+        self.blocked_seconds += seconds
+        self.longest_blocked_seconds = max(self.longest_blocked_seconds, seconds)
 
     def _put(self, item: T | BaseException | None) -> None:
         until: float | None = time.monotonic() + STILL_SECONDS

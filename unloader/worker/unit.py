@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from time import process_time, thread_time
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.model import (
     OutputTask,
+    StageLoad,
     Stages,
     UnitProgress,
     UnitTask,
@@ -32,6 +34,7 @@ from writers.base import EncodedWriter, Writer
 from writers.model import ContentSums, TextFormat, WrittenFile
 
 if TYPE_CHECKING:
+    from unloader.worker.dropping import DroppedText
     from writers.large_rows import LargeRow
 
 Copied = tuple[int, tuple[WrittenFile, ...], Stages, ContentSums | None]
@@ -114,6 +117,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
             writer.write(batch)
         advance(batch.num_rows)
 
+    before = _Clocks.now()
     pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes, waits=progress.waits)
     progress.starved = lambda: pump.starved_seconds
     try:
@@ -130,7 +134,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
             _check_repeatable(task)
         raise
     sums = None if content is None else content.result()
-    return progress.rows, files, _stages(pump.fetch_seconds, writers), sums
+    return progress.rows, files, _stages(pump, writers, before), sums
 
 
 class _Content:
@@ -163,6 +167,10 @@ class _Content:
 
 
 def _open_file(output: OutputTask, schema: Any) -> Writer:
+    if output.drops == "rows":
+        from unloader.worker.dropping import DroppedRows
+
+        return DroppedRows(output.stem)
     from writers.registry import open_writer
 
     spec = output.spec
@@ -183,7 +191,7 @@ def _batch_bytes(batch: Any) -> int:
 
 def _check_repeatable(task: UnitTask) -> None:
     """Refuse to write once more what has left through a stream."""
-    if any(output.spec.stream for output in task.outputs):
+    if any(output.spec.stream and output.drops == "nothing" for output in task.outputs):
         raise OutputFailed(
             f"unit {task.unit.id} must be read again in another way, and rows of it have left",
             "give a directory with --to, where that is possible",
@@ -191,19 +199,18 @@ def _check_repeatable(task: UnitTask) -> None:
 
 
 def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Copied:
-    from writers.registry import open_encoded_writer
-
     (output,) = task.outputs
     rows_in = RowEstimate()
     counted: list[int] = []
     text = cast(TextFormat, output.spec.format)
-    writer: EncodedWriter = open_encoded_writer(output.spec, output.stem, output.header)
+    writer = _open_encoded(output)
 
     def consume(piece: tuple[Text, ...]) -> None:
         for chunk in piece:
             writer.write(chunk)
         progress.add(rows_in(piece), writer.bytes_written)
 
+    before = _Clocks.now()
     pump = Pump(
         lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
         size=text_bytes,
@@ -215,7 +222,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         pump.run(consume)
         progress.ends()
         rows = sum(counted)
-        if writer.records != rows:
+        if writer.records not in (None, rows):
             raise VerifyMismatch(
                 f"unit {task.unit.id}: the database says that it sent {rows} rows, and "
                 f"{writer.records} came",
@@ -225,7 +232,17 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
     except BaseException:
         _abort([writer])
         raise
-    return rows, files, _stages(pump.fetch_seconds, [writer]), None
+    return rows, files, _stages(pump, [writer], before), None
+
+
+def _open_encoded(output: OutputTask) -> EncodedWriter | DroppedText:
+    if output.drops == "rows":
+        from unloader.worker.dropping import DroppedText
+
+        return DroppedText(output.stem)
+    from writers.registry import open_encoded_writer
+
+    return open_encoded_writer(output.spec, output.stem, output.header)
 
 
 def _abort(writers: list[Any]) -> None:
@@ -233,14 +250,46 @@ def _abort(writers: list[Any]) -> None:
         writer.abort()
 
 
-def _stages(fetch_seconds: float, writers: list[Any]) -> Stages:
+class _Clocks(NamedTuple):
+    """CPU seconds of this thread and of its process."""
+
+    thread: float
+    process: float
+
+    @classmethod
+    def now(cls) -> _Clocks:
+        return cls(thread_time(), process_time())
+
+
+def _stages(pump: Pump[Any], writers: list[Any], before: _Clocks) -> Stages:
+    """Return what each stage took.
+
+    Args:
+        pump: Has run.
+        writers: Are closed.
+        before: The clocks before the writers were opened.
+    """
+    now = _Clocks.now()
     stages = [writer.stages for writer in writers]
     sizes = [each.uncompressed_bytes for each in stages]
     return Stages(
-        fetch_s=fetch_seconds,
+        fetch_s=pump.fetch_seconds,
         encode_s=sum(each.encode_s for each in stages),
         write_s=sum(each.write_s for each in stages),
         compress_s=sum(each.compress_s for each in stages),
         compress_cpu_s=sum(each.compress_cpu_s for each in stages),
         uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
+        load=StageLoad(
+            fetch_cpu_s=pump.fetch_cpu_seconds,
+            encode_cpu_s=now.thread - before.thread,
+            write_cpu_s=sum(each.write_cpu_s for each in stages),
+            process_cpu_s=now.process - before.process,
+            starved_s=pump.starved_seconds,
+            fetch_blocked_s=pump.blocked_seconds,
+            encode_blocked_s=sum(each.encode_blocked_s for each in stages),
+            compress_blocked_s=sum(each.compress_blocked_s for each in stages),
+            longest_blocked_s=max(
+                pump.longest_blocked_seconds, *(each.longest_blocked_s for each in stages)
+            ),
+        ),
     )

@@ -28,6 +28,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Blocked:
+    """How long a stage stood still because the next one took nothing; used with `with`."""
+
+    __slots__ = ("_began", "longest_seconds", "seconds")
+
+    def __init__(self) -> None:
+        """Begin at nothing."""
+        self.seconds = self.longest_seconds = self._began = 0.0
+
+    def __enter__(self) -> None:
+        """Begin to wait."""
+        self._began = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        """End the wait."""
+        waited = perf_counter() - self._began
+        self.seconds += waited
+        self.longest_seconds = max(self.longest_seconds, waited)
+
+
 Put = Callable[["Sequence[BytesLike]"], None]
 Encrypt = Callable[["Iterator[Sequence[BytesLike]]", Put], None]
 """Takes the bytes to be encrypted, and hands on what they have become."""
@@ -83,12 +103,20 @@ class Conveyor:
         self.compress_seconds = 0.0
         self.compress_cpu_seconds = 0.0
         self.write_seconds = 0.0
+        self.write_cpu_seconds = 0.0
+        """Of the writing thread, checksums included; complete once it has ended."""
+        self.producer_blocked = Blocked()
+        """The producer waiting for an empty buffer."""
+        self.compressor_blocked = Blocked()
+        """The compressing thread waiting until frames are written."""
         self._threads = self._start()
 
     def take(self) -> Buffer | None:
         """Return an empty buffer once there is one, None once nothing more will be written."""
         with self._change:
-            self._change.wait_for(lambda: self._ring.has_free or self._stopped)
+            if not (self._ring.has_free or self._stopped):
+                with self.producer_blocked:
+                    self._change.wait_for(lambda: self._ring.has_free or self._stopped)
             return None if self._stopped else self._ring.take()
 
     def hand_over(self, buffer: Buffer) -> None:
@@ -180,7 +208,11 @@ class Conveyor:
 
     def _make_frame(self, data: BytesLike) -> None:
         with self._change:
-            self._change.wait_for(lambda: self._frames_held < self._frame_bytes or self._stopped)
+            if not (self._frames_held < self._frame_bytes or self._stopped):
+                with self.compressor_blocked:
+                    self._change.wait_for(
+                        lambda: self._frames_held < self._frame_bytes or self._stopped
+                    )
             if self._stopped or self._compressor is None:
                 return
         started, cpu = perf_counter(), thread_time()
@@ -207,6 +239,8 @@ class Conveyor:
                 self._file.finish()
                 self.write_seconds += perf_counter() - started
         finally:
+            # The thread is this file's alone, so one look at its clock is all that it costs.
+            self.write_cpu_seconds = thread_time()
             self._file.close()
 
     def _taken(self) -> Iterator[Sequence[BytesLike]]:

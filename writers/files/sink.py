@@ -29,7 +29,7 @@ from writers.files.ring import Ring
 
 if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike, Compressor
-    from writers.files.conveyor import Encrypt
+    from writers.files.conveyor import Blocked, Encrypt
     from writers.files.ring import Buffer
     from writers.model import Compression
 
@@ -126,6 +126,21 @@ class Sink:
     def write_seconds(self) -> float:
         """Wall seconds spent in the destination, writing and syncing, beside the producer."""
         return self._conveyor.write_seconds
+
+    @property
+    def write_cpu_seconds(self) -> float:
+        """CPU seconds of the writing thread, checksums included; 0 before `close`."""
+        return self._conveyor.write_cpu_seconds
+
+    @property
+    def encode_blocked(self) -> Blocked:
+        """The waits of the producer for an empty buffer."""
+        return self._conveyor.producer_blocked
+
+    @property
+    def compress_blocked(self) -> Blocked:
+        """The waits of the compressing thread for the writing one."""
+        return self._conveyor.compressor_blocked
 
     def write(self, data: BytesLike) -> None:
         """Append bytes, waiting while all buffers are in flight.

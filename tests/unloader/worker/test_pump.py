@@ -230,3 +230,20 @@ def test_a_long_wait_is_told(
     assert got == list(range(2 * DEPTH))
     assert found[:1] == told
     assert (pump.starved_seconds >= 0.05) == (slow == "source")
+
+
+def test_the_waits_of_the_fetch_are_counted() -> None:
+    """A consumer that takes nothing for a while blocks the fetch, and starves nobody."""
+    gate = threading.Event()
+    # More than are consumed and queued, so that the fetch thread has to wait.
+    numbers = Numbers(DEPTH + 3)
+
+    def consume(number: int) -> None:
+        if not number:
+            gate.wait(0.3)
+
+    pump = Pump(numbers.items)
+    pump.run(consume)
+    assert pump.longest_blocked_seconds > 0.2
+    assert pump.blocked_seconds >= pump.longest_blocked_seconds
+    assert pump.fetch_cpu_seconds > 0

@@ -137,7 +137,8 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
 def _places(manifest: Manifest, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     kind, first = destination_kind(places), places[0]
     if kind != "directories":
-        yield "sent to", "standard output" if kind == "stdout" else first
+        dropped = kind == "null"
+        yield "dropped" if dropped else "sent to", "standard output" if kind == "stdout" else first
         return
     if len(places) == 1:
         yield "directory", first

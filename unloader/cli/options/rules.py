@@ -22,6 +22,8 @@ from unloader.request.options.option import Circumstance, Option, of_command
 from unloader.sources.options import every_option, unknown_to
 from unloader.sources.registry import KINDS
 from unloader.storage.kinds import (
+    NULL,
+    NULL_ROWS,
     destination_kind,
     is_one_stream,
     overlapping,
@@ -226,13 +228,20 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
     kind = destination_kind(places)
     if len(places) > 1:
         raise _alone(places)
+    if kind == "null" and places[0] not in (NULL, NULL_ROWS):
+        raise UsageError(
+            f"--to {places[0]} is no destination",
+            f"write {NULL} to drop the output, or {NULL_ROWS} to drop the rows before they are "
+            f"encoded; a directory of that name is ./{places[0]}",
+        )
     what = "standard output" if kind == "stdout" else places[0]
     for option in _out_of_place("streams", given):
         if values[option.key] not in (False, 0, "unit"):
             if option.key == "file_per" and is_one_stream(kind):
                 continue
             raise UsageError(
-                f"--{option.name} does not apply to {what}: {option.not_for['streams']}",
+                f"--{option.name} does not apply to {what}"
+                + (", which keeps nothing" if kind == "null" else f": {option.not_for['streams']}"),
                 "leave it out",
             )
     if "verify" in given and values["verify"] == "full":
@@ -246,7 +255,7 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
         )
     if kind == "stdout":
         _standard_output(values)
-    else:
+    elif kind != "null":
         _pipe(values, places[0])
 
 

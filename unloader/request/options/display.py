@@ -21,7 +21,7 @@ WATCHED = ("demo", *REACHING)
 ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop"),
-    *("clean", "keepers", "topology", "formats", "sources"),
+    *("clean", "keepers", "topology", "sweep", "formats", "sources"),
 )
 """Commands that have a result to show."""
 

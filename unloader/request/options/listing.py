@@ -10,7 +10,9 @@ from unloader.request.options import (
     parquet,
     running,
     subject,
+    sweeping,
     text,
+    tuning,
 )
 from unloader.request.options.option import Option
 
@@ -18,6 +20,7 @@ BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS)
 """Those in front of the options that sources declare."""
 
 BEHIND_SOURCES: tuple[Option, ...] = (
+    *sweeping.OPTIONS,
     *output.OPTIONS,
     *text.OPTIONS,
     *parquet.OPTIONS,
@@ -26,6 +29,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *running.SAFETY,
     *running.PAUSING,
     *operations.OPTIONS,
+    *tuning.OPTIONS,
     *display.SHOWN,
 )
 """Those behind them."""

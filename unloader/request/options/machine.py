@@ -6,7 +6,7 @@ from functools import partial
 
 from unloader.model import SeatOptions
 from unloader.request.options.kinds import NUMBERS, Choice, PathText
-from unloader.request.options.option import READING, Option
+from unloader.request.options.option import ONE_VALUE, READING, Option
 from unloader.request.options.running import SEATS_PARALLELISM
 
 _seats = partial(
@@ -27,6 +27,7 @@ SEATS = (
     SEATS_PARALLELISM,
     _seats(
         name="numa",
+        commands=(*ONE_VALUE, "topology"),
         kind=Choice("auto", "off", "require"),
         field="seats.numa",
         record="numa",
@@ -44,6 +45,7 @@ SEATS = (
     ),
     _seats(
         name="placement",
+        commands=(*ONE_VALUE, "topology"),
         kind=Choice("spread", "close"),
         field="seats.placement",
         record="placement",

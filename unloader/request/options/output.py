@@ -17,7 +17,7 @@ from unloader.request.options.kinds import (
     PathText,
     Whole,
 )
-from unloader.request.options.option import READING, Option, default_of
+from unloader.request.options.option import ONE_VALUE, READING, Option, default_of
 from unloader.request.options.parsing import COMPRESSION, MODE, OWNER_GROUP
 from writers.model import ParquetFormat, TextFormat
 
@@ -38,7 +38,8 @@ TO = Option(
     help="Output directory, created if it is missing; files are spread over several directories. "
     "Its name may have the fields {schema} {table} {date} {run_id}. "
     "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
-    "each work unit. Separated by commas, or repeated.",
+    "each work unit; null: drops everything, to measure a run without its destination, and "
+    "null:rows drops the rows before they are encoded. Separated by commas, or repeated.",
 )
 
 DESTINATION = (
@@ -64,6 +65,14 @@ DESTINATION = (
         required=False,
         default_text="the current directory",
         help="Destination of the run. The speed of its disk is measured; nothing stays there.",
+    ),
+    replace(
+        TO,
+        commands=("sweep",),
+        required=False,
+        default_text="none",
+        help="Where the points write. Each has a directory of its own below it, which is removed. "
+        "A directory that holds a run is refused. null: and null:rows drop the output.",
     ),
     Option(
         name="sample",
@@ -140,7 +149,7 @@ FILES = (
         name="format",
         kind=Choice("csv", "parquet"),
         section=OUTPUT,
-        commands=READING,
+        commands=ONE_VALUE,
         effect="changes",
         field=FORMAT,
         shape=_layout,
@@ -151,7 +160,7 @@ FILES = (
         name="compression",
         kind=COMPRESSION,
         section=OUTPUT,
-        commands=READING,
+        commands=ONE_VALUE,
         effect="changes",
         default_text="none for csv, zstd for parquet",
         help="Codec none, gzip, zstd, lz4 or snappy (Parquet only), with a level if it has one; or "
@@ -244,7 +253,7 @@ PARQUET_KEY_FILE = Option(
     name="parquet-key-file",
     kind=PathText("FILE", only="file"),
     section=ENCRYPTION,
-    commands=("plan", "resume", "run", "verify"),
+    commands=("plan", "resume", "run", "sweep", "verify"),
     effect="unrecorded",
     empty=False,
     help="Encrypt Parquet files, and read encrypted ones, with the key in FILE: 16, 24 or 32 bytes "
@@ -256,7 +265,7 @@ DECRYPT_WITH = Option(
     name="decrypt-with",
     kind=PathText("FILE", only="file"),
     section=ENCRYPTION,
-    commands=("plan", "resume", "run", "verify"),
+    commands=("plan", "resume", "run", "sweep", "verify"),
     effect="unrecorded",
     empty=False,
     help="Read encrypted text with the private keys in FILE, which age-keygen has made and no "
@@ -269,7 +278,7 @@ ENCRYPTING = (
         kind=RECIPIENTS,
         multiple=True,
         section=ENCRYPTION,
-        commands=("plan", "run"),
+        commands=("plan", "run", "sweep"),
         effect="changes",
         empty=False,
         help="Encrypt text with age for this recipient: a public key age1..., or @FILE with one on "
@@ -280,7 +289,7 @@ ENCRYPTING = (
         name="parquet-key-name",
         kind=Kind("NAME"),
         section=ENCRYPTION,
-        commands=("plan", "run"),
+        commands=("plan", "run", "sweep"),
         effect="changes",
         empty=False,
         default_text="none",

@@ -7,7 +7,7 @@ from functools import partial
 
 from unloader.model import OutputOptions, PlanOptions, Request, RetryOptions
 from unloader.request.options.kinds import FLAG, SECONDS, SIZE, SIZE_FROM_1, Choice, Whole
-from unloader.request.options.option import READING, Option
+from unloader.request.options.option import ONE_VALUE, READING, Option
 from unloader.request.options.parsing import PARALLELISM
 
 _speed = partial(Option, section="Speed and memory", commands=READING, effect="none")
@@ -20,6 +20,7 @@ def _workers(number: int) -> int | None:
 
 PARALLEL = _speed(
     name="parallelism",
+    commands=ONE_VALUE,
     kind=PARALLELISM,
     field="limits.parallelism",
     owner=PlanOptions,
@@ -53,6 +54,7 @@ SPEED = (
     ),
     _speed(
         name="fetch-memory",
+        commands=ONE_VALUE,
         kind=SIZE_FROM_1,
         field="fetch_bytes",
         owner=Request,
@@ -72,6 +74,7 @@ SPEED = (
     ),
     _speed(
         name="overlap-buffer",
+        commands=ONE_VALUE,
         kind=SIZE_FROM_1,
         field="output.buffer_bytes",
         owner=OutputOptions,
@@ -182,6 +185,7 @@ SAFETY = (
     ),
     _safety(
         name="verify",
+        commands=ONE_VALUE,
         kind=Choice("none", "count", "full", "source"),
         effect="changes",
         field="verify",

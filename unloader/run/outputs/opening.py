@@ -5,6 +5,7 @@ from __future__ import annotations
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput
+from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.one_stream import StreamOutput
 from unloader.run.outputs.unit_pipes import PipeOutput
 from unloader.storage.kinds import destination_kind
@@ -25,6 +26,8 @@ def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> RunOutput
     kind = destination_kind(run.output.options.destinations)
     if kind == "directories":
         return FileOutput(run, resumed_in)
+    if kind == "null":
+        return NullOutput(run)
     if kind == "pipes":
         return PipeOutput(run)
     return StreamOutput(run, pipe=kind == "pipe")

@@ -1,0 +1,227 @@
+"""`unloader sweep` on real tables: what it measures, what it leaves alone, how it ends."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from processes import command
+from sweeps import scipy_packages
+from sweeps.replays import environment
+
+ROWS = 60_000
+PARTS = 12
+QUICK = ("--repeats", "1", "--warm-up", "0", "--progress", "none")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A DuckDB file with a table of twelve partitions."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT i, hash(i)::VARCHAR AS s FROM range({ROWS}) r(i)"
+        )
+        connection.execute(
+            "CREATE TABLE unloader_partitions AS SELECT 'main' AS table_schema, 't' AS table_name,"
+            f" 'p' || range AS partition_name, range AS position, range * {ROWS // PARTS} AS"
+            f" first_rowid, (range + 1) * {ROWS // PARTS} - 1 AS last_rowid FROM range({PARTS})"
+        )
+    return f"duckdb://{path}"
+
+
+def swept(database: str, *arguments: str) -> dict[str, Any]:
+    """Return the JSON of a sweep that went well."""
+    found: dict[str, Any] = json.loads(
+        command.run("sweep", database, "--table", "t", "--json", *QUICK, *arguments)
+    )
+    return found
+
+
+def test_points_and_what_they_cost(database: str, tmp_path: Path) -> None:
+    """Every combination is measured on the whole table, with all its figures, and files go again.
+
+    The CSV has a line for each measurement.
+    """
+    (tmp_path / "mine.txt").write_text("mine")
+    points_file = tmp_path / "points.csv"
+    out = tmp_path / "new" / "out"
+    options = ("--parallelism", "2..1", "--compression", "none,zstd:1", "--csv", str(points_file))
+    found = swept(database, "--to", str(out), *options)
+    settings = [point["settings"] for point in found["points"]]
+    assert settings == [
+        {"parallelism": level, "compression": codec}
+        for level in ("2", "1")
+        for codec in ("none", "zstd:1")
+    ]
+    sizes = set()
+    for point in found["points"]:
+        (each,) = point["measurements"]
+        assert (each["rows"], each["units"], each["complete"]) == (ROWS, PARTS, True)
+        assert len(each["timeline"]) == PARTS
+        costs = each["costs"]
+        assert all(costs[stage] > 0 for stage in ("fetch", "encode", "write", "total"))
+        assert (costs["compress"] > 0) == (point["settings"]["compression"] == "zstd:1")
+        stages = sum(costs[stage] for stage in ("fetch", "encode", "compress", "write", "rest"))
+        assert stages == pytest.approx(costs["total"], rel=0.5)
+        assert each["queueing"]["longest_seconds"] >= 0
+        assert 0 < each["machine"]["processes"]["workers"] <= 1
+        assert each["machine"]["processes"]["database"] is None
+        assert each["peak_worker_bytes"] > 10_000_000
+        sizes.add(each["bytes"])
+    assert len(sizes) == 2, "one size for each codec"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "points.csv"]
+    lines = [line for line in points_file.read_text().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    assert len(rows) == 4
+    assert [(row["parallelism"], row["compression"]) for row in rows] == [
+        tuple(each.values()) for each in settings
+    ]
+    assert {row["rows"] for row in rows} == {str(ROWS)}
+
+
+def test_a_sample_is_the_same_for_all_points(database: str, tmp_path: Path) -> None:
+    """Whole units from all of the table are read, at least one for each worker, by every point."""
+    options = ("--to", "null:", "--parallelism", "1,2", "--sample", "25%")
+    found = swept(database, *options)
+    assert (found["sample"]["units"], found["sample"]["of_units"]) == (3, PARTS)
+    measured = [each for point in found["points"] for each in point["measurements"]]
+    assert {each["rows"] for each in measured} == {3 * ROWS // PARTS}
+    read = [{unit["unit"] for unit in each["timeline"]} for each in measured]
+    assert read[0] == read[1]
+    assert any("small for 2 workers" in notice for notice in found["notices"])
+
+
+def test_the_terminal_shows_points_and_answer(database: str) -> None:
+    """Two formats are two points; an option of one of them does not hinder the other."""
+    options = ("--to", "null:", "--parallelism", "1", "--format", "csv,parquet", "--no-header")
+    text = command.run("sweep", database, "--table", "t", *QUICK, *options)
+    assert "CPU s/M rows" in text
+    assert "database" in text
+    assert {"csv", "parquet"} <= set(text.split())
+    assert "warm" not in text.split("caches")[1].split("\n")[0], "there was no warm-up"
+
+
+def test_the_answer(database: str, tmp_path: Path) -> None:
+    """Each curve has its own answer; a file of one curve gives the same answer by --replay.
+
+    The time of the whole table follows from that of the sample.
+    """
+    try:
+        env = environment(scipy_packages.directory())
+    except scipy_packages.Missing as missing:
+        pytest.skip(f"no scipy: {missing}")
+    points_file = tmp_path / "points.csv"
+    options = ("--to", "null:", "--parallelism", "1,2,3", "--sample", "50%", "--json", *QUICK)
+    sweep = ("sweep", database, "--table", "t", *options)
+    found = json.loads(command.run(*sweep, "--csv", str(points_file), env=env))
+    again = json.loads(command.run("sweep", "--replay", str(points_file), "--json", env=env))
+    for key in ("knee", "recommended", "outliers", "limits"):
+        assert found[key] == again[key]
+    whole = found["whole_table"]
+    assert (whole["rows"], whole["parallelism"]) == (ROWS, found["recommended"])
+    (level,) = (each for each in found["levels"] if each["parallelism"] == found["recommended"])
+    assert whole["seconds"] == pytest.approx(2 * level["seconds"], rel=0.5)
+    assert found["recommended_options"] == {"parallelism": str(found["recommended"])}
+
+
+def test_points_are_told_without_scipy(database: str) -> None:
+    """What was measured is not lost where the analysis cannot be made; a notice says what to do."""
+    found = swept(database, "--to", "null:", "--parallelism", "1", "--sample", "10%")
+    assert found["points"][0]["state"] == "once"
+    assert any("pip install 'unloader[sweep]'" in notice for notice in found["notices"])
+
+
+def test_the_database_on_this_machine_is_told_apart(postgres: Any) -> None:
+    """The share of PostgreSQL's processes is not that of the workers, nor of the rest."""
+    url = postgres.database("swept")
+    postgres.run(
+        "CREATE TABLE t AS SELECT g AS id, md5(g::text) AS s FROM generate_series(1, 300000) g",
+        url=url,
+    )
+    found = swept(url, "--to", "null:", "--parallelism", "1", "--repeats", "2", "--seconds", "20")
+    shares = [
+        each["machine"]["processes"] for point in found["points"] for each in point["measurements"]
+    ]
+    assert all(each["workers"] > 0 for each in shares)
+    assert max(each["database"] or 0.0 for each in shares) > 0
+
+
+def test_time_ends_a_measurement(postgres: Any) -> None:
+    """The rows so far count, of units that were not finished, too."""
+    url = postgres.database("swept_slowly")
+    postgres.run(
+        "CREATE VIEW t AS SELECT g AS id, repeat('x', 2000) AS s, pg_sleep(0.001)::text AS z "
+        "FROM generate_series(1, 30000) g",
+        url=url,
+    )
+    found = swept(url, "--to", "null:", "--parallelism", "1", "--seconds", "2")
+    (each,) = found["points"][0]["measurements"]
+    assert not each["complete"]
+    assert 0 < each["rows"] < 30_000
+    assert 2 <= each["seconds"] < 20
+
+
+@pytest.mark.parametrize("name", ["_manifest.json", "_run"])
+def test_a_run_is_left_alone(database: str, tmp_path: Path, name: str) -> None:
+    """A directory that holds a run, finished or not, is refused before anything is read."""
+    (tmp_path / name).mkdir()
+    error = command.error_of(
+        *("sweep", database, "--table", "t", "--to", str(tmp_path)), *QUICK, status=6
+    )
+    assert "holds a run" in error
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ((), "where the points write"),
+        (("--to", "-"), "takes data once"),
+        (("--to", "out/{date}"), "has fields"),
+        (("--to", "null:", "--parallelism", "4..1:2"), "does not lead from 4 to 1"),
+        (("--to", "null:", "--compression", "snappy"), "snappy"),
+        (("--to", "null:", "--numa", "auto,none"), "is not one of auto, off, require"),
+        (("--to", "null:", "--sample", "0%"), "above 0"),
+        (("--to", "null:", "--csv", "/nowhere/x.csv"), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_swept(
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    text: str,
+) -> None:
+    """A mistake is told before anything is measured, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    status = 6 if "--csv" in options else 2
+    error = command.error_of("sweep", database, "--table", "t", *options, *QUICK, status=status)
+    assert text in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_ends_with_what_is_done(database: str, tmp_path: Path) -> None:
+    """The points so far are shown and marked as interrupted; the status is 130; no file stays."""
+    options = ("--repeats", "90", "--warm-up", "0", "--parallelism", "1,2", "--json")
+    running = command.Running(
+        *("sweep", database, "--table", "t", "--to", str(tmp_path / "out"), *options),
+        *("--progress", "log"),
+    )
+    assert running.process.stderr is not None
+    for line in running.process.stderr:
+        if "rows/s" in line:
+            break
+    running.signal(signal.SIGINT)
+    status, text, err = running.finish()
+    assert status == 130, err
+    found = json.loads(text)
+    assert found["interrupted"]
+    done = sum(len(point["measurements"]) for point in found["points"])
+    assert 1 <= done < 90
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,59 @@
+"""The machine as it is seen while something goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from unloader.sweep.measuring.database import database_roots
+from unloader.sweep.measuring.load import machine_of
+from unloader.sweep.measuring.readings import disk_of, read_machine
+from unloader.sweep.measuring.sampler import Sampler
+
+BUSY = "import time\nwhile time.process_time() < 0.4: pass"
+
+
+def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
+    """What a worker has used is in its share, though no look was taken while it lived."""
+    sampler = Sampler(machine_of([str(tmp_path)]), "duckdb", interval_seconds=600.0)
+    sampler.start()
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", BUSY], check=True)
+    sampler.stop()
+    load = sampler.load()
+    assert load is not None
+    assert load.processes.workers is not None
+    seconds = load.processes.workers * (time.monotonic() - began) * (os.cpu_count() or 1)
+    assert 0.3 < seconds < 3
+    assert load.processes.database is None
+    assert load.cpu is not None
+    assert sum((load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle)) <= 1.001
+    assert sampler.moments()
+
+
+def test_a_sampler_that_was_not_started_says_nothing() -> None:
+    """A run that fails before its first unit has no figures."""
+    sampler = Sampler(machine_of([]), "duckdb")
+    sampler.stop()
+    assert (sampler.load(), sampler.moments()) == (None, ())
+
+
+def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every figure is blank, and none is zero."""
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    reading = read_machine(())
+    assert (reading.cpu, reading.cpus, reading.parent_seconds) == (None, (), None)
+    assert (reading.workers, reading.database, reading.clock_mhz) == (None, None, None)
+    assert (dict(reading.disks), dict(reading.networks)) == ({}, {})
+    assert database_roots("postgresql") is None
+
+
+def test_a_disk_is_found_for_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
+    """It is that of the directory above, and none where a file system is on no disk."""
+    assert disk_of(str(tmp_path / "a" / "b")) == disk_of(str(tmp_path))
+    assert disk_of("/proc") is None

@@ -1,0 +1,76 @@
+"""`unloader sweep`: how speed grows with the workers, where it bends, and what to use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.errors import UsageError
+
+
+@click.command(
+    "sweep",
+    cls=JobCommand,
+    short_help="Measure or replay levels of parallelism; say which to use.",
+    epilog="""\b
+    Examples:
+      unloader sweep oracle://scott@db01:1521/SALES --table ORDERS --to /extract/sweep \\
+          --parallelism 32..4:-4,3,2 --sample 5%
+      unloader sweep postgresql://etl@db01/sales --table public.orders --to null: \\
+          --parallelism 1,2,4,8 --compression none,lz4,zstd --seconds 30
+      unloader sweep --replay points.csv
+      unloader sweep --replay points.csv --predict 48,64 --json
+    """,
+)
+@source_argument(plans=False, required=False)
+@declared_options("sweep")
+@click.pass_context
+def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
+    """Say where speed stops growing with the workers, and which parallelism to use.
+
+    The points are measured on SOURCE, or read from the file of --replay. Each point is a run of its
+    own, into a directory of its own that is removed. Options that take several values make a point
+    of each value with each parallelism.
+
+    The answer has the knee with its interval, levels that are outliers, what limits the speed on
+    each side of the knee, the recommended parallelism, and the predicted seconds of others.
+    """
+    if values["replay"] is not None:
+        if argument.url:
+            raise UsageError("--replay takes its points from a file, and a source is given, too",
+                             "leave one of the two out")  # fmt: skip
+        _replay(values)
+        return
+    if not argument.url:
+        raise UsageError(
+            "sweep has no points to analyse", "give a source, or a file of points with --replay"
+        )
+    from unloader.cli.sweeping import answer, live_sweep
+
+    answer(live_sweep(context, argument, values), values)
+
+
+def _replay(values: dict[str, Any]) -> None:
+    """Answer from the points of a file."""
+    from unloader.cli.sweeping import rules_of
+    from unloader.tuning.analysis import analyse
+    from unloader.tuning.points_file import read_points
+
+    if values["replay"] == "":
+        raise UsageError("--replay is empty", "name a file of points")
+    file = read_points(Path(values["replay"]))
+    found = analyse(file.points, rules_of(values), values["predict"] or ())
+    notices = (*file.notices, *found.notices)
+    if values["json"]:
+        render.emit_json({**found.to_json(), "notices": list(notices)})
+    elif not values["quiet"]:
+        from unloader.cli.display.sweeps.answer import shown
+
+        render.emit(shown(found))
+    for notice in () if values["quiet"] else notices:
+        click.echo(f"unloader: notice: {render.visible(notice)}", err=True)

@@ -1,0 +1,1 @@
+"""Sweeps at the terminal."""

@@ -1,0 +1,244 @@
+"""A sweep that measures: from the options of the command to its points, and to what is shown."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.progress import display_for
+from unloader.cli.options import rules
+from unloader.cli.options.parameter import given
+from unloader.cli.options.source_argument import SourceArgument
+from unloader.cli.signals import stop_on_signals
+from unloader.errors import ConfigError, Interrupted, OutputFailed, UsageError
+from unloader.request.options.option import of_command
+from unloader.request.options.sweeping import AXES, Several
+from unloader.sources.options import every_option
+
+if TYPE_CHECKING:
+    from unloader.model import SourceSpec
+    from unloader.sweep.model import SweepOptions, SweepReport, Variant
+    from unloader.tuning.validity import Rules
+
+_VARIED = ("parallelism", *AXES)
+MOST_POINTS = 500
+
+
+def live_sweep(
+    context: click.Context, argument: SourceArgument, values: Mapping[str, Any]
+) -> SweepReport:
+    """Measure the points that the options ask for.
+
+    Raises:
+        UnloaderError: As `unloader.sweep.running.sweep.sweep`, and for options that contradict
+            each other.
+    """
+    from unloader.cli.options.credentials import connect_to
+    from unloader.sweep.running.sweep import sweep
+
+    if not values["to"]:
+        raise UsageError(
+            "nothing says where the points write",
+            "give a directory with --to, or --to null: to drop the output",
+        )
+    if values["csv"]:
+        _check_writable(Path(values["csv"]))
+    variants = _variants(context, values)
+    source = connect_to(argument.url, values, given(context))
+    points = [_variant(settings, one, source) for settings, one in variants]
+    with display_for(dict(values)) as display, stop_on_signals(display.stopping) as stop:
+        return sweep(points, _options(values), observe=display, stop=stop)
+
+
+def answer(report: SweepReport, values: Mapping[str, Any]) -> None:
+    """Show what a sweep has found, and write what was asked for.
+
+    Raises:
+        OutputFailed: The file of points cannot be written.
+        Interrupted: The sweep was ended before it was done; what is done is shown.
+    """
+    from unloader.sweep.answers import answers_of
+
+    if values["csv"]:
+        _write_csv(Path(values["csv"]), report)
+    found = answers_of(report, rules_of(values), values["predict"] or ())
+    notices = (*report.notices, *found.notices)
+    if values["json"]:
+        render.emit_json({**found.to_json(), **report.to_json(), "notices": list(notices)})
+    elif not values["quiet"]:
+        from unloader.cli.display.sweeps.measured import shown
+
+        render.emit(shown(report, found))
+    for notice in () if values["quiet"] else notices:
+        click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
+    if report.interrupted:
+        _end_interrupted(json=values["json"])
+
+
+def _end_interrupted(*, json: bool) -> NoReturn:
+    error = Interrupted(
+        "the sweep was stopped by a signal before all points were measured",
+        "what is shown is what was measured; sweep again for the rest",
+    )
+    if not json:
+        raise error
+    # The report is the one JSON object of this call, so that the error gets none.
+    click.echo(f"unloader: error: {error}", err=True)
+    raise click.exceptions.Exit(error.exit_code)
+
+
+def rules_of(values: Mapping[str, Any]) -> Rules:
+    """Return the rules that the analysis goes by."""
+    from unloader.tuning.validity import Rules
+
+    return Rules(
+        spread=values["spread"],
+        queue_seconds=values["queue_limit"],
+        cpu_limit=values["cpu_limit"],
+        discount=values["discount"],
+    )
+
+
+def _options(values: Mapping[str, Any]) -> SweepOptions:
+    from unloader.sweep.model import SweepOptions
+
+    return SweepOptions(
+        repeats=values["repeats"],
+        most_repeats=2 * values["repeats"],
+        widest_spread=values["max_spread"],
+        warm_up=values["warm_up"],
+        seed=values["seed"],
+        sample=values["sample"],
+        seconds=values["seconds"] or None,
+    )
+
+
+def _variants(
+    context: click.Context, values: Mapping[str, Any]
+) -> list[tuple[dict[str, str], dict[str, Any]]]:
+    """Return the settings of each point, as they are written, and its values of all options.
+
+    Raises:
+        UsageError: The options contradict each other, or there are too many points.
+    """
+    kinds = {each.key: each.kind for each in of_command(every_option(), "sweep")}
+    axes = {
+        name: kinds[name.replace("-", "_")].read(values[name.replace("-", "_")] or (None,))
+        for name in _VARIED
+        if name != "parallelism"
+    }
+    axes = {"parallelism": values["parallelism"] or _usual_levels(), **axes}
+    varied = {name for name, chosen in axes.items() if len(chosen) > 1} | {"parallelism"}
+    found = []
+    for chosen in _grid(axes):
+        one = {**values, **{name.replace("-", "_"): value for name, value in chosen.items()}}
+        one["verify"] = "none"
+        if len(axes["format"]) > 1 and not _possible(one):
+            continue
+        rules.validate(one, _given(context, one, several_formats=len(axes["format"]) > 1))
+        written = {name: _written(kinds, name, chosen[name]) for name in axes if name in varied}
+        found.append((written, one))
+        if len(found) > MOST_POINTS:
+            raise UsageError(
+                f"these are more than {MOST_POINTS} points", "give fewer values of fewer options"
+            )
+    if not found:
+        raise UsageError("no codec of --compression goes with a --format", "give others")
+    return found
+
+
+def _grid(axes: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    for chosen in itertools.product(*axes.values()):
+        yield dict(zip(axes, chosen, strict=True))
+
+
+def _written(kinds: Mapping[str, Any], name: str, value: Any) -> str:
+    if value is None:
+        return "default"
+    kind = kinds[name.replace("-", "_")]
+    if name == "compression":
+        from writers.codecs.choice import label
+
+        return label(value) if not isinstance(value, str) else value
+    return str(kind.write((value,)) if isinstance(kind, Several) else value)
+
+
+def _possible(one: Mapping[str, Any]) -> bool:
+    """Return whether the codec of a point goes with its format."""
+    from writers import registry
+    from writers.errors import FormatError
+    from writers.model import Compression
+
+    codec = one["compression"]
+    if not isinstance(codec, Compression):
+        return True
+    try:
+        registry.check(one["format"], codec)
+    except FormatError:
+        return False
+    return True
+
+
+def _given(
+    context: click.Context, one: Mapping[str, Any], *, several_formats: bool
+) -> frozenset[str]:
+    """Return what the user has set, without what is for another format of the sweep."""
+    names = given(context)
+    if not several_formats:
+        return names
+    others = {
+        option.key
+        for option in of_command(every_option(), "sweep")
+        if not option.knows(one["format"])
+    }
+    return names - others
+
+
+def _variant(settings: Mapping[str, str], one: Mapping[str, Any], source: SourceSpec) -> Variant:
+    from unloader.cli.options.request_of import request_of
+    from unloader.sweep.model import Variant
+
+    return Variant(
+        settings=settings,
+        request=request_of(one, source),
+        parallelism=one["parallelism"],
+    )
+
+
+def _usual_levels() -> tuple[int, ...]:
+    """Return 1, 2, 4 and so on up to the cores that may be used, these included."""
+    from numa.errors import TopologyError
+    from numa.topology import detect
+
+    try:
+        most = detect().usable_cpus
+    except TopologyError as error:
+        raise ConfigError(error.message, "give the levels with --parallelism 1,2,4") from error
+    levels = itertools.takewhile(lambda level: level < most, (2**at for at in itertools.count()))
+    return (*levels, most)
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written before hours of measuring."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise OutputFailed(
+            f"the points cannot be written to {path}",
+            "give --csv a file in a directory that is there",
+        )
+
+
+def _write_csv(path: Path, report: SweepReport) -> None:
+    from unloader.sweep.points import points_csv
+    from writers.files.publish import write_atomically
+
+    try:
+        write_atomically(path.resolve(), points_csv(report).encode("utf-8"))
+    except OSError as error:
+        raise OutputFailed(
+            f"the points cannot be written to {path}: {error.strerror}", "give another --csv"
+        ) from error

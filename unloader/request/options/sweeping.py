@@ -1,0 +1,146 @@
+"""Options on how the points of a sweep are made and measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from unloader.request.levels import levels_text, parse_levels
+from unloader.request.options import machine, output, running
+from unloader.request.options.kinds import SECONDS, Choice, Kind, Parsed, PathText, Whole
+from unloader.request.options.option import Option
+
+SECTION = "Points of a sweep"
+
+_point = partial(Option, section=SECTION, commands=("sweep",), effect="unrecorded")
+
+
+class Several(Kind):
+    """Values of another kind, separated by commas."""
+
+    lists = True
+
+    def __init__(self, of: Kind) -> None:
+        """Take the kind of each value."""
+        super().__init__(f"{of.shown},...")
+        self._of = of
+        self.takes = of.takes
+        self.expected = f"{of.expected}, or a list"
+
+    def read(self, value: Any) -> tuple[Any, ...]:
+        """Return the values in the order written, each once."""
+        if isinstance(value, tuple):
+            return value
+        items = value if isinstance(value, list) else str(value).split(",")
+        return tuple(dict.fromkeys(self._one(str(item).strip()) for item in items))
+
+    def write(self, value: Any) -> str:
+        """Return one value, or several, as a user would write them."""
+        values = value if isinstance(value, tuple) else (value,)
+        return ",".join(map(self._of.write, values))
+
+    def _one(self, item: str) -> Any:
+        if isinstance(self._of, Choice) and item not in self._of.choices:
+            raise ValueError(f"{item!r} is not one of {', '.join(self._of.choices)}")
+        return self._of.read(item)
+
+
+def share(text: str) -> float:
+    """Return the share that `5%` or `5` stands for.
+
+    Raises:
+        ValueError: It is no percentage above 0 and up to 100.
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?\s*", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a percentage; write for instance 5%")
+    percent = float(match[1])
+    if not 0 < percent <= 100:
+        raise ValueError(f"{text} is not above 0 and up to 100 %")
+    return percent / 100
+
+
+SHARE = Parsed("PERCENT", share, write=lambda value: f"{value * 100:.12g}%", numbers=(int, float))
+
+AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
+"""What a sweep may vary beside parallelism; the rest is the same for all points."""
+
+
+def _declared() -> dict[str, Option]:
+    options = (*output.OPTIONS, *running.SPEED, *machine.OPTIONS)
+    return {each.name: each for each in options if "run" in each.commands}
+
+
+def _axis(name: str) -> Option:
+    one = _declared()[name]
+    return replace(
+        one,
+        kind=Several(one.kind),
+        commands=("sweep",),
+        default=None if one.initial is None else (one.initial,),
+        metavar="",
+        section=SECTION,
+        help=f"{one.help} Several are measured one after the other.",
+    )
+
+
+_write_levels: Callable[[Any], str] = levels_text
+
+OPTIONS = (
+    _point(
+        name="parallelism",
+        kind=Parsed("LEVELS", parse_levels, write=_write_levels, numbers=(int,)),
+        default_text="1, 2, 4 and so on up to the usable cores",
+        help="Numbers of workers to measure, for instance 1,2,4 or 32..4:-4,3,2.",
+    ),
+    *map(_axis, AXES),
+    _point(
+        name="repeats",
+        kind=Whole(1, 100),
+        default=3,
+        help="Measurements of each point. All points are measured once, in a random order, before "
+        "any is measured again.",
+    ),
+    _point(
+        name="max-spread",
+        kind=SHARE,
+        default=0.1,
+        help="Measure a point again, up to twice --repeats, whose speeds differ by more than this "
+        "share of their median. It is marked if they still do.",
+    ),
+    _point(
+        name="warm-up",
+        kind=Whole(0, 100),
+        default=1,
+        help="Measurements that are made first and not counted, so that all points find the same "
+        "caches.",
+    ),
+    _point(
+        name="sample",
+        kind=SHARE,
+        default_text="the whole table",
+        help="Read only this share of the table, in whole work units from all parts of it. All "
+        "points read the same rows.",
+    ),
+    _point(
+        name="seconds",
+        kind=SECONDS,
+        default_text="as long as it takes",
+        help="End each measurement after so many seconds.",
+    ),
+    _point(
+        name="seed",
+        kind=Whole(0),
+        default=0,
+        help="Decides the random order; the same number gives the same order.",
+    ),
+    _point(
+        name="csv",
+        kind=PathText("FILE", only="file"),
+        empty=False,
+        help="Write the points to FILE, a line for each measurement, as --replay reads them.",
+    ),
+)

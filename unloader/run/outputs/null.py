@@ -1,0 +1,118 @@
+"""Output that is dropped, to see how fast a run is without its destination.
+
+`null:` encodes, compresses and sums up as ever, and drops the bytes. `null:rows` drops the rows as
+they are fetched. Nothing is kept, so every attempt can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from unloader.engine.schedule import Assignment
+from unloader.errors import UsageError
+from unloader.events import Event, Observer
+from unloader.manifest.build import FinishedUnit
+from unloader.manifest.model import Manifest
+from unloader.model import OutputTask
+from unloader.resolve.resolved import ResolvedRun
+from unloader.run.journal import Progress
+from unloader.run.outputs.base import MakeManifest, Stop
+from unloader.run.outputs.headers import Headers
+from unloader.storage.kinds import NULL_ROWS
+from unloader.storage.streams.stream import FROM_THE_START
+
+
+class NullOutput:
+    """Nowhere; see `unloader.run.outputs.base.RunOutput`."""
+
+    in_order = False
+    is_kept = False
+
+    def __init__(self, run: ResolvedRun) -> None:
+        """Take nothing."""
+        self._name = run.output.options.destination
+        self._spec = replace(run.output.spec(""), stream=os.devnull)
+        self._encryption = run.output.options.encryption
+        self._headers = Headers(run.extract, run.output.format)
+
+    def begin(self, observe: Observer, stop: Stop) -> None:
+        """Do nothing: nothing can be in the way."""
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Do nothing: there is no place for a record."""
+
+    def progress(self, tick: Callable[[], None]) -> Progress:
+        """Return nothing: nothing is kept that could be gone on with."""
+        return Progress()
+
+    def live(self) -> None:
+        """Return that there is no place where others could look."""
+
+    def task(self, assignment: Assignment) -> OutputTask:
+        """Return a device that takes everything."""
+        return OutputTask(
+            spec=self._spec,
+            stem=assignment.unit.id,
+            header=self._headers.of_task(True),
+            encryption=self._encryption,
+            drops="rows" if self._name == NULL_ROWS else "bytes",
+        )
+
+    def check(self) -> None:
+        """Do nothing: nothing can be lost."""
+
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
+        """Let an event pass."""
+        return (event,)
+
+    def not_repeatable(self, unit: str) -> str:
+        """Return that every attempt can be repeated."""
+        return ""
+
+    def record(self, unit: FinishedUnit) -> Event | None:
+        """Do nothing: there is no journal."""
+        return None
+
+    def failed(self, assignment: Assignment, message: str) -> None:
+        """Do nothing: there is no record."""
+
+    def discard(self, assignment: Assignment) -> None:
+        """Do nothing: nothing is left."""
+
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
+        """Refuse: nothing is left to be read."""
+        raise UsageError(f"what went to {self._name} cannot be read back", "use --verify count")
+
+    def publish(
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
+    ) -> Manifest:
+        """Return the manifest of what was dropped."""
+        dropped = [
+            replace(
+                unit, finals=tuple(replace(file, path=self._name) for file in unit.result.files)
+            )
+            for unit in units
+        ]
+        document = manifest(dropped, ())
+        then(document)
+        return document
+
+    def abandon(self, manifest: Manifest | None) -> None:
+        """Do nothing: nothing is left."""
+
+    def already_delivered(self) -> str:
+        """Return that nothing has left."""
+        return ""
+
+    def next_step(self, *, resumable: bool) -> str:
+        """Return that everything begins anew."""
+        return FROM_THE_START
+
+    def close(self) -> None:
+        """Do nothing: nothing was taken."""

@@ -1,0 +1,215 @@
+"""What a sweep is asked and what it has measured: plain data, which knows how it is written."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from unloader import json_fields
+from unloader.model import Request
+from unloader.sweep.measuring.load import MachineLoad
+from unloader.sweep.measuring.sampler import Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One point of a sweep: a request with its own settings."""
+
+    settings: Mapping[str, str]
+    """The options that the sweep varies, by name, as they are written; parallelism among them."""
+    request: Request
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """How points are measured."""
+
+    repeats: int = 3
+    most_repeats: int = 6
+    """Of a point whose speeds differ by more than `widest_spread`."""
+    widest_spread: float = 0.1
+    """Of the speeds of one point: largest less smallest, as a share of their median."""
+    warm_up: int = 1
+    """Measurements that are made first and thrown away."""
+    seed: int = 0
+    """Decides the order."""
+    sample: float | None = None
+    """Share of the table that is read; None is all of it."""
+    seconds: float | None = None
+    """After so long a measurement ends; None lets it read to the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCosts:
+    """CPU seconds per million rows, of the units that were finished."""
+
+    fetch: float | None
+    encode: float | None
+    compress: float | None
+    """None where that is a part of encoding (Parquet)."""
+    write: float | None
+    rest: float | None
+    """Of the workers' processes, in no stage: threads of a driver."""
+    total: float | None
+    """Of the workers' processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queueing:
+    """Shares of the workers' time in which one stage waited for another."""
+
+    for_source: float | None
+    """Encoding waited for rows."""
+    for_encoder: float | None
+    """Fetching stood still because encoding took nothing."""
+    for_writer: float | None
+    """Encoding stood still because compressing or writing took nothing."""
+    longest_seconds: float | None
+    """The longest single wait of a stage for want of a consumer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitTime:
+    """One work unit on its worker."""
+
+    worker: int
+    unit: str
+    began_seconds: float
+    """Since the beginning of the measurement."""
+    seconds: float
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One run of a point."""
+
+    number: int
+    """In the order of measuring, from 1."""
+    seconds: float
+    """From when the first unit was handed out to the end of the last one, or of the time."""
+    whole_seconds: float
+    """Connecting, planning, counting and publishing included."""
+    rows: int
+    bytes: int
+    complete: bool
+    """All units were read; else the time was over before."""
+    units: int
+    """Finished ones."""
+    failed_attempts: int
+    costs: StageCosts
+    queueing: Queueing
+    machine: MachineLoad | None
+    peak_worker_bytes: int | None
+    """The most memory that one worker had resident."""
+    moments: tuple[Moment, ...] = ()
+    timeline: tuple[UnitTime, ...] = ()
+
+    @property
+    def rows_per_second(self) -> float:
+        """Return the speed."""
+        return self.rows / self.seconds
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Return the speed in bytes that were written."""
+        return self.bytes / self.seconds
+
+
+PointState = Literal["steady", "unsteady", "once", "failed", "not measured"]
+"""unsteady: its speeds differ by more than is allowed, however often it was measured; once: there
+is no second measurement to compare with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointReport:
+    """All measurements of one point."""
+
+    settings: Mapping[str, str]
+    parallelism: int
+    measurements: tuple[Measurement, ...]
+    state: PointState
+    problem: str = ""
+    """Why it failed."""
+
+    @property
+    def median(self) -> Measurement | None:
+        """Return the measurement with the median speed, of two the slower; None without any."""
+        ordered = sorted(self.measurements, key=lambda each: each.rows_per_second)
+        return ordered[(len(ordered) - 1) // 2] if ordered else None
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Return the median speed."""
+        speeds = [each.rows_per_second for each in self.measurements]
+        return statistics.median(speeds) if speeds else None
+
+    @property
+    def spread(self) -> float | None:
+        """Return how far the speeds are apart, as a share of their median."""
+        return spread_of(self.measurements)
+
+
+def spread_of(measurements: Iterable[Measurement]) -> float | None:
+    """Return how far speeds are apart, as a share of their median; None for fewer than two."""
+    speeds = [each.rows_per_second for each in measurements]
+    if len(speeds) < 2 or not statistics.median(speeds):
+        return None
+    return (max(speeds) - min(speeds)) / statistics.median(speeds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleTaken:
+    """Which part of the table every measurement reads."""
+
+    units: int
+    of_units: int
+    rows: int | None
+    """By the source's estimate."""
+    of_rows: int | None
+    share: float
+    """Of the bytes, or else the rows or units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepReport:
+    """What a sweep has found."""
+
+    source: str
+    """Without a secret."""
+    subject: str
+    """The table, or `query`."""
+    destination: str
+    options: SweepOptions
+    sample: SampleTaken | None
+    whole_rows: int | None
+    """Rows of all that the options select; by the source's estimate where they were not all read.
+    """
+    caches: str
+    """What the caches of database and system held, in one sentence."""
+    points: tuple[PointReport, ...]
+    """In the order in which they were asked for."""
+    interrupted: bool = False
+    notices: tuple[str, ...] = ()
+    order: tuple[str, ...] = field(default=())
+    """Labels of the points in the order in which they were measured."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it."""
+        document = json_fields.fields_to_json(self)
+        for point, found in zip(self.points, document["points"], strict=True):
+            found["rows_per_second"] = point.rows_per_second
+            found["spread"] = point.spread
+            for each, one in zip(point.measurements, found["measurements"], strict=True):
+                one["rows_per_second"] = each.rows_per_second
+                one["bytes_per_second"] = each.bytes_per_second
+        return document
+
+
+def label(settings: Mapping[str, str]) -> str:
+    """Return the settings of a point as options of a command line."""
+    return " ".join(f"--{name} {value}" for name, value in settings.items())

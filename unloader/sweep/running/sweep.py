@@ -1,0 +1,287 @@
+"""The sweep itself: warm up, measure all points in rounds, repeat what is unsteady, report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+
+from unloader import api
+from unloader.errors import Interrupted, SourceError, UnloaderError, UsageError
+from unloader.events import Event, Notice, Observer, Tick
+from unloader.model import Request
+from unloader.redaction import redact
+from unloader.resolve.resolved import ResolvedRun
+from unloader.storage.kinds import destination_kind
+from unloader.sweep.measuring.load import Machine, machine_of
+from unloader.sweep.measuring.readings import psutil_or_none
+from unloader.sweep.measuring.sampler import Sampler
+from unloader.sweep.model import (
+    Measurement,
+    PointReport,
+    PointState,
+    SampleTaken,
+    SweepOptions,
+    SweepReport,
+    Variant,
+    label,
+    spread_of,
+)
+from unloader.sweep.running.order import rounds
+from unloader.sweep.running.places import Places, places
+from unloader.sweep.running.sampling import UNITS_A_WORKER, sampled, with_parallelism
+from unloader.sweep.running.watch import Watch
+
+MOST_MEASUREMENTS = 2000
+
+WITHOUT_PSUTIL = (
+    "CPUs, disks and memory are not measured: psutil is not installed. Next: pip install "
+    "'unloader[sweep]'"
+)
+
+
+def sweep(
+    variants: Sequence[Variant],
+    options: SweepOptions,
+    *,
+    observe: Observer,
+    stop: Callable[[], bool] = lambda: False,
+) -> SweepReport:
+    """Measure each variant several times, and report.
+
+    Each measurement is a run of its own, as `unloader.api.unload` makes it, into a directory of its
+    own below the destination, which is removed. Rows are not counted in the source.
+
+    Args:
+        variants: The points, all of the same source, selection and destination.
+        options: How they are measured.
+        observe: Called with each event that a user should see; in this thread.
+        stop: Asked several times a second; True ends the sweep, with a report of what is done.
+
+    Raises:
+        UnloaderError: As `unloader.api.unload`, of the first measurement. A point that fails later
+            is reported. Interrupted, if `stop` returned True before anything was measured.
+    """
+    if not variants:
+        raise UsageError("a sweep without points measures nothing", "give --parallelism 1,2,4")
+    runs = len(variants) * options.repeats + options.warm_up
+    if runs > MOST_MEASUREMENTS:
+        raise UsageError(
+            f"the sweep has {runs:,} measurements, and at most {MOST_MEASUREMENTS:,} are made",
+            "give fewer values, or fewer --repeats",
+        )
+    variants = [replace(each, request=_for_sweep(each.request)) for each in variants]
+    destinations = variants[0].request.output.destinations
+    running = _Sweep(
+        variants=variants,
+        options=options,
+        machine=machine_of(destinations if destination_kind(destinations) != "null" else ()),
+        observe=observe,
+        stop=stop,
+    )
+    with places(destinations, _sweep_id()) as where:
+        return running.run(where)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sweep:
+    """A sweep that goes on."""
+
+    variants: Sequence[Variant]
+    options: SweepOptions
+    machine: Machine
+    observe: Observer
+    stop: Callable[[], bool]
+    measured: dict[int, list[Measurement]] = field(default_factory=dict)
+    problems: dict[int, str] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    estimated_rows: int | None = None
+    """Of all that a measurement without a sample was to read."""
+
+    def run(self, where: Places) -> SweepReport:
+        """Measure everything."""
+        if psutil_or_none() is None:
+            self._warn(WITHOUT_PSUTIL)
+        planned, taken = self._sample()
+        largest = max(range(len(self.variants)), key=lambda at: self.variants[at].parallelism)
+        for _ in range(self.options.warm_up):
+            self._notice(f"warming up with {label(self.variants[largest].settings)}")
+            self._one(largest, planned, where)
+        for order in rounds(len(self.variants), self.options.repeats, self.options.seed):
+            self._round(order, planned, where)
+        for _ in range(self.options.most_repeats - self.options.repeats):
+            unsteady = [at for at in range(len(self.variants)) if self._is_unsteady(at)]
+            if self.interrupted or not unsteady:
+                break
+            self._notice(f"measuring {len(unsteady)} unsteady point(s) once more")
+            self._round(unsteady, planned, where)
+        if self.interrupted and not any(self.measured.values()):
+            raise Interrupted("stopped by a signal before a point was measured", "sweep again")
+        return self._report(taken)
+
+    def _sample(self) -> tuple[ResolvedRun | None, SampleTaken | None]:
+        if self.options.sample is None:
+            return None, None
+        most = max(each.parallelism for each in self.variants)
+        request = self.variants[0].request
+        planned, taken = sampled(request, most, self.options.sample, self._shown)
+        self._notice(f"each measurement reads {taken.units} of {taken.of_units} work units")
+        if taken.units < UNITS_A_WORKER * most and taken.units < taken.of_units:
+            self._warn(
+                f"a sample of {taken.units} work units is small for {most} workers, who wait for "
+                "the last unit. Next: give a larger --sample, or a smaller --unit-bytes"
+            )
+        return planned, taken
+
+    def _round(self, order: Sequence[int], planned: ResolvedRun | None, where: Places) -> None:
+        for at in order:
+            if self.interrupted or at in self.problems:
+                continue
+            found = self._one(at, planned, where)
+            if found is None:
+                continue
+            self.measured.setdefault(at, []).append(found)
+            self.order.append(at)
+            self._notice(
+                f"{label(self.variants[at].settings)}: {found.rows_per_second:,.0f} rows/s, "
+                f"{found.bytes_per_second / 1e6:,.1f} MB/s in {found.seconds:.1f} s "
+                f"({len(self.measured[at])} of {self.options.repeats})"
+            )
+
+    def _one(self, at: int, planned: ResolvedRun | None, where: Places) -> Measurement | None:
+        """Make one measurement; None if it failed, or the user has ended it."""
+        variant = self.variants[at]
+        request = variant.request
+        watch = Watch(
+            sampler=Sampler(self.machine, request.source.kind),
+            shown=self._shown,
+            seconds=self.options.seconds,
+            asked_to_stop=self.stop,
+        )
+        run = None if planned is None else with_parallelism(planned, variant.parallelism)
+        try:
+            with where.for_one(request.output) as output:
+                asked = replace(request, output=output)
+                api.unload(asked, planned=run, observe=watch, stop=watch.stop)
+        except Interrupted:
+            if not watch.timed_out:
+                self.interrupted = True
+                return None
+        except UnloaderError as error:
+            self._failed(at, error)
+            return None
+        finally:
+            watch.close()
+        self.estimated_rows = watch.estimated_rows or self.estimated_rows
+        found = watch.measurement(len(self.order) + 1)
+        if found is None:
+            empty = SourceError(
+                "no row came in the time of the measurement",
+                "give it longer with --seconds, or another table",
+            )
+            self._failed(at, empty)
+        return found
+
+    def _failed(self, at: int, error: UnloaderError) -> None:
+        """Put a failed point on record; the first of all ends the sweep."""
+        if not any(self.measured.values()):
+            raise error
+        self.problems[at] = error.message
+        self._notice(f"{label(self.variants[at].settings)} failed: {error.message}")
+
+    def _is_unsteady(self, at: int) -> bool:
+        spread = spread_of(self.measured.get(at, ()))
+        return spread is not None and spread > self.options.widest_spread
+
+    def _report(self, taken: SampleTaken | None) -> SweepReport:
+        request = self.variants[0].request
+        points = tuple(
+            PointReport(
+                settings=each.settings,
+                parallelism=each.parallelism,
+                measurements=tuple(self.measured.get(at, ())),
+                state=self._state(at),
+                problem=self.problems.get(at, ""),
+            )
+            for at, each in enumerate(self.variants)
+        )
+        table = request.selection.table
+        return SweepReport(
+            source=redact(request.source.location),
+            subject="query" if table is None else str(table),
+            destination=",".join(request.output.destinations),
+            options=self.options,
+            sample=taken,
+            whole_rows=self._whole_rows(taken),
+            caches=_caches(self.options.warm_up),
+            points=points,
+            interrupted=self.interrupted,
+            notices=(*self.notices, *_differing_rows(points)),
+            order=tuple(label(self.variants[at].settings) for at in self.order),
+        )
+
+    def _whole_rows(self, taken: SampleTaken | None) -> int | None:
+        if taken is not None:
+            return taken.of_rows
+        every = [each for found in self.measured.values() for each in found]
+        return next((each.rows for each in every if each.complete), self.estimated_rows)
+
+    def _state(self, at: int) -> PointState:
+        count = len(self.measured.get(at, ()))
+        if at in self.problems:
+            return "failed"
+        if count < 2:
+            return "once" if count else "not measured"
+        return "unsteady" if self._is_unsteady(at) else "steady"
+
+    def _notice(self, text: str) -> None:
+        self.observe(Notice(text=text))
+
+    def _warn(self, text: str) -> None:
+        """Tell the user something that belongs to the result, too."""
+        self._notice(text)
+        self.notices.append(text)
+
+    def _shown(self, event: Event) -> None:
+        """Pass on what is of the sweep as a whole: a display knows of one run alone."""
+        if isinstance(event, Tick):
+            self.observe(event)
+
+
+def _for_sweep(request: Request) -> Request:
+    """Return the request of a point without what is of a single run alone."""
+    output = replace(request.output, overwrite=False, keep=None, latest_link=None)
+    session = replace(request.source.session, keep_snapshot_seconds=0.0)
+    return replace(
+        request,
+        output=output,
+        source=replace(request.source, session=session),
+        verify="none",
+    )
+
+
+def _caches(warm_up: int) -> str:
+    if not warm_up:
+        return "as they were; later measurements find more in them than the first"
+    return (
+        "warm: the same rows were read before the first measurement, and all points read what is "
+        "then in the caches of database and system"
+    )
+
+
+def _differing_rows(points: Sequence[PointReport]) -> tuple[str, ...]:
+    """Tell if points have read different numbers of rows: the table changes meanwhile."""
+    counts = {each.rows for point in points for each in point.measurements if each.complete}
+    if len(counts) < 2:
+        return ()
+    return (
+        f"the measurements read from {min(counts):,} to {max(counts):,} rows: the table has "
+        "changed, or each point has its own selection",
+    )
+
+
+def _sweep_id() -> str:
+    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"

@@ -1,0 +1,1 @@
+"""Tuning: what measured levels of parallelism say of the best one, and of what limits it."""
