@@ -33,8 +33,10 @@ from unloader.sources.registry import source_of
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
+    from unloader.ceilings.model import Ceilings
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
+    from unloader.preflight.model import Budget
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
     from unloader.verification.finished_run import Level
@@ -202,6 +204,31 @@ def measure_codecs(
     with _translated(), prepared(request, stop, observe) as ready:
         observe(PhaseStarted(phase="measuring"))
         return report(ready, budget=budget, stop=stop)
+
+
+def preflight(
+    request: Request,
+    budget: Budget,
+    *,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> Ceilings:
+    """Measure what disks, source, encoder and connection of a run can give; nothing is kept.
+
+    Args:
+        request: As for `unload`. The kind of its source may be empty, and so may its destination:
+            what belongs to them is then left blank.
+        budget: What is measured, and how much that may take.
+        observe: Called with each event, in this thread.
+        stop: Asked several times a second; True ends the measuring.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.preflight.measuring import measure
+
+    with _translated():
+        return measure(request, budget, observe=observe, stop=stop)
 
 
 def planned_run(document: Mapping[str, Any]) -> ResolvedRun:

@@ -48,8 +48,15 @@ class SourceArgument:
     plan_file: str = ""
 
 
-def source_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """Return the decorator for SOURCE; it is read first, so that a file sets the options."""
+def source_argument(
+    *, plans: bool, required: bool = True
+) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """Return the decorator for SOURCE; it is read first, so that a file sets the options.
+
+    Args:
+        plans: A plan file may stand there.
+        required: Without it nothing may stand there, and the URL is empty then.
+    """
     what = "SOURCE|PLAN.json|JOB.toml" if plans else "SOURCE|JOB.toml"
 
     def read(
@@ -77,7 +84,7 @@ def source_argument(*, plans: bool) -> Callable[[click.decorators.FC], click.dec
         )
 
     return click.argument(
-        "argument", metavar=what, nargs=-1, required=True, is_eager=True, callback=read
+        "argument", metavar=what, nargs=-1, required=required, is_eager=True, callback=read
     )
 
 

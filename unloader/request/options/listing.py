@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unloader.request.options import (
+    ceilings,
     display,
     machine,
     operations,
@@ -25,6 +26,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *machine.OPTIONS,
     *running.SAFETY,
     *running.PAUSING,
+    *ceilings.OPTIONS,
     *operations.OPTIONS,
     *display.SHOWN,
 )

@@ -16,7 +16,7 @@ is checked; none: neither; unrecorded: secrets and how things are shown, in no l
 Circumstance = Literal["streams", "fixed"]
 """Where an option may be out of place: output to a pipe, and records of fixed width."""
 
-READING = ("codecs", "plan", "run")
+READING = ("codecs", "plan", "run", "preflight")
 """Commands that take the options of a run."""
 
 CONNECTING = ("describe", "verify", *READING)

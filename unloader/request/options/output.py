@@ -64,11 +64,18 @@ DESTINATION = (
         default_text="the current directory",
         help="Destination of the run. The speed of its disk is measured; nothing stays there.",
     ),
+    replace(
+        TO,
+        commands=("preflight",),
+        required=False,
+        help="Directories of the run. Each is measured by itself, and all together. Nothing stays "
+        "there. A directory that is missing is not made: the one above it is measured.",
+    ),
     Option(
         name="sample",
         kind=SIZE_FROM_1,
         section=OUTPUT,
-        commands=("codecs",),
+        commands=("codecs", "preflight"),
         effect="unrecorded",
         default=32 * 1024 * 1024,
         help="Size of the sample in memory, in bytes. It is read from up to five work units.",

@@ -76,6 +76,7 @@ class OracleCatalog:
         queries=True,
         conditions=True,
         hashes=True,
+        connects=True,
         sessions=True,
         folding=FOLDING,
     )
@@ -180,6 +181,11 @@ class OracleCatalog:
                     f"the run's own session was killed: {error.message}",
                     "ask the DBA why, then run again",
                 ) from error
+
+    def ping(self) -> None:
+        """Send a ping, which the database answers without a statement."""
+        with self._session.translating():
+            self._session.connection.ping()
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
