@@ -49,7 +49,7 @@ FLOORS = {
         {"unloader.operations"},
         {"unloader.api"},
         {"unloader.run"},
-        {"unloader.preflight", "unloader.retention"},
+        {"unloader.preflight", "unloader.sizing", "unloader.retention"},
         {"unloader.status"},
         {"unloader.verification"},
         {"unloader.manifest"},

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
     from unloader.preflight.model import Budget
+    from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
     from unloader.verification.finished_run import Level
@@ -229,6 +230,25 @@ def preflight(
 
     with _translated():
         return measure(request, budget, observe=observe, stop=stop)
+
+
+def size(question: Question, *, files: tuple[str, ...], like_record: bool = False) -> Sizing:
+    """Return how much machine an unload needs, or how long it takes, with the arithmetic.
+
+    Args:
+        question: The table, the time and the machine.
+        files: What was measured: manifests, points of a sweep, ceilings.
+        like_record: Take the rates of a published record, too.
+
+    Raises:
+        UnloaderError: UsageError if something is missing, ConfigError or OutputFailed if a file
+            cannot be used.
+    """
+    from unloader.sizing.arithmetic import size as reckon
+    from unloader.sizing.reading import basis_of
+
+    with _translated():
+        return reckon(question, basis_of(files, like_record=like_record))
 
 
 def planned_run(document: Mapping[str, Any]) -> ResolvedRun:

@@ -118,6 +118,15 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
             *("--split", "range", "--unit-bytes", "20kB", "--columns", "id"),
         ),
         ("unloader codecs", "codecs", *table),
+        (
+            *("unloader preflight", "preflight", *table, "--to", "x", "--disk-bytes", "64kB"),
+            *("--levels", "1", "--source-seconds", "0.1", "--sample", "64kB", "--save", "c.json"),
+        ),
+        ("The manifest", "run", *table, "--to", "c", "--ceilings", "c.json"),
+        (
+            *("unloader size", "size", "--rows", "1M", "--window", "1h", "--cores", "2"),
+            *("--from", "c.json"),
+        ),
         ("unloader verify", "verify", "f", database),
         ("unloader clean", "clean", "f"),
         ("unloader keepers", "keepers"),

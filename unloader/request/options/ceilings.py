@@ -77,7 +77,8 @@ OPTIONS = (
         name="save",
         kind=PathText("FILE", only="file"),
         empty=False,
-        help="Write the result to FILE as JSON, for `unloader run --ceilings FILE`.",
+        help="Write the result to FILE as JSON, for `unloader run --ceilings FILE` and `unloader "
+        "size --from FILE`.",
     ),
     CEILINGS,
 )

@@ -17,7 +17,7 @@ WATCHED = ("demo", *REACHING)
 ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop"),
-    *("clean", "keepers", "topology", "formats", "sources"),
+    *("clean", "keepers", "topology", "formats", "sources", "size"),
 )
 """Commands that have a result to show."""
 

@@ -10,6 +10,7 @@ from unloader.request.options import (
     output,
     parquet,
     running,
+    sizing,
     subject,
     text,
 )
@@ -27,6 +28,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *running.SAFETY,
     *running.PAUSING,
     *ceilings.OPTIONS,
+    *sizing.OPTIONS,
     *operations.OPTIONS,
     *display.SHOWN,
 )
