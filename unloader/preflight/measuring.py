@@ -110,7 +110,8 @@ def measure(
     warm_up = Preload(source_kind=request.source.kind)
     everyone = most.first(most.parallelism)
     with LocalExecutor(everyone, ENTRY, limits, warm_up=warm_up, looks=False) as executor:
-        observe(PhaseStarted(phase="measuring"))
+        if "disk" in budget.parts and request.output.destination:
+            observe(PhaseStarted(phase="measuring-disks"))
         _disks(found, request.output, budget, executor, seats.parallelism, stop)
         wanted = [part for part in budget.parts if part != "disk"]
         if wanted and not request.source.kind:
@@ -163,7 +164,7 @@ def _sources(
     stop: Callable[[], bool],
 ) -> None:
     with prepared(request, stop, observe) as ready:
-        observe(PhaseStarted(phase="measuring"))
+        observe(PhaseStarted(phase="measuring-source"))
         figures: SourceFigures | None = None
         if not ready.plan.units:
             for part in budget.parts:
@@ -178,6 +179,7 @@ def _sources(
         if figures is not None and "source" in budget.parts:
             _add_source(found, ready, figures)
         if "encoder" in budget.parts:
+            observe(PhaseStarted(phase="measuring"))
             with found.part("encoder"):
                 _encoder(found, ready, budget, stop)
         if "connection" in budget.parts:
