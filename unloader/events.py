@@ -25,8 +25,8 @@ Phase = Literal[
     "measuring-disks",
     "measuring-source",
 ]
-"""In the order of a run; a source leaves out what it does not have. `unloader preflight` has the last
-two."""
+"""In the order of a run; a source leaves out what it does not have. The last two are of
+`unloader preflight`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,10 @@ def compared(
         run: What was done.
         found: The ceilings of the file that the run's request names.
         totals: What came of it.
-        resumed: Another process did a part of it, so that its seconds are not known.
+        resumed: Another process did a part of it, of which the rates say nothing.
     """
     extract, options = run.extract, run.output.options
-    seconds = 0.0 if resumed else totals.seconds
-    raw = totals.uncompressed_bytes
+    raw = None if resumed else totals.uncompressed_bytes
     rates = RunRates(
         machine=this_machine(machine()),
         workers=len(run.seating.seats),
@@ -39,9 +38,11 @@ def compared(
         subject=extract.query if extract.query is not None else extract.table.label,
         columns=len(extract.projection.columns),
         format="csv" if isinstance(run.output.format, TextFormat) else "parquet",
-        rows_per_second=round(totals.rows / seconds, 1) if seconds else None,
-        bytes_per_second=round(totals.bytes / seconds) if seconds else None,
-        uncompressed_bytes_per_second=round(raw / seconds) if seconds and raw else None,
+        rows_per_second=totals.rows_per_second,
+        bytes_per_second=totals.bytes_per_second,
+        uncompressed_bytes_per_second=(
+            round(raw / totals.seconds) if raw and totals.seconds else None
+        ),
     )
     return efficiency(found, os.path.basename(run.request.ceilings or ""), rates)
 

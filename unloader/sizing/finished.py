@@ -39,6 +39,15 @@ def _basis(manifest: Manifest, where: str) -> Basis:
         raise ConfigError(f"the run of {where} is not complete", "give that of a finished run")
     if not totals.rows or not totals.bytes or totals.seconds <= 0:
         raise ConfigError(f"the run of {where} wrote no rows, or took no time", _OTHER)
+    seconds, cpu = totals.seconds, totals.cpu_seconds or None
+    notes: tuple[str, ...] = ()
+    told = totals.rows_per_second
+    if told is not None and told < 0.99 * totals.rows / seconds - 1:
+        # The rate is that of the last process alone, and so are seconds and CPU time.
+        if not told:
+            raise ConfigError(f"the run of {where} was resumed with nothing left to do", _OTHER)
+        seconds, cpu = totals.rows / told, None
+        notes = (f"the run in {where} was resumed: the rate is that of its last process",)
     workers = len(manifest.workers) or manifest.options.parallelism or 1
     text = manifest.options.format == "csv"
     if size is None:
@@ -49,10 +58,10 @@ def _basis(manifest: Manifest, where: str) -> Basis:
         measured=(
             Measured(
                 workers=workers,
-                seconds=totals.seconds,
+                seconds=seconds,
                 rows=totals.rows,
                 bytes=size if text else None,
-                cpu_seconds=totals.cpu_seconds or None,
+                cpu_seconds=cpu,
             ),
         ),
         rows=totals.rows,
@@ -69,4 +78,5 @@ def _basis(manifest: Manifest, where: str) -> Basis:
                 ),
             ),
         ),
+        notes=notes,
     )

@@ -24,7 +24,16 @@ from unloader.storage.directories.leftovers import (
 from unloader.storage.directories.recovery import complete
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.directories.run_directory import read_record, read_regular
-from unloader.storage.model import MANIFEST, STATUS, STOP, Claim, Cleaning, Disk, WhoWasHere
+from unloader.storage.model import (
+    MANIFEST,
+    STATUS,
+    STOP,
+    Claim,
+    Cleaning,
+    Completed,
+    Disk,
+    WhoWasHere,
+)
 
 
 class LocalDirectories:
@@ -34,7 +43,7 @@ class LocalDirectories:
         """Take the directories of a run."""
         return RunDirectories(claim)
 
-    def complete(self, place: str) -> tuple[str, ...]:
+    def complete(self, place: str) -> tuple[Completed, ...]:
         """Finish publications into a directory that were cut short."""
         return complete(Path(place))
 
