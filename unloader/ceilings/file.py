@@ -15,6 +15,20 @@ from unloader.json_reading import decode, read_text
 _AGAIN = "make one with: unloader preflight --save FILE"
 
 
+def check_saveable(path: Path) -> None:
+    """Check that a file could be made, before anything is measured for it.
+
+    Raises:
+        OutputFailed: It could not.
+    """
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK) or path.is_dir():
+        raise OutputFailed(
+            f"the ceilings cannot be saved in {path}: it is a directory, or the one above it is "
+            "missing or not writable",
+            "give another --save",
+        )
+
+
 def save_ceilings(path: Path, found: Ceilings) -> None:
     """Write ceilings to a file; an earlier file is replaced as a whole, or left as it is.
 

@@ -62,17 +62,16 @@ class DiskMeasuring:
         return self._measured(tuple(directories), max(self._workers, len(directories)))
 
     def _measured(self, directories: tuple[str, ...], writers: int) -> DiskCeiling | None:
-        what = f"disk of {', '.join(directories)}"
-        if any(each.what == what for each in self.not_measured):
-            return None
+        files = "1 file" if writers == 1 else f"{writers} files at once"
+        what = f"disk of {', '.join(directories)}, {files}"
         places = [existing_directory(each) for each in directories]
         known = tuple(each for each in places if each is not None)
         if len(known) < len(places):
             self._blank(what, "it is no directory, and cannot become one")
             return None
-        full = self._lacking_room(known)
-        if full:
-            self._blank(what, full)
+        lacking = self._lacking_room(known) or self._lacking_bytes(writers)
+        if lacking:
+            self._blank(what, lacking)
             return None
         try:
             rounds = list(self._rounds(known, writers))
@@ -103,10 +102,20 @@ class DiskMeasuring:
                 return f"{free:,} bytes are free in {place}, and {wanted:,} are wanted"
         return ""
 
+    def _lacking_bytes(self, writers: int) -> str:
+        """Return why so many files cannot be told apart from their syncs; empty if they can."""
+        files = self._budget.disk_rounds * writers
+        if self._budget.disk_bytes >= files * self._writing.overlap_buffer:
+            return ""
+        return (
+            f"{files} files of one buffer each, {writers} at once, are more than --disk-bytes; "
+            f"give {files * self._writing.overlap_buffer:,} at least"
+        )
+
     def _rounds(self, places: Sequence[str], writers: int) -> Iterator[tuple[float, int]]:
         """Yield bytes a second and bytes of each round."""
         rounds = self._budget.disk_rounds
-        size = max(self._writing.overlap_buffer, self._budget.disk_bytes // (rounds * writers))
+        size = self._budget.disk_bytes // (rounds * writers)
         seconds = self._budget.disk_seconds / rounds
         for _ in range(rounds):
             tasks = [

@@ -123,6 +123,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
         ("unloader codecs", "codecs", *table),
         (
             *("unloader preflight", "preflight", *table, "--to", "x", "--disk-bytes", "64kB"),
+            *("--overlap-buffer", "4KiB"),
             *("--levels", "1", "--source-seconds", "0.1", "--sample", "64kB", "--save", "c.json"),
         ),
         ("The manifest", "run", *table, "--to", "c", "--ceilings", "c.json"),

@@ -28,7 +28,18 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory, database: str) -> Path:
     path = folder / "c.json"
     command.run(
         *("preflight", database, "--table", "t", "--to", str(folder), "--save", str(path)),
-        *("--disk-bytes", "256kB", "--rounds", "1", "--levels", "1,2", "--source-seconds", "0.1"),
+        *(
+            "--disk-bytes",
+            "256kB",
+            "--rounds",
+            "1",
+            "--overlap-buffer",
+            "64KiB",
+            "--levels",
+            "1,2",
+            "--source-seconds",
+            "0.1",
+        ),
         *("--sample", "64kB", "--parallelism", "1", "--quiet"),
     )
     return path

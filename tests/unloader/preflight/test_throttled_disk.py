@@ -24,6 +24,7 @@ def slow_disk(tmp_path: Path) -> Iterator[Throttled]:
         pytest.skip(str(reason))
 
 
+@pytest.mark.long("throttled machines")
 def test_a_throttled_disk_is_measured_as_it_is(slow_disk: Throttled, tmp_path: Path) -> None:
     """No figure of a disk is above what it takes, and a run into it is held against that."""
     saved, to, path = tmp_path / "c.json", tmp_path / "out", tmp_path / "t.db"

@@ -53,6 +53,10 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     measuring.validate(values, given(context), argument.url)
     parts = measuring.measured_parts(values)
     job = _job(context, argument, values)
+    if values["save"] is not None:
+        from unloader.ceilings.file import check_saveable
+
+        check_saveable(Path(values["save"]))
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         found = api.preflight(job, _budget(values, parts), observe=display, stop=stop)
     if values["save"] is not None:
