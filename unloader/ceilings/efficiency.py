@@ -30,6 +30,8 @@ class RunRates:
     kind: str
     location: str
     subject: str
+    where: str | None
+    partitions: tuple[str, ...]
     columns: int
     format: str
     rows_per_second: float | None
@@ -112,7 +114,7 @@ def _source(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
     if source is None:
         yield "source: it was not measured"
     elif not _is_the_source(source, run):
-        yield "source: another one was measured, or another table, query or choice of columns"
+        yield "source: another one was measured, or another table, query or selection"
     elif run.rows_per_second is None:
         yield "source: the rate of the run is not known"
     else:
@@ -129,8 +131,10 @@ def _source(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
 
 
 def _is_the_source(source: SourceCeiling, run: RunRates) -> bool:
-    was = (source.kind, source.location, source.subject, source.columns)
-    return was == (run.kind, run.location, run.subject, run.columns)
+    return all(
+        getattr(source, name) == getattr(run, name)
+        for name in ("kind", "location", "subject", "where", "partitions", "columns")
+    )
 
 
 def level_for(source: SourceCeiling, workers: int) -> SourceLevel:

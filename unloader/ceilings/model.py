@@ -95,6 +95,10 @@ class SourceCeiling:
     location: str
     subject: str
     """The table, or the query."""
+    where: str | None
+    """The condition on its rows."""
+    partitions: tuple[str, ...]
+    """Patterns; empty is all."""
     columns: int
     route: str
     """arrow: record batches; encoded: text that the source renders."""

@@ -36,6 +36,8 @@ def compared(
         kind=extract.source.kind,
         location=redact(extract.source.location),
         subject=extract.query if extract.query is not None else extract.table.label,
+        where=extract.where,
+        partitions=extract.partitions,
         columns=len(extract.projection.columns),
         format="csv" if isinstance(run.output.format, TextFormat) else "parquet",
         rows_per_second=totals.rows_per_second,

@@ -203,6 +203,8 @@ def _add_source(found: _Found, ready: Prepared, figures: SourceFigures) -> None:
             kind=extract.source.kind,
             location=redact(extract.source.location),
             subject=extract.query if extract.query is not None else extract.table.label,
+            where=extract.where,
+            partitions=extract.partitions,
             columns=len(extract.projection.columns),
             route=extract.projection.route,
             levels=levels,

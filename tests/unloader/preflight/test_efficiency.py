@@ -106,6 +106,10 @@ def test_other_rows_and_another_disk_are_not_compared(
     assert [each["what"] for each in found["parts"]] == ["disk"]
     assert len(found["not_compared"]) == 2
 
+    asked = ("--ceilings", str(ceilings), "--where", "id < 20000")
+    manifest, _ = unloaded(database, tmp_path / "some", *asked)
+    assert [each["what"] for each in manifest["efficiency"]["parts"]] == ["disk"]
+
     def elsewhere(document: dict[str, Any]) -> None:
         for disk in document["disks"]:
             disk["mounts"][0]["source"] = "/dev/other"
