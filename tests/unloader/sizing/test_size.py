@@ -155,6 +155,29 @@ def test_points_say_the_same_as_csv_and_json(tmp_path: Path) -> None:
     assert one["on_cores"]["seconds_without_discount"] == 20
 
 
+def test_the_fastest_settings_of_a_sweep_count(tmp_path: Path) -> None:
+    """Points of other settings are left out, and compressed bytes are not taken for text."""
+    text = (
+        "parallelism,seconds,bytes,rows,cpu,compression\n"
+        "1,80,1e8,1e6,50,none\n2,50,1e8,1e6,90,none\n1,60,1e7,1e6,50,lz4\n2,40,1e7,1e6,90,lz4\n"
+    )
+    asked = ("--rows", "1M", "--row-bytes", "100", "--cores", "2", "--discount", "0", "--from")
+    found = sized(*asked, points(tmp_path, text))
+    assert found["on_cores"]["seconds"] == 40
+    assert any("compression lz4" in each for each in found["assumptions"])
+    listed = [
+        {"settings": {"compression": "zstd"}, "parallelism": 2, "measurements": []},
+        {
+            "settings": {"compression": "none"},
+            "parallelism": 2,
+            "measurements": [{"seconds": 20, "rows": 1e6, "bytes": 0, "number": 1}],
+        },
+    ]
+    document = json.dumps({"source": "duckdb:///x", "points": listed})
+    found = sized(*asked, points(tmp_path, document, "p.json"))
+    assert found["on_cores"]["seconds"] == 20
+
+
 def test_points_without_rows_are_of_the_table_that_is_asked_about(tmp_path: Path) -> None:
     """A curve of parallelism and seconds alone is enough; the page says what was taken for it."""
     path = points(tmp_path, "parallelism,seconds\n1,400\n4,100\n")
@@ -291,6 +314,8 @@ HOSTILE = {
     "JSON of no points": '{"points": []}',
     "JSON of numbers": '{"points": [1, 2]}',
     "JSON of booleans": '{"points": [{"parallelism": true, "seconds": 1}]}',
+    "JSON of measurements": '{"points": [{"parallelism": 1, "measurements": {"seconds": 1}}]}',
+    "JSON of settings": '{"points": [{"parallelism": 1, "seconds": 1, "settings": 5}]}',
     "JSON of lists": '{"points": [{"parallelism": [1], "seconds": 1}]}',
     "JSON of ceilings": '{"format_version": 1, "disks": [], "machine": {}}',
     "JSON of a manifest": '{"units": [], "totals": {}}',
