@@ -56,9 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         return _interrupted() if invocation is None else _report(error, invocation)
     except Exception as error:
-        if invocation is None:
-            raise
-        return _report(error, invocation)
+        if invocation is not None:
+            return _report(error, invocation)
+        from unloader.cli.signals import is_interrupt
+
+        if is_interrupt(error):
+            return _interrupted()
+        raise
     return status
 
 

@@ -9,13 +9,20 @@ started stays ignored, as `nohup` and background jobs of a shell want it.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 STOPPING = "stopping: the work units in progress are ended"
 STILL_STOPPING = "still stopping; one more signal ends the program at once"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_AGAIN_SECONDS = 0.01
 
 _received: list[int] = []
 
@@ -23,12 +30,14 @@ _received: list[int] = []
 def heed() -> None:
     """Let each of the signals raise KeyboardInterrupt, once; later ones are passed over."""
     _received.clear()
+    sys.unraisablehook = _raise_again
     for number in _not_ignored():
         signal.signal(number, _interrupt)
 
 
 def pass_over() -> None:
     """Let signals change nothing any more: the program is about to end with a status of its own."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
     for number in _not_ignored():
         if signal.getsignal(number) is _interrupt:
             signal.signal(number, _late)
@@ -38,6 +47,19 @@ def pass_over_for_good() -> None:
     """Ignore the signals: at its end the interpreter gives others their default action back."""
     for number in _not_ignored():
         signal.signal(number, signal.SIG_IGN)
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Return whether a signal is behind an error.
+
+    An import that is broken off may end with an error of another kind: what a class calls while it
+    is made ends in Python before 3.12 with a RuntimeError, whatever it raised.
+    """
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager
@@ -56,6 +78,7 @@ def stop_on_signals(
     """
     # One that was raised where an exception is lost, such as in a destructor, still counts.
     received = list(_received) if earlier else []
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -84,6 +107,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     _received.append(number)
     pass_over()
     raise KeyboardInterrupt
+
+
+def _raise_again(lost: Any) -> None:
+    """Raise a KeyboardInterrupt a moment later that was lost in a destructor or a callback.
+
+    The imports of the start are full of callbacks that Python throws the exceptions of away.
+    """
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 def _late(number: int, frame: FrameType | None) -> None:

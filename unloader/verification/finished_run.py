@@ -72,26 +72,12 @@ def verify(
     """
     if checks.level == "source" and source is None:
         raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
-    for run in storage_at(str(destination)).complete(str(destination)):
-        for text in run.messages:
-            observe(Notice(text=text))
-    manifest = _manifest(destination)
-    if manifest.digest is None:
-        observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))
+    manifest = _finished_manifest(destination, observe)
     spec = keyed_spec(_spec_of(destination, manifest), manifest, checks.keys)
     if not spec.encryption.is_readable:
         _check_unread(checks.level, keyed=spec.encryption.keyed, observe=observe)
     parallelism = checks.parallelism or machine().usable_cpus
-    said = None
-    if source is not None:
-        observe(PhaseStarted(phase="counting"))
-        question = Question(
-            manifest=manifest,
-            source=source,
-            values=checks.level == "source",
-            parallelism=parallelism,
-        )
-        said = ask(question, observe)
+    said = _said(manifest, source, replace(checks, parallelism=parallelism), observe)
     observe(PhaseStarted(phase="verifying"))
     fetched = _fetched(manifest, checks.level, said)
     reading = Reading(spec=spec, parallelism=parallelism, fetched=fetched)
@@ -109,6 +95,45 @@ def verify(
             if len(found) > 1 or not (extra and checks.strict)
             else f"move them away, or let the loader read the names in {MANIFEST}",
         )
+    return _answer(destination, manifest, said, checks.level, _not_compared(fetched, said), extra)
+
+
+def _finished_manifest(destination: Path, observe: Observer) -> Manifest:
+    """Return the manifest of a run, which is brought to its end first if it was cut short."""
+    for run in storage_at(str(destination)).complete(str(destination)):
+        for text in run.messages:
+            observe(Notice(text=text))
+    manifest = _manifest(destination)
+    if manifest.digest is None:
+        observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))
+    return manifest
+
+
+def _said(
+    manifest: Manifest, source: SourceSpec | None, checks: Checks, observe: Observer
+) -> SourceState | None:
+    """Return what the source says of the run; None if there is none to ask."""
+    if source is None:
+        return None
+    observe(PhaseStarted(phase="counting"))
+    question = Question(
+        manifest=manifest,
+        source=source,
+        values=checks.level == "source",
+        parallelism=checks.parallelism,
+    )
+    return ask(question, observe)
+
+
+def _answer(
+    destination: Path,
+    manifest: Manifest,
+    said: SourceState | None,
+    level: Level,
+    not_compared: list[str],
+    extra: list[str],
+) -> dict[str, Any]:
+    """Return what is told of a run in which nothing differs."""
     return {
         "destination": str(destination),
         "run_id": manifest.run_id,
@@ -117,8 +142,8 @@ def verify(
         "bytes": manifest.totals.bytes,
         "source_rows": said.rows if said else None,
         "snapshot": said.state if said else "not asked",
-        "level": checks.level,
-        "not_compared": _not_compared(fetched, said),
+        "level": level,
+        "not_compared": not_compared,
         "result": "ok",
         "differences": [],
         "extra_files": extra,

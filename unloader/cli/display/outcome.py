@@ -12,6 +12,7 @@ import click
 from unloader.cli import mistakes
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
+from unloader.cli.signals import is_interrupt
 from unloader.cli.streams import give_up
 from unloader.errors import Interrupted, UnloaderError, translate
 
@@ -40,6 +41,8 @@ def known_error(error: BaseException) -> UnloaderError:
     known = _known(error)
     if known is not None:
         return known
+    if is_interrupt(error):
+        return _interrupted()
     kind = type(error).__name__
     return UnloaderError(
         f"internal error: {kind}: {error}" if str(error) else f"internal error: {kind}",
@@ -78,12 +81,16 @@ def _complain(error: UnloaderError, details: str) -> None:
 
 def _known(error: BaseException) -> UnloaderError | None:
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
-        return Interrupted("interrupted before anything was unloaded", "run it again")
+        return _interrupted()
     if isinstance(error, click.ClickException):
         return mistakes.usage_error(error)
     if isinstance(error, OSError) and _came_from_click(error):
         return render.lost_answer(error)
     return translate(error)
+
+
+def _interrupted() -> Interrupted:
+    return Interrupted("interrupted before anything was unloaded", "run it again")
 
 
 def _came_from_click(error: OSError) -> bool:

@@ -35,10 +35,12 @@ from unloader.run.staged_files import damaged_units
 from unloader.storage.base import LiveStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
-from unloader.verification.content import fetched_of
+from unloader.verification.content import Fetched, fetched_of
 from unloader.verification.files import CheckedFile, Reading, read_files, some_of
+from unloader.verification.recorded import TABLE
+from writers.content.sums import total
 from writers.files.direct_io import refusal
-from writers.model import OutputSpec
+from writers.model import ContentSums, OutputSpec
 
 
 class FileOutput:
@@ -67,6 +69,7 @@ class FileOutput:
         self._naming = Naming.of(run, output.file_name, one=self._one)
         self._stripes = stripes(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
+        self._joined: Sequence[FinishedUnit] = ()
         self._resumed = bool(resumed_in)
         places = resumed_in or output.destinations
         self._storage = storage_at(places[0]).take(
@@ -176,33 +179,46 @@ class FileOutput:
         self._storage.discard(_stem(assignment.unit.id, assignment.attempt))
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
-        """Read every staged file again; see `RunOutput`."""
+        """Read every file that is to be published again; see `RunOutput`."""
+        fetched = fetched_of(
+            self._extract.projection.schema,
+            tuple(column.name for column in self._extract.projection.columns),
+            self._contents(units),
+            self._output.format,
+        )
+        if notice := fetched.notice():
+            self._observe(Notice(text=notice))
+        if self._one:
+            # What is wrong with a part is not to be joined, nor to be hidden by a new checksum.
+            self._compare(units, None, stop, header=False)
+        self._compare(self._final(units, stop), fetched, stop)
+        return fetched.not_compared()
+
+    def _compare(
+        self,
+        units: Sequence[FinishedUnit],
+        fetched: Fetched | None,
+        stop: Stop,
+        *,
+        header: bool = True,
+    ) -> None:
         files = [
             CheckedFile(
                 path=self._storage.staged_file(self._stripes[unit.result.unit], file.path),
                 written=file,
-                header=not self._one,
-                part=_part(unit),
+                header=header,
+                part=self._part(unit),
             )
             for unit in units
             for file in unit.result.files
         ]
         spec = self._keyed(self._output.spec(""))
-        fetched = fetched_of(
-            self._extract.projection.schema,
-            tuple(column.name for column in self._extract.projection.columns),
-            {_part(unit): unit.result.content for unit in units if unit.result.content},
-            spec.format,
-        )
-        if notice := fetched.notice():
-            self._observe(Notice(text=notice))
         reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
         found = read_files(files, reading, self._observe, lambda: _check_stop(stop))
         if found.differences:
             raise VerifyMismatch(
                 some_of(found.differences), "unload the table again, and check the storage"
             )
-        return fetched.not_compared()
 
     def publish(
         self,
@@ -215,7 +231,7 @@ class FileOutput:
         _check_stop(stop)
         moves: list[Move] = []
         published = []
-        for finished in self._merged(units, stop) if self._one else units:
+        for finished in self._final(units, stop):
             unit = self._units[finished.result.unit]
             number = self._stripes[unit.id]
             finals = []
@@ -275,6 +291,24 @@ class FileOutput:
         several = len(self._storage.places) > 1
         return tuple(place.address for place in self._storage.places if several)
 
+    def _part(self, unit: FinishedUnit) -> str:
+        return TABLE if self._one else f"unit {unit.result.unit}"
+
+    def _contents(self, units: Sequence[FinishedUnit]) -> dict[str, ContentSums]:
+        """Return the checksums of what was fetched, by the part whose files hold it."""
+        found: dict[str, list[ContentSums]] = {}
+        for unit in units:
+            if unit.result.content is not None:
+                found.setdefault(self._part(unit), []).append(unit.result.content)
+        return {part: total(contents) for part, contents in found.items()}
+
+    def _final(self, ordered: Sequence[FinishedUnit], stop: Stop) -> Sequence[FinishedUnit]:
+        """Return the units with the files that are published: where there is one, joined once."""
+        if not self._one:
+            return ordered
+        self._joined = self._joined or self._merged(ordered, stop)
+        return self._joined
+
     def _merged(self, ordered: Sequence[FinishedUnit], stop: Stop) -> list[FinishedUnit]:
         """Return the units with the joined file as the first one's, which begins the table."""
         from writers.files.merge import merge_files
@@ -299,10 +333,6 @@ class FileOutput:
 def _check_stop(stop: Stop) -> None:
     if stop():
         raise Interrupted("stopped by a signal before the files had their final names")
-
-
-def _part(unit: FinishedUnit) -> str:
-    return f"unit {unit.result.unit}"
 
 
 def _stem(unit: str, attempt: int) -> str:
