@@ -24,7 +24,7 @@ CEILINGS = Option(
     name="ceilings",
     kind=PathText("FILE", only="file"),
     section="Progress and result",
-    commands=("plan", "run"),
+    commands=("run",),
     effect="none",
     field="ceilings",
     owner=Request,
