@@ -34,8 +34,11 @@ from unloader.sources.registry import source_of
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
+    from unloader.ceilings.model import Ceilings
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
+    from unloader.preflight.model import Budget
+    from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
     from unloader.verification.finished_run import Level
@@ -203,6 +206,50 @@ def measure_codecs(
     with _translated(), prepared(request, stop, observe) as ready:
         observe(PhaseStarted(phase="measuring"))
         return report(ready, budget=budget, stop=stop)
+
+
+def preflight(
+    request: Request,
+    budget: Budget,
+    *,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> Ceilings:
+    """Measure what disks, source, encoder and connection of a run can give; nothing is kept.
+
+    Args:
+        request: As for `unload`. The kind of its source may be empty, and so may its destination:
+            what belongs to them is then left blank.
+        budget: What is measured, and how much that may take.
+        observe: Called with each event, in this thread.
+        stop: Asked several times a second; True ends the measuring.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.preflight.measuring import measure
+
+    with _translated():
+        return measure(request, budget, observe=observe, stop=stop)
+
+
+def size(question: Question, *, files: tuple[str, ...], like_record: bool = False) -> Sizing:
+    """Return how much machine an unload needs, or how long it takes, with the arithmetic.
+
+    Args:
+        question: The table, the time and the machine.
+        files: What was measured: manifests, points of a sweep, ceilings.
+        like_record: Take the rates of a published record, too.
+
+    Raises:
+        UnloaderError: UsageError if something is missing, ConfigError or OutputFailed if a file
+            cannot be used.
+    """
+    from unloader.sizing.arithmetic import size as reckon
+    from unloader.sizing.reading import basis_of
+
+    with _translated():
+        return reckon(question, basis_of(files, like_record=like_record))
 
 
 def planned_run(document: Mapping[str, Any]) -> ResolvedRun:

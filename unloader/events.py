@@ -25,8 +25,11 @@ Phase = Literal[
     "publishing",
     "verifying",
     "comparing",
+    "measuring-disks",
+    "measuring-source",
 ]
-"""In the order of a run; a source leaves out what it does not have."""
+"""In the order of a run; a source leaves out what it does not have. The last two are of
+`unloader preflight`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

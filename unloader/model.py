@@ -537,3 +537,5 @@ class Request:
     """What was set, and where; everything of it is in the fields above, too."""
     fixed: FixedWidths | None = None
     """For records of fixed width; None for delimited text and Parquet."""
+    ceilings: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Absolute path of a file of ceilings that the run is compared with; None compares nothing."""

@@ -20,7 +20,8 @@ from unloader.errors import UsageError
 COMMANDS = (
     *("demo", "describe", "codecs", "plan", "run", "resume", "verify", "clean"),
     *("status", "runs", "stop", "keepers"),
-    *("sweep", "topology", "formats", "sources", "help"),
+    *("preflight", "sweep", "size"),
+    *("topology", "formats", "sources", "help"),
 )
 """In the order of the help page; each is `command` in the module of its name."""
 

@@ -56,7 +56,7 @@ class SampleBudget:
     codec_seconds: float
     """For all codecs together; one that is being measured is let finish its frame or file."""
     disk_seconds: float
-    """For each disk."""
+    """For each disk; 0 measures none."""
     patience_seconds: float
     """After which the whole is given up: the source does not answer."""
 

@@ -184,6 +184,8 @@ def _with_text(task: SampleTask, fetched: Sample, text: bytes) -> Sample:
 
 
 def _disks(task: SampleTask) -> float | None:
+    if not task.budget.disk_seconds:
+        return None
     rates = [measure_disk(directory, task.budget.disk_seconds) for directory in task.disks]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known and len(known) == len(rates) else None

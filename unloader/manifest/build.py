@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
 from unloader import __version__
@@ -49,6 +49,9 @@ from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
 from writers.schema import text_classes
 
+if TYPE_CHECKING:
+    from unloader.ceilings.model import Ceilings, Efficiency
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedUnit:
@@ -84,6 +87,8 @@ class RunFacts:
     """Where the workers were."""
     lowest_parallelism: int | None = None
     """Workers that the source let work when it took fewest sessions; None if it refused none."""
+    ceilings: Ceilings | None = None
+    """What the run is compared with, where that is wanted."""
     kept: frozenset[str] = frozenset()
     """Units that an earlier process of the run has done: no part of what `seconds` took."""
 
@@ -93,6 +98,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
     run, extract = facts.run, facts.run.extract
     results = [(unit.seat.worker, unit.result) for unit in units]
     evidence = facts.evidence
+    totals = _totals(facts, units)
     table = TableRecord(schema=extract.table.schema, name=extract.table.name)
     return Manifest(
         format_revision=FORMAT_REVISION,
@@ -128,14 +134,24 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         ),
         warnings=tuple(redact(text) for text in (*evidence.warnings.values(), *_refusals(facts))),
         not_measured=evidence.not_measured,
-        totals=_totals(facts, units),
+        totals=totals,
         verified=VerifiedRecord(
             level=run.request.verify,
             source_rows=facts.source_rows,
             result=facts.verify_result,
             not_compared=facts.not_compared,
         ),
+        efficiency=_efficiency(facts, totals) if complete else None,
     )
+
+
+def _efficiency(facts: RunFacts, totals: TotalsRecord) -> Efficiency | None:
+    """Return how near the run came to its ceilings; without parts where none of them is its own."""
+    if facts.ceilings is None:
+        return None
+    from unloader.manifest.compared import compared
+
+    return compared(facts.run, facts.ceilings, totals, resumed=bool(facts.kept))
 
 
 def _refusals(facts: RunFacts) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unloader import json_fields
+from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY, OPTIONAL
 from unloader.model import Snapshot, VerifyLevel
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
@@ -322,6 +323,8 @@ class Manifest:
     not_measured: tuple[str, ...] = ()
     totals: TotalsRecord
     verified: VerifiedRecord = field(default_factory=VerifiedRecord)
+    efficiency: Efficiency | None = field(default=None, metadata={OPTIONAL: True})
+    """Where ceilings were given that are of this machine and of what the run did."""
     digest: str | None = field(default=None, metadata={OPTIONAL: True})
     """Of the file in front of this line; added as it is written, see `unloader.manifest.digest`."""
 

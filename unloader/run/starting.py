@@ -28,6 +28,7 @@ from unloader.resolve.broken_run import (
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.ceilings import check_ceilings
 from unloader.run.unloading import run
 from unloader.run.workers import early_workers
 from unloader.storage.kinds import destination_kind
@@ -57,6 +58,7 @@ def start(
     request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
 ) -> Manifest:
     """Begin a run anew; see `unloader.api.unload`."""
+    check_ceilings(request)
     seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
     with early_workers(request, seats) as executor:
         _tell_settings(request, observe)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
@@ -41,6 +41,7 @@ from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.ceilings import ceilings_of
 from unloader.run.comparing import compare
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
@@ -57,6 +58,9 @@ from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking, check_able
+
+if TYPE_CHECKING:
+    from unloader.ceilings.model import Ceilings
 
 
 def run(
@@ -116,6 +120,7 @@ def _executed(
         seats, storage = resolved.run.seating.seats, output.live()
         live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
         current = _Run(resolved=resolved, output=output, observe=live, then=then)
+        current.ceilings = ceilings_of(resolved.run.request, observe)
         live.resumable = current.is_resumable
         live.snapshot_kept_until = kept_until(resolved.catalog)
         try:
@@ -148,6 +153,8 @@ class _Run:
     source_rows: int | None = None
     verify_result: str = "not verified"
     not_compared: tuple[str, ...] | None = None
+    ceilings: Ceilings | None = None
+    """What the run is compared with."""
     _evidence: Evidence = field(default_factory=Evidence)
     _is_recorded: bool = False
     """What the run is to do lies where its files go."""
@@ -386,9 +393,16 @@ class _Run:
             directories=directories,
             evidence=self._evidence,
             lowest_parallelism=self._lowest,
+            ceilings=self.ceilings,
             kept=self._kept,
         )
-        return build_manifest(facts, tuple(units), complete=complete)
+        manifest = build_manifest(facts, tuple(units), complete=complete)
+        found = manifest.efficiency
+        if found is None or found.parts:
+            return manifest
+        text = f"nothing is compared with {found.ceilings}: {'; '.join(found.not_compared)}"
+        self.observe(Notice(text=text))
+        return replace(manifest, efficiency=None)
 
 
 def _told_by(live: LiveRun, error: UnloaderError) -> UnloaderError:

@@ -58,6 +58,17 @@ class SessionCatalog(Protocol):
         """
 
 
+class ConnectedCatalog(Protocol):
+    """What a catalog has besides where `capabilities.connects` is true."""
+
+    def ping(self) -> None:
+        """Send the database something small and wait for its answer.
+
+        Raises:
+            SourceError: The connection is lost.
+        """
+
+
 class KeepingCatalog(Protocol):
     """What a catalog has besides where `capabilities.keeping` is true.
 
@@ -120,6 +131,18 @@ def end_sessions_sql(catalog: Catalog) -> str:
     if not catalog.capabilities.sessions:
         return ""
     return cast(SessionCatalog, catalog).end_sessions_sql()
+
+
+def round_trip(catalog: Catalog) -> bool:
+    """Send the database something small and wait for its answer; False if there is no connection.
+
+    Raises:
+        SourceError: The connection is lost.
+    """
+    if not catalog.capabilities.connects:
+        return False
+    cast(ConnectedCatalog, catalog).ping()
+    return True
 
 
 def keep_until_gone(catalog: Catalog, marks: tuple[str, ...]) -> str:

@@ -75,6 +75,9 @@ class Capabilities:
     `abilities.KeepingCatalog`."""
     hashes: bool = False
     """The database computes checksums of columns; the catalog is a `hashing.HashingCatalog`."""
+    connects: bool = False
+    """There is a connection that has a round trip; the catalog is an
+    `abilities.ConnectedCatalog`."""
     sessions: bool = False
     """An administrator can see and end the run's sessions; the catalog is an
     `abilities.SessionCatalog`."""

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from unloader.ceilings.model import ConnectionCeiling
+from unloader.json_fields import to_json
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Fields = dict[str, str]
 """Path of a field to its type, as the page has it."""
@@ -118,6 +121,17 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
             *("--split", "range", "--unit-bytes", "20kB", "--columns", "id"),
         ),
         ("unloader codecs", "codecs", *table),
+        (
+            *("unloader preflight", "preflight", *table, "--to", "x", "--disk-bytes", "64kB"),
+            *("--overlap-buffer", "4KiB"),
+            *("--levels", "1", "--source-seconds", "0.1", "--sample", "64kB", "--save", "c.json"),
+        ),
+        ("The manifest", "run", *table, "--to", "c", "--ceilings", "c.json"),
+        (
+            *("unloader size", "size", "--rows", "1M", "--window", "1h", "--cores", "2"),
+            *("--from", "c.json"),
+        ),
+        ("unloader size", "size", "--cores", "2", "--like", "record"),
         ("unloader verify", "verify", "f", database),
         ("unloader clean", "clean", "f"),
         ("unloader keepers", "keepers"),
@@ -127,9 +141,20 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
         ("unloader demo", "demo", "--rows", "1k"),
         ("An error", "run", *table, "--to", "f"),
     ]
+    # An embedded database has no connection.
+    connection = ConnectionCeiling(
+        round_trip_seconds=0.001,
+        statements=15,
+        network_round_trip_seconds=None,
+        bytes_per_second=1e6,
+        all_bytes_per_second=2e6,
+    )
     return [
-        (section, json.loads(unloader(*arguments, "--json").stdout))
-        for section, *arguments in calls
+        ("connection-ceiling", to_json(connection)),
+        *(
+            (section, json.loads(unloader(*arguments, "--json").stdout))
+            for section, *arguments in calls
+        ),
     ]
 
 

@@ -115,6 +115,7 @@ def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
             ("files", render.count(totals.files)),
             ("seconds", f"{totals.seconds:.2f}"),
             ("speed", _speed(totals)),
+            *_efficiency(manifest),
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
             ("snapshot", _snapshot(manifest.snapshot)),
             ("verified", _verification(verified, selected)),
@@ -154,6 +155,19 @@ def _speed(totals: TotalsRecord) -> str:
     if rows is None or size is None:
         return render.UNKNOWN
     return f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
+
+
+def _efficiency(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    if manifest.efficiency is None:
+        return
+    for part in manifest.efficiency.parts:
+        rates = (
+            f"{render.rows_per_second(part.rate)} of {render.rows_per_second(part.ceiling)}"
+            if part.unit == "rows/s"
+            else f"{part.rate / 1e6:,.1f} of {render.megabytes_per_second(part.ceiling)}"
+        )
+        which = {"disk": "this disk", "source": "the source", "encoder": "the encoder"}[part.what]
+        yield "efficiency", f"{part.share * 100:.0f} % of {which} ({rates}, {part.basis})"
 
 
 def _snapshot(snapshot: Snapshot | None) -> str:

@@ -27,6 +27,8 @@ _LATER = {
     "publishing": "giving the files their final names",
     "verifying": "reading the files back",
     "comparing": "comparing the values with the source",
+    "measuring-disks": "measuring the disks",
+    "measuring-source": "measuring the source",
 }
 
 

@@ -21,7 +21,7 @@ WATCHED = ("demo", *REACHING)
 ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop"),
-    *("clean", "keepers", "topology", "sweep", "formats", "sources"),
+    *("clean", "keepers", "topology", "sweep", "formats", "sources", "size"),
 )
 """Commands that have a result to show."""
 

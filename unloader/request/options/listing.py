@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from unloader.request.options import (
+    ceilings,
     display,
     machine,
     operations,
     output,
     parquet,
     running,
+    sizing,
     subject,
     sweeping,
     text,
@@ -28,6 +30,8 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *machine.OPTIONS,
     *running.SAFETY,
     *running.PAUSING,
+    *ceilings.OPTIONS,
+    *sizing.OPTIONS,
     *operations.OPTIONS,
     *tuning.OPTIONS,
     *display.SHOWN,

@@ -16,7 +16,7 @@ is checked; none: neither; unrecorded: secrets and how things are shown, in no l
 Circumstance = Literal["streams", "fixed"]
 """Where an option may be out of place: output to a pipe, and records of fixed width."""
 
-ONE_VALUE = ("codecs", "plan", "run")
+ONE_VALUE = ("codecs", "plan", "run", "preflight")
 """Commands that take a single value of what a sweep varies."""
 
 READING = (*ONE_VALUE, "sweep")

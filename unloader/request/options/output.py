@@ -74,11 +74,18 @@ DESTINATION = (
         help="Where the points write. Each has a directory of its own below it, which is removed. "
         "A directory that holds a run is refused. null: and null:rows drop the output.",
     ),
+    replace(
+        TO,
+        commands=("preflight",),
+        required=False,
+        help="Directories of the run. Each is measured by itself, and all together. Nothing stays "
+        "there. A directory that is missing is not made: the one above it is measured.",
+    ),
     Option(
         name="sample",
         kind=SIZE_FROM_1,
         section=OUTPUT,
-        commands=("codecs",),
+        commands=("codecs", "preflight"),
         effect="unrecorded",
         default=32 * 1024 * 1024,
         help="Size of the sample in memory, in bytes. It is read from up to five work units.",

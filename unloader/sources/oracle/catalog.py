@@ -77,6 +77,7 @@ class OracleCatalog:
         queries=True,
         conditions=True,
         hashes=True,
+        connects=True,
         sessions=True,
         folding=FOLDING,
     )
@@ -181,6 +182,11 @@ class OracleCatalog:
                     f"the run's own session was killed: {error.message}",
                     "ask the DBA why, then run again",
                 ) from error
+
+    def ping(self) -> None:
+        """Send a ping, which the database answers without a statement."""
+        with self._session.translating():
+            self._session.connection.ping()
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions

@@ -70,6 +70,7 @@ class PostgresCatalog:
         queries=True,
         conditions=True,
         hashes=True,
+        connects=True,
         sessions=True,
         keeping=True,
         folding="lower",
@@ -185,6 +186,11 @@ class PostgresCatalog:
             self._session.value("SELECT 1")
         if self._kept is not None:
             self._kept.check()
+
+    def ping(self) -> None:
+        """Run the smallest statement there is."""
+        with self._holding():
+            self._session.value("SELECT 1")
 
     def keep_until_gone(self, marks: tuple[str, ...]) -> None:
         """Have the snapshot kept beyond the run, while one of these files names the run."""

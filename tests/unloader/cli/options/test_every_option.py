@@ -57,6 +57,7 @@ BY_NAME = {
     "parallelism": "3",
     "keep-snapshot": "12h",
     "mode": "640",
+    "ceilings": "/extract/ceilings.json",
     "near": "eth0",
     "latest-link": "newest",
     "encrypt-to": "age1x",

@@ -1,0 +1,253 @@
+"""`unloader preflight`: what is measured, what is blank, and that nothing stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from long_tests import also
+from processes import command
+
+from unloader.ceilings.model import WriteSettings
+from unloader.model import AttemptFailure
+from unloader.preflight import process
+from unloader.preflight.tasks import WriteTask, Written
+
+SMALL = (
+    *("--disk-bytes", "256kB", "--rounds", "2", "--overlap-buffer", "16KiB"),
+    *("--source-seconds", "0.1", "--sample", "64kB"),
+)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a DuckDB file with a table of several row groups, and an empty one."""
+    path = tmp_path_factory.mktemp("preflight") / "t.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i AS id, 'name ' || i % 100 AS name FROM range(130000) r(i)"
+        )
+        connection.execute("CREATE TABLE empty (id INTEGER)")
+    return f"duckdb://{path}"
+
+
+def measured(*arguments: str) -> dict[str, Any]:
+    """Return what preflight finds."""
+    found: dict[str, Any] = json.loads(command.run("preflight", *arguments, "--json"))
+    return found
+
+
+def reasons(found: dict[str, Any]) -> dict[str, str]:
+    """Return why what is blank is so."""
+    return {each["what"]: each["reason"] for each in found["not_measured"]}
+
+
+def test_disks_alone_and_together(tmp_path: Path) -> None:
+    """Each directory has a figure for one file and for the run's, all together one; none is made."""
+    one, two = tmp_path / "one", tmp_path / "not" / "there"
+    one.mkdir()
+    found = measured("--to", f"{one},{two}", "--parallelism", "4", *SMALL)
+    assert [(each["directories"], each["writers"]) for each in found["disks"]] == [
+        ([str(one)], 1),
+        ([str(one)], 2),
+        ([str(two)], 1),
+        ([str(two)], 2),
+    ]
+    assert found["disks"][2]["measured_in"] == [str(tmp_path)]
+    assert (found["together"]["writers"], found["together"]["rounds"]) == (4, 2)
+    for each in (*found["disks"], found["together"]):
+        assert 0 < each["lowest"] <= each["bytes_per_second"] <= each["highest"]
+        assert 200_000 < each["bytes"] <= 256_000
+        assert all(mount["point"] for mount in each["mounts"])
+    assert reasons(found) == dict.fromkeys(
+        ("source", "encoder", "connection"), "no SOURCE is given"
+    )
+    assert [path.name for path in tmp_path.rglob("*")] == ["one"]
+
+
+def test_source_encoder_and_codecs(database: str) -> None:
+    """Levels of the source, the encoder and each codec have rates; an embedded source no network."""
+    found = measured(
+        *(database, "--table", "t", "--levels", "2,1", "--without", "disk", *SMALL),
+        *("--split", "range", "--unit-bytes", "100kB"),
+    )
+    levels = found["source"]["levels"]
+    assert [each["parallelism"] for each in levels] == [1, 2]
+    assert all(each["rows"] > 0 and each["rows_per_second"] > 0 for each in levels)
+    assert all(each["network_bytes_per_second"] is None for each in levels)
+    assert found["source"]["columns"] == 2
+    encoder = found["encoder"]
+    assert (encoder["format"], encoder["bytes_per_cpu_second"] > 0) == ("csv", True)
+    assert {each["codec"] for each in encoder["codecs"]} == {"none", "lz4", "zstd", "gzip"}
+    assert found["disks"] == []
+    assert found["connection"] is None
+    assert "no connection" in reasons(found)["connection"]
+    assert "disk" not in reasons(found)
+
+
+def test_a_connection_has_its_figures(postgres: Any) -> None:
+    """The round trip of a server is measured; where the kernel tells nothing, that is said."""
+    url = postgres.database("preflight")
+    postgres.run("CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 20000) r(i)", url=url)
+    found = measured(
+        url, "--table", "t", "--levels", "1", "--without", "disk,encoder", *SMALL
+    )  # fmt: skip
+    connection = found["connection"]
+    assert connection["round_trip_seconds"] > 0
+    assert found["source"]["levels"][0]["rows"] >= 20000
+    by_socket_file = "host=" in url or "@/" in url
+    if by_socket_file:
+        assert connection["network_round_trip_seconds"] is None
+        assert "TCP" in reasons(found)["network of the connection"]
+    else:
+        assert connection["bytes_per_second"] > 0
+
+
+def test_the_page_has_each_part_and_each_reason(tmp_path: Path, database: str) -> None:
+    """People see the machine, the tables, and why something is blank."""
+    page = command.run(
+        "preflight", database, "--table", "t", "--to", str(tmp_path), "--levels", "1", *SMALL
+    )
+    for text in ("machine", "file system", "rows/s", "csv encoder", "zstd:3", "not measured"):
+        assert text in page
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_table_is_blank(database: str) -> None:
+    """Without rows there is no rate, not one of 0."""
+    found = measured(database, "--table", "empty", "--levels", "1", *SMALL)
+    assert (found["source"], found["encoder"]) == (None, None)
+    assert reasons(found)["disk"] == "no --to is given"
+    assert reasons(found)["source"]
+
+
+def test_a_disk_that_cannot_be_measured_is_blank(tmp_path: Path) -> None:
+    """A file in the way and a disk without room have reasons, and the other directory a figure."""
+    (tmp_path / "file").write_text("mine")
+    found = measured("--to", f"{tmp_path / 'file'},{tmp_path / 'dir'}", *SMALL)
+    assert {each["directories"][0] for each in found["disks"]} == {str(tmp_path / "dir")}
+    assert "no directory" in reasons(found)[f"disk of {tmp_path / 'file'}, 1 file"]
+    assert found["together"] is None
+    assert (tmp_path / "file").read_text() == "mine"
+    found = measured("--to", str(tmp_path / "dir"), "--disk-bytes", "4000000TiB")
+    assert found["disks"] == []
+    assert "are wanted" in reasons(found)[f"disk of {tmp_path / 'dir'}, 1 file"]
+    found = measured("--to", str(tmp_path), "--disk-bytes", "16MiB", "--parallelism", "4")
+    assert [each["writers"] for each in found["disks"]] == [1]
+    assert "--disk-bytes" in reasons(found)[f"disk of {tmp_path}, 4 files at once"]
+
+
+def test_a_stream_has_no_disk() -> None:
+    """What goes to standard output is not measured, and why is said."""
+    assert reasons(measured("--to", "pipe:/tmp/nobody", *SMALL))["disk"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *also("ways of dying", signal.SIGKILL)])
+def test_nothing_stays_if_it_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    """Neither Ctrl-C nor a kill in the middle of writing leaves a file."""
+    running = command.Running(
+        *("preflight", "--to", str(tmp_path), "--disk-bytes", "200GiB", "--disk-seconds", "600"),
+        *("--parallelism", "1", "--rounds", "1"),
+    )
+    room = os.statvfs(tmp_path)
+    if room.f_bavail * room.f_frsize < 400 * 2**30:
+        # So much is never there on a small disk: less is asked for, and time ends it.
+        running.process.kill()
+        running.finish()
+        running = command.Running(
+            *("preflight", "--to", str(tmp_path), "--disk-seconds", "600", "--parallelism", "1"),
+            *("--disk-bytes", str(room.f_bavail * room.f_frsize // 4), "--rounds", "1"),
+        )
+    running.wait_until(lambda: _written(running) > 2**20, "bytes on the disk")
+    workers = running.workers()
+    running.signal(number)
+    status, _, _ = running.finish()
+    assert status == (130 if number is signal.SIGINT else -number)
+    for worker in workers:
+        worker.wait(60)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _written(running: command.Running) -> int:
+    counts = (worker.io_counters().write_bytes for worker in running.workers())
+    return max(counts, default=0)
+
+
+@pytest.fixture
+def writing() -> Callable[[Path], WriteTask]:
+    """Make the task of writing a small file into a directory."""
+
+    def task(directory: Path) -> WriteTask:
+        settings = WriteSettings(
+            overlap_buffer=65536, overlap_buffers=2, checksum="xxh3", direct_io=False
+        )
+        return WriteTask(directory=str(directory), writing=settings, bytes=200_000, seconds=60.0)
+
+    return task
+
+
+def test_a_file_with_a_name_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writing: Callable[[Path], WriteTask]
+) -> None:
+    """Where the file system has no files without a name, the one that is made is removed."""
+    seen = []
+    real = process.Sink
+
+    def watched(path: str, **options: Any) -> Any:
+        seen.extend(each.name for each in tmp_path.iterdir())
+        return real(path, **options)
+
+    monkeypatch.delattr(os, "O_TMPFILE")
+    monkeypatch.setattr(process, "Sink", watched)
+    done = process.work(writing(tmp_path), lambda message: None)
+    assert isinstance(done, Written)
+    assert done.bytes == 200_000
+    assert [name.startswith(process.PREFIX) for name in seen] == [True]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_gone_is_a_failure_with_its_name(
+    tmp_path: Path, writing: Callable[[Path], WriteTask]
+) -> None:
+    """A directory that vanishes meanwhile is an error that names it."""
+    done = process.work(writing(tmp_path / "gone"), lambda message: None)
+    assert isinstance(done, AttemptFailure)
+    assert "gone" in done.message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--table", "T"),
+        ("--to", "x", "--levels", "1,2"),
+        ("duckdb:///nowhere.db", "--table", "T", "--levels", "0"),
+        ("--to", "x", "--without", "discs"),
+        ("--to", "x", "--without", "disk,source,encoder,connection"),
+        ("--to", "x", "--disk-bytes", "0"),
+        ("--to", "x", "--disk-seconds", "0"),
+        ("--to", "x", "--rounds", "0"),
+        ("--to", "x,x"),
+        ("--to", ""),
+        ("--to", "x", "--save", ""),
+    ],
+)
+def test_a_wrong_call_is_one_clear_error(arguments: tuple[str, ...]) -> None:
+    """What contradicts itself or says nothing is told in one line, before anything is written."""
+    command.error_of("preflight", *arguments, status=2)
+
+
+def test_a_result_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
+    """The file of ceilings is there as a whole, or the command says that it is not."""
+    text = command.error_of(
+        *("preflight", "--to", str(tmp_path), *SMALL, "--parallelism", "1"),
+        *("--save", str(tmp_path / "no" / "c.json")),
+        status=6,
+    )
+    assert "--save" in text

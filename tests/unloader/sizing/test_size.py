@@ -1,0 +1,374 @@
+"""`unloader size`: the answer to a question, and arithmetic that anybody can do again."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from processes import command
+
+from unloader.ceilings.file import save_ceilings
+from unloader.ceilings.model import (
+    Ceilings,
+    CodecCeiling,
+    DiskCeiling,
+    EncoderCeiling,
+    Machine,
+    SourceCeiling,
+    SourceLevel,
+    WriteSettings,
+)
+
+QUESTION = ("--rows", "10G", "--row-bytes", "165", "--window", "1h", "--cores", "16")
+
+
+def sized(*arguments: str) -> dict[str, Any]:
+    """Return the answer as JSON, each of its lines reckoned again."""
+    found: dict[str, Any] = json.loads(command.run("size", *arguments, "--json"))
+    assert found["steps"]
+    for step in found["steps"]:
+        assert math.isfinite(step["value"])
+        assert step["value"] > 0, step
+        if step["formula"]:
+            assert set(step["formula"]) <= set("0123456789.,()x/- "), step
+            again = eval(step["formula"].replace(",", "").replace("x", "*"))
+            assert math.isclose(again, step["value"], rel_tol=2e-5), step
+    return found
+
+
+def points(tmp_path: Path, text: str, name: str = "points.csv") -> str:
+    """Return the path of a file of points."""
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def level(parallelism: int, rate: float, network: float | None = None) -> SourceLevel:
+    """Return what so many workers fetched of rows of 100 bytes, at a CPU second for 500,000."""
+    return SourceLevel(
+        parallelism=parallelism,
+        rows=1_000_000,
+        bytes=100_000_000,
+        seconds=1e6 / rate,
+        rows_per_second=rate,
+        bytes_per_second=rate * 100,
+        cpu_seconds=2.0,
+        network_bytes_per_second=network,
+    )
+
+
+def ceilings(tmp_path: Path, *levels: SourceLevel, disk: float = 500e6) -> str:
+    """Return the path of ceilings: 8 cores, an encoder of 100 MB/s, zstd to a quarter."""
+    path = tmp_path / "ceilings.json"
+    writing = WriteSettings(
+        overlap_buffer=4194304, overlap_buffers=4, checksum="xxh3", direct_io=False
+    )
+    found = Ceilings(
+        unloader_version="1",
+        taken_at="2026-01-01T00:00:00+00:00",
+        machine=Machine(name="db01", cpus=16, cores=8, model=None),
+        parallelism=8,
+        writing=writing,
+        disks=(
+            DiskCeiling(
+                directories=("/extract",),
+                measured_in=("/extract",),
+                mounts=(None,),
+                writers=1,
+                rounds=3,
+                bytes=10**9,
+                bytes_per_second=disk,
+                lowest=disk,
+                highest=disk,
+            ),
+        ),
+        source=SourceCeiling(
+            kind="oracle",
+            location="oracle://u@db01/S",
+            subject="T",
+            where=None,
+            partitions=(),
+            columns=3,
+            route="arrow",
+            levels=levels,
+        ),
+        encoder=EncoderCeiling(
+            format="csv",
+            sample_rows=10_000,
+            sample_bytes=1_000_000,
+            row_bytes=100.0,
+            fetch_cpu_seconds=0.02,
+            encode_cpu_seconds=0.01,
+            bytes_per_cpu_second=100e6,
+            codecs=(
+                CodecCeiling(codec="none", level=None, ratio=1.0, bytes_per_cpu_second=None),
+                CodecCeiling(codec="zstd", level=3, ratio=4.0, bytes_per_cpu_second=200e6),
+            ),
+        ),
+    )
+    save_ceilings(path, found)
+    return str(path)
+
+
+def test_the_published_question_has_an_answer() -> None:
+    """Ten billion rows in an hour on 16 cores: not with a discount, which costs 4 cores more."""
+    found = sized(*QUESTION, "--like", "record")
+    assert found["answer"].startswith("No: 10,000,000,000 rows, 1,650,000,000,000 bytes take")
+    there = found["on_cores"]
+    assert (there["fits"], there["fits_without_discount"]) == (False, True)
+    assert there["seconds"] == pytest.approx(3497 / 0.8, rel=1e-5)
+    assert there["seconds_without_discount"] == pytest.approx(3497, rel=1e-5)
+    assert (found["needed"]["workers"], found["needed"]["cores"]) == (39, 20)
+    assert found["needed"]["disks"] == 2
+    assert any("record" in each for each in found["assumptions"])
+
+
+def test_the_page_shows_each_line_of_the_arithmetic() -> None:
+    """A reader finds the answer first, and the product and quotient that it rests on."""
+    page = command.run("size", *QUESTION, "--like", "record")
+    assert page.startswith("No: ")
+    assert "10,000,000,000 x 165" in page
+    assert "1,650,000,000,000 / 3,600" in page
+    assert "471,833,000 x (1 - 0.2)" in page
+
+
+def test_no_record_is_used_unless_it_is_named(tmp_path: Path) -> None:
+    """Without a measurement there is no answer, and with one of the user's own no other."""
+    assert "--like record" in command.error_of("size", *QUESTION, status=2)
+    text = "parallelism,seconds,rows,bytes,cores\n4,100,1000000,165000000,4\n"
+    found = sized(*QUESTION, "--from", points(tmp_path, text))
+    assert "published" not in json.dumps(found)
+
+
+def test_points_say_the_same_as_csv_and_json(tmp_path: Path) -> None:
+    """The form of a sweep makes no difference; of repeated points the median counts."""
+    text = "# a remark\nparallelism,seconds,rows,bytes\n2,50,1e6,1e8\n2,10,1e6,1e8\n2,20,1e6,1e8\n"
+    listed = [{"parallelism": 2, "seconds": s, "rows": 1e6, "bytes": 1e8} for s in (20, 50, 10)]
+    one = sized("--rows", "1M", "--cores", "2", "--from", points(tmp_path, text))
+    document = json.dumps({"points": listed})
+    two = sized("--rows", "1M", "--cores", "2", "--from", points(tmp_path, document, "p.json"))
+    assert one["on_cores"] == two["on_cores"]
+    assert one["on_cores"]["seconds_without_discount"] == 20
+
+
+def test_the_fastest_settings_of_a_sweep_count(tmp_path: Path) -> None:
+    """Points of other settings are left out, and compressed bytes are not taken for text."""
+    text = (
+        "parallelism,seconds,bytes,rows,cpu,compression\n"
+        "1,80,1e8,1e6,50,none\n2,50,1e8,1e6,90,none\n1,60,1e7,1e6,50,lz4\n2,40,1e7,1e6,90,lz4\n"
+    )
+    asked = ("--rows", "1M", "--row-bytes", "100", "--cores", "2", "--discount", "0", "--from")
+    found = sized(*asked, points(tmp_path, text))
+    assert found["on_cores"]["seconds"] == 40
+    assert any("compression lz4" in each for each in found["assumptions"])
+    listed = [
+        {"settings": {"compression": "zstd"}, "parallelism": 2, "measurements": []},
+        {
+            "settings": {"compression": "none"},
+            "parallelism": 2,
+            "measurements": [{"seconds": 20, "rows": 1e6, "bytes": 0, "number": 1}],
+        },
+    ]
+    document = json.dumps({"source": "duckdb:///x", "points": listed})
+    found = sized(*asked, points(tmp_path, document, "p.json"))
+    assert found["on_cores"]["seconds"] == 20
+
+
+def test_points_without_rows_are_of_the_table_that_is_asked_about(tmp_path: Path) -> None:
+    """A curve of parallelism and seconds alone is enough; the page says what was taken for it."""
+    path = points(tmp_path, "parallelism,seconds\n1,400\n4,100\n")
+    found = sized("--rows", "1M", "--row-bytes", "10", "--cores", "4", "--from", path)
+    assert found["on_cores"]["seconds_without_discount"] == 100
+    assert any("taken as those asked about" in each for each in found["assumptions"])
+
+
+def test_another_cpu_and_another_discount(tmp_path: Path) -> None:
+    """Cores of twice the score need half the time, and a quarter taken off a third more."""
+    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n")
+    asked = ("--rows", "1M", "--cores", "4", "--from", path)
+    plain = sized(*asked, "--discount", "0%")["on_cores"]["seconds"]
+    assert plain == 100
+    twice = sized(*asked, "--discount", "0", "--cpu-ratio", "2")["on_cores"]["seconds"]
+    assert twice == 50
+    off = sized(*asked, "--discount", "25%")["on_cores"]["seconds"]
+    assert off == pytest.approx(100 / 0.75, rel=1e-5)
+
+
+def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
+    """More cores than any point had are taken in proportion, and the page says so."""
+    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n")
+    found = sized("--rows", "1M", "--cores", "8", "--discount", "0", "--from", path)
+    assert found["on_cores"]["seconds"] == 50
+    assert any("more than 4 cores were not measured" in each for each in found["assumptions"])
+    assert {each["what"] for each in found["unknown"]} == {"other codecs", "disks"}
+    assert found["space"][0]["disks"] is None
+
+
+def test_a_curve_that_falls_off_is_not_exceeded(tmp_path: Path) -> None:
+    """Between two levels the higher one is a limit, however well the lower one did."""
+    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n16,90,1e6,1e8\n")
+    found = sized("--rows", "1M", "--cores", "12", "--discount", "0", "--from", path)
+    assert found["on_cores"]["seconds"] == pytest.approx(90, rel=1e-5)
+
+
+def test_wider_rows_take_longer(tmp_path: Path) -> None:
+    """Rates are in bytes: the same rows twice as wide take twice the time."""
+    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n")
+    asked = ("--rows", "1M", "--row-bytes", "200", "--cores", "4", "--discount", "0")
+    assert sized(*asked, "--from", path)["on_cores"]["seconds"] == 200
+
+
+def test_ceilings_give_space_and_disks_for_each_codec(tmp_path: Path) -> None:
+    """Text of 360 GB in an hour is 100 MB/s: one disk of 50 MB/s with zstd, three without."""
+    path = ceilings(tmp_path, level(1, 1e5), level(8, 7e5), disk=50e6)
+    found = sized("--rows", "3600M", "--window", "1h", "--from", path)
+    plain, small = found["space"]
+    assert (plain["codec"], plain["bytes"], plain["disks"]) == ("none", 3.6e11, 3)
+    assert (small["codec"], small["bytes"], small["disks"]) == ("zstd:3", 9e10, 1)
+    assert small["extra_cores"] == pytest.approx(3.6e11 / 200e6 / 3600 / 0.75, rel=1e-4)
+    assert any("no run was measured" in each for each in found["assumptions"])
+
+
+def test_the_cpu_limit_counts_beside_the_rate(tmp_path: Path) -> None:
+    """A row costs 3 microseconds of CPU: 8 cores at half their time do 1.33 million a second."""
+    path = ceilings(tmp_path, level(1, 1e6), level(8, 8e6))
+    asked = ("--rows", "3600M", "--cores", "8", "--discount", "0", "--from", path)
+    there = sized(*asked, "--cpu-limit", "50%")["on_cores"]
+    assert there["limited_by"] == "CPU limit"
+    assert there["seconds"] == pytest.approx(3.6e9 / (8 * 0.5 / 3e-6), rel=1e-4)
+
+
+def test_a_source_that_levels_off_is_a_limit(tmp_path: Path) -> None:
+    """Further cores do not help where twice the workers fetched hardly more; else they may."""
+    asked = ("--rows", "3600M", "--window", "1h", "--cores", "64", "--from")
+    flat = sized(*asked, ceilings(tmp_path, level(4, 2e5), level(8, 2.1e5)))
+    assert flat["on_cores"]["limited_by"] == "source"
+    assert "further cores do not help" in flat["answer"]
+    rising = sized(*asked, ceilings(tmp_path, level(4, 2e5), level(8, 3.9e5)))
+    assert rising["on_cores"]["limited_by"] != "source"
+
+
+def test_disks_and_network_limit_what_is_asked_about(tmp_path: Path) -> None:
+    """The slowest of cores, disks and network decides, and is named."""
+    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,1,1e6,1e8\n")
+    asked = ("--rows", "1M", "--cores", "4", "--discount", "0", "--from", path)
+    disks = sized(*asked, "--disks", "2", "--disk-rate", "25MB")["on_cores"]
+    assert (disks["limited_by"], disks["seconds"]) == ("disks", 2)
+    network = sized(*asked, "--network-rate", "10MB")["on_cores"]
+    assert (network["limited_by"], network["seconds"]) == ("network", 10)
+
+
+def test_the_network_is_what_was_received(tmp_path: Path) -> None:
+    """Where the kernel has told what a row took on the network, that counts, not its text."""
+    path = ceilings(tmp_path, level(1, 1e5, network=5e6), level(2, 2e5, network=10e6))
+    found = sized("--rows", "3600M", "--window", "1h", "--from", path)
+    assert found["needed"]["network_bytes_per_second"] == 50e6
+    assert found["needed"]["network_gigabits_per_second"] == 0.4
+
+
+def test_a_finished_run_is_enough(tmp_path: Path) -> None:
+    """Rows, their width, the codec and the CPU time come from the manifest."""
+    path = tmp_path / "t.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i AS id, 'abcdef' AS name FROM range(5000) r(i)"
+        )
+    to = tmp_path / "out"
+    command.run(
+        *("run", f"duckdb://{path}", "--table", "t", "--to", str(to), "--parallelism", "1"),
+        *("--compression", "zstd:3"),
+    )
+    found = sized("--window", "1h", "--cores", "1", "--from", str(to))
+    totals = command.manifest_of(to)["totals"]
+    steps = {each["what"]: each["value"] for each in found["steps"]}
+    assert steps["rows"] == 5000
+    assert steps["data"] == pytest.approx(totals["uncompressed_bytes"], rel=1e-4)
+    assert found["on_cores"]["fits"] is True
+    assert {each["codec"] for each in found["space"]} == {"none", "zstd:3"}
+    same = sized("--window", "1h", "--cores", "1", "--from", str(to / "_manifest.json"))
+    assert same["on_cores"] == found["on_cores"]
+
+
+HOSTILE = {
+    "no head": "1,2\n3,4\n",
+    "head alone": "parallelism,seconds\n",
+    "nothing": "",
+    "a word": "parallelism,seconds\ntwo,3\n",
+    "zero seconds": "parallelism,seconds\n2,0\n",
+    "negative": "parallelism,seconds\n2,-5\n",
+    "not a number": "parallelism,seconds\n2,nan\n",
+    "no end": "parallelism,seconds\n2,inf\n",
+    "half a worker": "parallelism,seconds\n2.5,10\n",
+    "no worker": "parallelism,seconds\n0,10\n",
+    "a million workers": "parallelism,seconds\n1000000,10\n",
+    "too short": "parallelism,seconds,rows\n2,10\n",
+    "no seconds": "parallelism,seconds\n2,\n",
+    "an open quote": 'parallelism,seconds\n"2,10\n',
+    "twice": "parallelism,parallelism,seconds\n2,2,10\n",
+    "JSON of something": '{"a": 1}',
+    "JSON cut off": '{"points": [',
+    "JSON of no points": '{"points": []}',
+    "JSON of numbers": '{"points": [1, 2]}',
+    "JSON of booleans": '{"points": [{"parallelism": true, "seconds": 1}]}',
+    "JSON of measurements": '{"points": [{"parallelism": 1, "measurements": {"seconds": 1}}]}',
+    "JSON of settings": '{"points": [{"parallelism": 1, "seconds": 1, "settings": 5}]}',
+    "JSON of lists": '{"points": [{"parallelism": [1], "seconds": 1}]}',
+    "JSON of ceilings": '{"format_version": 1, "disks": [], "machine": {}}',
+    "JSON of a manifest": '{"units": [], "totals": {}}',
+    "a long number": f"parallelism,seconds\n2,{'9' * 400}\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_that_says_nothing_is_one_clear_error(tmp_path: Path, name: str) -> None:
+    """Whatever is in the file, the error is one line that names the file and what to do."""
+    path = points(tmp_path, HOSTILE[name], "file")
+    done = command.ended("size", *QUESTION, "--from", path)
+    assert done.returncode in (3, 6), done.stderr
+    assert done.stderr.count("unloader: error:") == 1
+    assert str(tmp_path) in done.stderr
+    assert "Next: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--rows", "0"),
+        ("--rows", "1e400"),
+        ("--row-bytes", "0"),
+        ("--row-bytes", "inf"),
+        ("--window", "0"),
+        ("--window", "-1h"),
+        ("--cores", "0"),
+        ("--cpu-ratio", "0"),
+        ("--cpu-ratio", "nan"),
+        ("--discount", "100%"),
+        ("--discount", "0.2"),
+        ("--discount", "120%"),
+        ("--cpu-limit", "0%"),
+        ("--disk-rate", "0"),
+        ("--from", ""),
+        ("--like", "something"),
+    ],
+)
+def test_an_impossible_figure_is_refused(arguments: tuple[str, ...]) -> None:
+    """A wrong option is a wrong call, told in one line."""
+    command.error_of("size", *QUESTION, "--like", "record", *arguments, status=2)
+
+
+@pytest.mark.parametrize(
+    ("missing", "hint"),
+    [("--rows", "--rows"), ("--row-bytes", "--row-bytes"), ("--window", "--cores")],
+)
+def test_what_is_missing_is_named(tmp_path: Path, missing: str, hint: str) -> None:
+    """A question that lacks something says what to add."""
+    given = {"--rows": "1M", "--row-bytes": "100", "--window": "1h"}
+    del given[missing]
+    path = points(tmp_path, "parallelism,seconds\n4,100\n")
+    rest = [each for pair in given.items() for each in pair]
+    assert hint in command.error_of("size", *rest, "--from", path, status=2)

@@ -1,0 +1,1 @@
+"""Ceilings: what disks, source, encoder and codecs of one machine gave when they were measured."""

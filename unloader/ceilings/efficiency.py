@@ -1,0 +1,174 @@
+"""Holds the rates of a run against ceilings, where those are of the same machine and places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from unloader.ceilings.model import (
+    Ceilings,
+    DiskCeiling,
+    Efficiency,
+    EfficiencyPart,
+    EncoderCeiling,
+    Machine,
+    Mount,
+    SourceCeiling,
+    SourceLevel,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRates:
+    """What a run did, and where."""
+
+    machine: Machine
+    workers: int
+    mounts: tuple[Mount | None, ...]
+    """Of its directories; empty where its output went elsewhere."""
+    direct_io: bool
+    kind: str
+    location: str
+    subject: str
+    where: str | None
+    partitions: tuple[str, ...]
+    columns: int
+    format: str
+    rows_per_second: float | None
+    """None where that is not known."""
+    bytes_per_second: float | None
+    """Of the files."""
+    uncompressed_bytes_per_second: float | None
+
+
+def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
+    """Return the share of each ceiling that a run has reached.
+
+    Args:
+        found: The ceilings.
+        path: Their file.
+        run: What they are compared with.
+    """
+    ours = run.machine
+    if (found.machine.name, found.machine.cpus) != (ours.name, ours.cpus):
+        was = found.machine
+        reason = (
+            f"the ceilings are of {was.name} with {was.cpus} CPUs, and this is {ours.name} with "
+            f"{ours.cpus}"
+        )
+        return Efficiency(ceilings=path, taken_at=found.taken_at, parts=(), not_compared=(reason,))
+    parts: list[EfficiencyPart] = []
+    reasons: list[str] = []
+    for what in (_disk(found, run), _source(found, run), _encoder(found, run)):
+        for each in what:
+            if isinstance(each, str):
+                reasons.append(each)
+            else:
+                parts.append(each)
+    return Efficiency(
+        ceilings=path, taken_at=found.taken_at, parts=tuple(parts), not_compared=tuple(reasons)
+    )
+
+
+def _disk(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+    if not found.disks:
+        yield "disk: it was not measured"
+    elif not run.mounts:
+        yield "disk: the output went elsewhere"
+    elif run.bytes_per_second is None:
+        yield "disk: the rate of the run is not known"
+    elif found.writing.direct_io != run.direct_io:
+        yield "disk: it was measured with another --direct-io"
+    else:
+        ceiling = _same_disks(found, run)
+        if ceiling is None:
+            yield "disk: another one was measured than that of the output"
+            return
+        files = "1 file" if ceiling.writers == 1 else f"{ceiling.writers} files at once"
+        yield EfficiencyPart(
+            what="disk",
+            unit="bytes/s",
+            rate=run.bytes_per_second,
+            ceiling=ceiling.bytes_per_second,
+            share=round(run.bytes_per_second / ceiling.bytes_per_second, 4),
+            basis=f"{files} in {' and '.join(ceiling.measured_in)}",
+        )
+
+
+def _same_disks(found: Ceilings, run: RunRates) -> DiskCeiling | None:
+    """Return the highest ceiling of exactly the file systems that the run wrote to."""
+    ours = {_key(each) for each in run.mounts}
+    if None in ours:
+        return None
+    known = (*found.disks, *((found.together,) if found.together else ()))
+    fitting = [each for each in known if {_key(mount) for mount in each.mounts} == ours]
+    return max(fitting, key=lambda each: each.bytes_per_second, default=None)
+
+
+def _key(mount: Mount | None) -> tuple[str, str, str] | None:
+    return None if mount is None else (mount.point, mount.source, mount.type)
+
+
+def _source(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+    source = found.source
+    if source is None:
+        yield "source: it was not measured"
+    elif not _is_the_source(source, run):
+        yield "source: another one was measured, or another table, query or selection"
+    elif run.rows_per_second is None:
+        yield "source: the rate of the run is not known"
+    else:
+        level = level_for(source, run.workers)
+        workers = "1 worker" if level.parallelism == 1 else f"{level.parallelism} workers"
+        yield EfficiencyPart(
+            what="source",
+            unit="rows/s",
+            rate=run.rows_per_second,
+            ceiling=level.rows_per_second,
+            share=round(run.rows_per_second / level.rows_per_second, 4),
+            basis=f"{workers} that fetch and write nothing",
+        )
+
+
+def _is_the_source(source: SourceCeiling, run: RunRates) -> bool:
+    return all(
+        getattr(source, name) == getattr(run, name)
+        for name in ("kind", "location", "subject", "where", "partitions", "columns")
+    )
+
+
+def level_for(source: SourceCeiling, workers: int) -> SourceLevel:
+    """Return the level of that parallelism, or the one that gave most if there is none."""
+    same = [each for each in source.levels if each.parallelism == workers]
+    return same[0] if same else max(source.levels, key=lambda each: each.rows_per_second)
+
+
+def _encoder(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+    encoder = found.encoder
+    if encoder is None or encoder.bytes_per_cpu_second is None:
+        yield "encoder: it was not measured"
+    elif encoder.format != run.format:
+        yield f"encoder: {encoder.format} was measured"
+    elif found.source is not None and not _is_the_source(found.source, run):
+        yield "encoder: other rows were measured"
+    elif run.uncompressed_bytes_per_second is None:
+        yield "encoder: the size before compression is not known"
+    else:
+        yield _encoder_part(encoder, encoder.bytes_per_cpu_second, found, run)
+
+
+def _encoder_part(
+    encoder: EncoderCeiling, rate: float, found: Ceilings, run: RunRates
+) -> EfficiencyPart:
+    assert run.uncompressed_bytes_per_second is not None
+    cores = max(1, min(run.workers, found.machine.cores))
+    ceiling = rate * cores
+    return EfficiencyPart(
+        what="encoder",
+        unit="bytes/s",
+        rate=run.uncompressed_bytes_per_second,
+        ceiling=ceiling,
+        share=round(run.uncompressed_bytes_per_second / ceiling, 4),
+        basis=f"{cores} {'core that encodes' if cores == 1 else 'cores that encode'} "
+        f"{encoder.format} and nothing else",
+    )

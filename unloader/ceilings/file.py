@@ -1,0 +1,96 @@
+"""A file of ceilings: written by `unloader preflight --save`, read by `run` and `size`."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from unloader.ceilings.model import FORMAT_VERSION, Ceilings
+from unloader.errors import ConfigError, OutputFailed
+from unloader.json_fields import NotAsExpected, from_json, to_json
+from unloader.json_reading import decode, read_text
+
+_AGAIN = "make one with: unloader preflight --save FILE"
+
+
+def check_saveable(path: Path) -> None:
+    """Check that a file could be made, before anything is measured for it.
+
+    Raises:
+        OutputFailed: It could not.
+    """
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK) or path.is_dir():
+        raise OutputFailed(
+            f"the ceilings cannot be saved in {path}: it is a directory, or the one above it is "
+            "missing or not writable",
+            "give another --save",
+        )
+
+
+def save_ceilings(path: Path, found: Ceilings) -> None:
+    """Write ceilings to a file; an earlier file is replaced as a whole, or left as it is.
+
+    Raises:
+        OutputFailed: It cannot be written.
+    """
+    staged = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with staged.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(to_json(found), indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            staged.unlink()
+        raise OutputFailed(
+            f"the ceilings cannot be saved in {path}: {error.strerror}", "give another --save"
+        ) from error
+
+
+def read_ceilings(path: Path) -> Ceilings:
+    """Return the ceilings in a file.
+
+    Raises:
+        ConfigError: It cannot be read, or holds something else.
+    """
+    try:
+        document = decode(read_text(path))
+    except OSError as error:
+        raise ConfigError(
+            f"the file of ceilings {path} cannot be read: {error.strerror}", _AGAIN
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"the file of ceilings {path} is not JSON: {error}", _AGAIN) from error
+    if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
+        raise ConfigError(f"{path} is not a file of ceilings of this version", _AGAIN)
+    try:
+        return _checked(from_json(Ceilings, document, "the file", newer=True))
+    except NotAsExpected as error:
+        raise ConfigError(f"the file of ceilings {path} cannot be used: {error}", _AGAIN) from error
+
+
+def _checked(found: Ceilings) -> Ceilings:
+    """Refuse figures that no measurement gives: an edited file, or a damaged one.
+
+    Raises:
+        NotAsExpected: A rate is not above 0, or a number has no end.
+    """
+    levels = found.source.levels if found.source else ()
+    rates: dict[str, list[float]] = {
+        "disks.bytes_per_second": [each.bytes_per_second for each in found.disks],
+        "together.bytes_per_second": [found.together.bytes_per_second] if found.together else [],
+        "source.levels.parallelism": [each.parallelism for each in levels],
+        "source.levels.rows_per_second": [each.rows_per_second for each in levels],
+        "encoder.row_bytes": [found.encoder.row_bytes] if found.encoder else [],
+        "encoder.codecs.ratio": [each.ratio for each in found.encoder.codecs]
+        if found.encoder
+        else [],
+    }
+    for name, values in rates.items():
+        for value in values:
+            if not 0 < value < float("inf"):
+                raise NotAsExpected(f"{name} is {value}, not a number above 0")
+    return found

@@ -1,0 +1,98 @@
+"""`unloader preflight`: the ceilings of disk, source, encoder and connection before a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.display.progress import display_for
+from unloader.cli.options import measuring
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import given
+from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from unloader.ceilings.model import Part
+    from unloader.model import Request
+    from unloader.preflight.model import Budget
+
+
+@click.command(
+    "preflight",
+    cls=JobCommand,
+    short_help="Measure what disk, source, encoder and connection can give.",
+    epilog="""\b
+    Examples:
+      unloader preflight oracle://scott@db01:1521/SALES --table ORDERS --to /disk1/x,/disk2/x \\
+          --parallelism 32 --save ceilings.json
+      unloader preflight --to /extract --disk-bytes 8GiB
+      unloader preflight postgresql://etl@db01/sales --table public.orders --without disk --json
+    """,
+)
+@source_argument(plans=False, required=False)
+@declared_options("preflight")
+@click.pass_context
+def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
+    """Measure the ceilings of a run before it begins.
+
+    The disks are written to with the buffers, checksum and sync of a run. Workers fetch rows of
+    SOURCE and throw them away. The encoder and each codec work on a sample of the rows. Small
+    statements show the round trip. Nothing that is written stays. What cannot be measured is left
+    blank, with the reason. SOURCE may be left out: then only the disks of --to are measured.
+
+    Takes the options of run. It reads and writes at full speed: do not run it beside other work.
+    """
+    from unloader import api
+    from unloader.cli.display import ceilings
+
+    measuring.validate(values, given(context), argument.url)
+    parts = measuring.measured_parts(values)
+    job = _job(context, argument, values)
+    if values["save"] is not None:
+        from unloader.ceilings.file import check_saveable
+
+        check_saveable(Path(values["save"]))
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        found = api.preflight(job, _budget(values, parts), observe=display, stop=stop)
+    if values["save"] is not None:
+        from unloader.ceilings.file import save_ceilings
+
+        save_ceilings(Path(values["save"]), found)
+    if values["json"]:
+        from unloader.json_fields import to_json
+
+        render.emit_json(to_json(found))
+    elif not values["quiet"]:
+        render.emit(ceilings.page(found))
+
+
+def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any]) -> Request:
+    from unloader.cli.options.credentials import connect_to
+    from unloader.cli.options.request_of import request_of
+    from unloader.model import SourceSpec
+
+    if argument.url:
+        job = request_of(values, connect_to(argument.url, values, given(context)))
+    else:
+        job = request_of(values, SourceSpec(kind="", location=""))
+    # The codec that a preset takes is no matter of a ceiling: all are measured.
+    return job if values["to"] else replace(job, output=replace(job.output, destination=""))
+
+
+def _budget(values: dict[str, Any], parts: tuple[Part, ...]) -> Budget:
+    from unloader.preflight.model import Budget
+
+    return Budget(
+        parts=parts,
+        levels=tuple(values["levels"] or ()),
+        disk_bytes=values["disk_bytes"],
+        disk_seconds=values["disk_seconds"],
+        disk_rounds=values["rounds"],
+        source_seconds=values["source_seconds"],
+        sample_bytes=values["sample"],
+    )

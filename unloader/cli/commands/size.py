@@ -1,0 +1,73 @@
+"""`unloader size`: how much machine a night needs, with the arithmetic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.errors import UsageError
+
+if TYPE_CHECKING:
+    from unloader.sizing.model import Question
+
+
+@click.command(
+    "size",
+    cls=JobCommand,
+    short_help="Show how much machine an unload needs, with the arithmetic.",
+    epilog="""\b
+    Examples:
+      unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --from /extract/orders
+      unloader size --rows 2G --window 6h --from sweep.csv --cpu-ratio 1.4 --json
+      unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --like record
+    """,
+)
+@declared_options("size")
+def command(**values: Any) -> None:
+    """Reckon workers, cores, disks, network and hours from what was measured.
+
+    Rows, their width and the time are given, or taken from a finished run. How fast an unload is
+    comes from --from: a finished run, the points of a sweep, or ceilings. Each line of the
+    arithmetic can be done again with a pocket calculator. Nothing is read but these files.
+    """
+    from unloader import api
+
+    question = _question(values)
+    found = api.size(question, files=values["from"], like_record=values["like"] == "record")
+    if values["json"]:
+        from unloader.json_fields import to_json
+
+        render.emit_json(to_json(found))
+    elif not values["quiet"]:
+        from unloader.cli.display import sizing
+
+        render.emit(sizing.page(found))
+
+
+def _question(values: dict[str, Any]) -> Question:
+    from unloader.sizing.model import Question
+
+    if values["window"] is not None and not values["window"]:
+        raise UsageError("--window is 0", "give the time in which the unload must end, such as 1h")
+    if values["discount"] >= 1:
+        raise UsageError("--discount takes off everything", "give less than 100%")
+    if not values["cpu_limit"]:
+        raise UsageError("--cpu-limit leaves no CPU", "give more than 0%")
+    if any(not each.strip() for each in values["from"]):
+        raise UsageError("--from is empty", "give it a file, or leave it out")
+    return Question(
+        rows=values["rows"],
+        row_bytes=values["row_bytes"],
+        window_seconds=values["window"],
+        cores=values["cores"],
+        disks=values["disks"],
+        cpu_ratio=values["cpu_ratio"],
+        discount=values["discount"],
+        cpu_limit=values["cpu_limit"],
+        disk_rate=values["disk_rate"],
+        network_rate=values["network_rate"],
+        measured_cores=values["measured_cores"],
+    )

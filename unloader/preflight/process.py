@@ -1,0 +1,217 @@
+"""The measuring side: one process a seat, which writes files or fetches rows and tells the time.
+
+A file goes through `writers.files.sink`, as the files of a run do: the same buffers, checksum,
+write-ahead and sync. It has no name where the file system can do that, so that nothing is left of
+it, however this process ends. Rows come from the reader that a worker has.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from tempfile import mkstemp
+from typing import TYPE_CHECKING, Any, cast
+
+from unloader.failures import failure_of
+from unloader.model import AttemptFailure, Preload
+from unloader.preflight.connections import Traffic, traffic
+from unloader.preflight.tasks import Connected, ConnectTask, Fetched, FetchTask, WriteTask, Written
+from unloader.redaction import guard_streams
+from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
+from unloader.sources.reading import unit_batches, unit_text
+from unloader.sources.registry import source_of
+from unloader.worker.memory import tune
+from unloader.worker.progress import RowEstimate, text_bytes
+from writers.errors import WriteError
+from writers.files.os_errors import write_error
+from writers.files.sink import Sink
+from writers.model import Compression
+
+if TYPE_CHECKING:
+    from partition_planner.model import WorkUnit
+    from unloader.model import Extract
+
+tune()
+
+Task = WriteTask | ConnectTask | FetchTask | Preload
+Answer = Written | Connected | Fetched | AttemptFailure | None
+
+PREFIX = ".unloader-preflight-"
+"""Begins the name of a file where the file system has none without a name."""
+
+_DATA_BYTES = 4 * 1024 * 1024
+
+
+_readers: list[Reader] = []
+"""The one that is open, if any is."""
+
+
+@atexit.register  # So the database sees its session closed, and no connection that breaks off.
+def _close() -> None:
+    while _readers:
+        _readers.pop().close()
+
+
+def work(task: Task, report: Callable[[object], None]) -> Answer:
+    """Do what the parent sent; every error comes back as data."""
+    guard_streams()
+    try:
+        if isinstance(task, WriteTask):
+            return _write(task)
+        if isinstance(task, ConnectTask):
+            _close()
+            _readers.append(_open(task.extract))
+            return Connected()
+        if isinstance(task, FetchTask):
+            return _fetch(task)
+    except Exception as error:
+        _close()
+        return failure_of(error)
+    with suppress(Exception):
+        if task.source_kind:
+            source_of(task.source_kind).load()
+    return None
+
+
+def _write(task: WriteTask) -> Written:
+    # A file system that compresses gains nothing from these bytes, as from compressed output.
+    data = memoryview(os.urandom(min(task.bytes, _DATA_BYTES)))
+    with _file_in(task.directory) as path:
+        began = time.monotonic()
+        sink = Sink(
+            path,
+            compression=Compression(),
+            buffer_bytes=task.writing.overlap_buffer,
+            buffers=task.writing.overlap_buffers,
+            checksum=task.writing.checksum,
+            direct_io=task.writing.direct_io,
+        )
+        try:
+            while sink.bytes_accepted < task.bytes and time.monotonic() < began + task.seconds:
+                sink.write(data[: task.bytes - sink.bytes_accepted])
+            size, _ = sink.close()
+        except BaseException:
+            sink.abort()
+            raise
+    return Written(bytes=size, began=began, ended=time.monotonic())
+
+
+@contextmanager
+def _file_in(directory: str) -> Iterator[str]:
+    """Yield the path of a new file that is gone at the end."""
+    descriptor = -1
+    if hasattr(os, "O_TMPFILE"):
+        with suppress(OSError):
+            descriptor = os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    if descriptor >= 0:
+        try:
+            # The way to open a file without a name once more: proc(5).
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    try:
+        descriptor, path = mkstemp(prefix=PREFIX, dir=directory)
+    except OSError as error:
+        raise _not_writable(directory, error) from error
+    os.close(descriptor)
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def _not_writable(directory: str, error: OSError) -> WriteError:
+    return write_error("create a file in", Path(directory), error)
+
+
+def _open(extract: Extract) -> Reader:
+    source = source_of(extract.source.kind)
+    source.load()
+    return source.open_reader(extract.source, extract.snapshot)
+
+
+def _fetch(task: FetchTask) -> Fetched:
+    fetching = _Fetching(task, _readers[-1])
+    before, cpu = traffic(), time.process_time()
+    began = time.monotonic()
+    fetching.run(began + task.seconds)
+    ended = time.monotonic()
+    after = traffic()
+    used = time.process_time() - cpu
+    _close()  # It was left in the middle of a statement.
+    return Fetched(
+        rows=fetching.rows,
+        bytes=fetching.bytes,
+        began=began,
+        ended=ended,
+        cpu_seconds=used,
+        wraps=fetching.wraps,
+        network_bytes=_received(before, after),
+        network_round_trip_seconds=after.round_trip_seconds if after else None,
+    )
+
+
+def _received(before: Traffic | None, after: Traffic | None) -> int | None:
+    if after is None or before is None:
+        return None
+    return max(0, after.received - before.received)
+
+
+class _Fetching:
+    """Counts what a reader gives until the time is over."""
+
+    def __init__(self, task: FetchTask, reader: Reader) -> None:
+        self._task = task
+        self._reader = reader
+        self._estimate = RowEstimate()
+        self.rows = self.bytes = self.wraps = 0
+
+    def run(self, until: float) -> None:
+        units = self._task.units
+        for number in count():
+            if number and number % len(units) == 0:
+                self.wraps += 1
+                if not self.rows:
+                    return  # None of them has a row.
+            if self._unit(units[number % len(units)], until):
+                return
+
+    def _unit(self, unit: WorkUnit, until: float) -> bool:
+        """Read a unit; return whether the time was over before its end."""
+        try:
+            return self._read(self._items(unit), until)
+        except ReadAgain:
+            return self._read(self._items(unit), until)
+
+    def _items(self, unit: WorkUnit) -> Iterator[Any]:
+        task = self._task
+        if task.text is not None:
+            reader = cast(TextReader, self._reader)
+            return unit_text(reader, task.extract, unit, task.text)
+        share = max(1, task.fetch_bytes // SHARES)
+        return unit_batches(self._reader, task.extract, unit, batch_bytes=share)
+
+    def _read(self, items: Iterator[Any], until: float) -> bool:
+        for item in items:
+            self._add(item)
+            if time.monotonic() >= until:
+                return True
+        return time.monotonic() >= until
+
+    def _add(self, item: Any) -> None:
+        if isinstance(item, tuple):
+            self.rows += self._estimate(item)
+            self.bytes += text_bytes(item)
+        elif hasattr(item, "num_rows"):
+            self.rows += item.num_rows
+            self.bytes += int(item.nbytes)
+        else:  # A row with a value too large to be held, whose pieces are passed over.
+            self.rows += 1
+            self.bytes += int(item.held_bytes)

@@ -1,0 +1,77 @@
+"""What the measuring processes are asked for and what they answer: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unloader.ceilings.model import WriteSettings
+
+if TYPE_CHECKING:
+    from partition_planner.model import WorkUnit
+    from unloader.model import Extract
+    from writers.model import TextFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTask:
+    """Write one file as a worker would, and remove it."""
+
+    directory: str
+    """An existing one."""
+    writing: WriteSettings
+    bytes: int
+    seconds: float
+    """No buffer is begun after them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One file that was written and synced."""
+
+    bytes: int
+    began: float
+    """By the monotonic clock, which all processes of a machine share."""
+    ended: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectTask:
+    """Open the source, and keep it open for the next task."""
+
+    extract: Extract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """The source is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchTask:
+    """Fetch rows as a worker would, and throw them away; the source is closed after that."""
+
+    extract: Extract
+    units: tuple[WorkUnit, ...]
+    """One after the other, and from the first one again once all are read."""
+    text: TextFormat | None
+    """The dialect where the source renders the text."""
+    fetch_bytes: int
+    seconds: float
+    """No batch is asked for after them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What one worker fetched."""
+
+    rows: int
+    bytes: int
+    began: float
+    ended: float
+    cpu_seconds: float
+    wraps: int
+    """How often it began with the first unit again."""
+    network_bytes: int | None
+    """Received by its connections; None where that is not known."""
+    network_round_trip_seconds: float | None

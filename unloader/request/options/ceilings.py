@@ -1,0 +1,84 @@
+"""Options on measuring ceilings, and on holding a run against them."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from unloader.model import Request
+from unloader.request.options.kinds import (
+    GLOBS,
+    NUMBERS,
+    SECONDS,
+    SIZE_FROM_1,
+    PathText,
+    Whole,
+)
+from unloader.request.options.option import Option
+
+_measuring = partial(
+    Option, section="What to measure", commands=("preflight",), effect="unrecorded"
+)
+
+CEILINGS = Option(
+    name="ceilings",
+    kind=PathText("FILE", only="file"),
+    section="Progress and result",
+    commands=("run",),
+    effect="none",
+    field="ceilings",
+    owner=Request,
+    shape=os.path.abspath,
+    default_text="none",
+    empty=False,
+    help="Compare the rates of the run with the ceilings in FILE, made by `unloader preflight "
+    "--save` on this machine. The result and the manifest have the percentages.",
+)
+
+OPTIONS = (
+    _measuring(
+        name="without",
+        kind=GLOBS,
+        multiple=True,
+        help="Leave out disk, source, encoder or connection. Separated by commas, or repeated.",
+    ),
+    _measuring(
+        name="levels",
+        kind=NUMBERS,
+        default_text="1,2,4 and so on up to --parallelism",
+        help="Numbers of workers with which the source is read, for instance 1,2,4-8.",
+    ),
+    _measuring(
+        name="source-seconds",
+        kind=SECONDS,
+        default=5.0,
+        help="Seconds of fetching for each number of workers.",
+    ),
+    _measuring(
+        name="disk-bytes",
+        kind=SIZE_FROM_1,
+        default=1024 * 1024 * 1024,
+        help="Bytes that are written for one figure of a disk. They should be more than the caches "
+        "of the disk and its controller hold.",
+    ),
+    _measuring(
+        name="disk-seconds",
+        kind=SECONDS,
+        default=10.0,
+        help="Seconds of writing for one figure of a disk; whichever limit comes first counts.",
+    ),
+    _measuring(
+        name="rounds",
+        kind=Whole(1, 100),
+        default=3,
+        help="Rounds that one figure of a disk is made of; it is their median.",
+    ),
+    _measuring(
+        name="save",
+        kind=PathText("FILE", only="file"),
+        empty=False,
+        help="Write the result to FILE as JSON, for `unloader run --ceilings FILE` and `unloader "
+        "size --from FILE`.",
+    ),
+    CEILINGS,
+)

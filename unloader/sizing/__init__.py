@@ -1,0 +1,1 @@
+"""How much machine a night needs: pure arithmetic on what was measured, each step shown."""

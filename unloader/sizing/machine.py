@@ -1,0 +1,96 @@
+"""How long the run takes on a machine of so many cores, and what limits it there."""
+
+from __future__ import annotations
+
+from unloader.sizing.model import OnCores
+from unloader.sizing.sheet import Sheet
+from unloader.sizing.work import Level, Work
+
+
+def time_on_cores(work: Work, sheet: Sheet, assumptions: list[str]) -> OnCores:
+    """Return the time on the cores that the question names.
+
+    The level is the fastest that had no more cores. Between two levels the higher one is a limit.
+    """
+    question = work.question
+    cores = question.cores
+    assert cores is not None
+    within = [each for each in work.levels if each.cores <= cores]
+    level = max(within, key=lambda each: each.rate) if within else work.levels[0]
+    rate = _scaled(work, level, cores, sheet, assumptions)
+    if question.cpu_ratio != 1:
+        rate = sheet.times("on the other CPU", rate, question.cpu_ratio, unit="bytes/s")
+    full = {"cores": rate}
+    if level.cpu_seconds_per_byte:
+        full["CPU limit"] = _cpu_rate(work, level.cpu_seconds_per_byte, cores, sheet)
+    full |= _other_limits(work, sheet)
+    plain = min(full.values())
+    usable = {
+        name: each if name == "CPU limit" else sheet.without(
+            f"{name}, to be reckoned with", each, question.discount, unit="bytes/s"
+        )
+        for name, each in full.items()
+    }  # fmt: skip
+    limit = min(usable, key=lambda name: usable[name])
+    seconds = sheet.over("time", work.data, usable[limit], unit="s", note=f"limited by {limit}")
+    window = question.window_seconds
+    without = work.data / plain
+    return OnCores(
+        cores=cores,
+        workers=max(1, round(cores * level.workers / level.cores)),
+        seconds=seconds,
+        hours=sheet.over("hours", seconds, 3600, unit="h"),
+        limited_by=limit,
+        seconds_without_discount=sheet.over(
+            "time without the discount", work.data, plain, unit="s"
+        ),
+        fits=None if window is None else seconds <= window,
+        fits_without_discount=None if window is None else without <= window,
+    )
+
+
+def _scaled(
+    work: Work, level: Level, cores: int, sheet: Sheet, assumptions: list[str]
+) -> float:  # fmt: skip
+    measured = sheet.given(
+        f"measured, for {cores} cores",
+        level.rate,
+        "bytes/s",
+        f"{level.workers} workers on {level.cores:g} cores",
+    )
+    if level.cores == cores:
+        return measured
+    one = sheet.over("of one core", measured, level.cores, unit="bytes/s")
+    rate = sheet.times(f"of {cores} cores", one, cores, unit="bytes/s")
+    higher = [each for each in work.levels if each.cores > cores]
+    if not higher:
+        assumptions.append(
+            f"more than {level.cores:g} cores were not measured: each further one is taken to "
+            "give as much"
+        )
+    elif level.cores < cores and min(higher, key=lambda each: each.cores).rate < rate:
+        above = min(higher, key=lambda each: each.cores)
+        rate = sheet.given(
+            "but not more than", above.rate, "bytes/s", f"measured on {above.cores:g} cores"
+        )
+    return rate
+
+
+def _cpu_rate(work: Work, cost: float, cores: int, sheet: Sheet) -> float:
+    """Return the rate at which the cores are as busy as they may be."""
+    question = work.question
+    there = sheet.over("CPU seconds of a MB", cost * 1e6, question.cpu_ratio, unit="CPU s")
+    free = sheet.times("CPU seconds in a second", cores, question.cpu_limit, unit="CPU s")
+    return sheet.over("CPU limit", free * 1e6, there, unit="bytes/s")
+
+
+def _other_limits(work: Work, sheet: Sheet) -> dict[str, float]:
+    question = work.question
+    found = {}
+    if work.source_rate is not None:
+        found["source"] = sheet.given("source", work.source_rate, "bytes/s", "the most it gave")
+    if question.disks is not None and work.disk_rate is not None:
+        found["disks"] = sheet.times("disks", question.disks, work.disk_rate, unit="bytes/s")
+    if question.network_rate is not None:
+        found["network"] = sheet.given("network", question.network_rate, "bytes/s", "one link")
+    return found

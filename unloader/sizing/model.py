@@ -1,0 +1,154 @@
+"""The types of a sizing: what is asked, what was measured, and each step from one to the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A table, a night and a machine."""
+
+    rows: float | None = None
+    """None takes those of what was measured."""
+    row_bytes: float | None = None
+    """Of the text of one row; None as above."""
+    window_seconds: float | None = None
+    cores: int | None = None
+    """Of the machine that is asked about."""
+    disks: int | None = None
+    """That the output is spread over."""
+    cpu_ratio: float = 1.0
+    """Benchmark score of one core there over that of the machine that measured."""
+    discount: float = 0.2
+    """Share that is taken off every measured rate."""
+    cpu_limit: float = 0.75
+    """Share of the cores' time that may be used."""
+    disk_rate: float | None = None
+    """Bytes a second of one disk; None takes what was measured."""
+    network_rate: float | None = None
+    """Bytes a second of one network link."""
+    measured_cores: int | None = None
+    """Cores of the machine that measured, where its figures do not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One run, or one point of a sweep."""
+
+    workers: int
+    seconds: float
+    rows: float | None = None
+    bytes: float | None = None
+    """Of text before compression."""
+    cores: float | None = None
+    """That the workers had; None where nobody says."""
+    cpu_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecSpace:
+    """What a format and a codec make of rows."""
+
+    format: str
+    codec: str
+    row_bytes: float | None
+    """Before compression; None is that of the question."""
+    ratio: float
+    bytes_per_cpu_second: float | None
+    """None where nothing is compressed, or that was not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What is known, from one file or several."""
+
+    origins: tuple[str, ...]
+    measured: tuple[Measured, ...] = ()
+    predicted: bool = False
+    """The points were made of ceilings: no run has been measured."""
+    rows: float | None = None
+    row_bytes: float | None = None
+    disk_rate: float | None = None
+    source_rows_per_second: float | None = None
+    """The most that the source gave; None where more workers still got more."""
+    network_row_bytes: float | None = None
+    """Received for one row."""
+    spaces: tuple[CodecSpace, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One line of the arithmetic; the value is that of the formula, to six digits."""
+
+    what: str
+    formula: str
+    """Numbers, `x`, `/`, `+`, `-` and brackets; empty for what is given."""
+    value: float
+    unit: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """What the output takes in one format and codec."""
+
+    format: str
+    codec: str
+    bytes: float
+    bytes_per_second: float | None
+    """Into the window, or into the time that the run takes."""
+    disks: int | None
+    extra_cores: float | None
+    """For compressing, at the limit of the CPU; None where that was not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What the window asks for; None where it cannot be told."""
+
+    workers: int | None = None
+    cores: int | None = None
+    disks: int | None = None
+    network_bytes_per_second: float | None = None
+    network_gigabits_per_second: float | None = None
+    network_links: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnCores:
+    """How long the run takes on the machine that is asked about."""
+
+    cores: int
+    workers: int
+    seconds: float
+    hours: float
+    limited_by: str
+    seconds_without_discount: float
+    fits: bool | None
+    """None without a window."""
+    fits_without_discount: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """What is blank, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """The answer, and how it came about."""
+
+    answer: str
+    question: Question
+    origins: tuple[str, ...]
+    steps: tuple[Step, ...]
+    needed: Needed | None
+    on_cores: OnCores | None
+    space: tuple[Space, ...]
+    assumptions: tuple[str, ...]
+    unknown: tuple[Unknown, ...]
