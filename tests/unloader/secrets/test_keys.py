@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,8 @@ from unloader.secrets.keys import (
 from unloader.secrets.proofs import is_proof_of, proof_of
 from writers.model import Compression, ParquetFormat
 
-KEY = os.urandom(32)
+KEY = bytes(range(200, 232))
+"""The same in every process of the suite: names of tests are made from it."""
 CODED = base64.b64encode(KEY).decode()
 
 
