@@ -35,6 +35,7 @@ from writers.model import TextFormat
 if TYPE_CHECKING:
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
+    from unloader.report.model import RunReport
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
     from unloader.verification.finished_run import Level
@@ -385,6 +386,63 @@ def status(destination: Path) -> RunStatus:
 
     with _translated():
         return status_of(str(destination))
+
+
+def report(place: Path) -> RunReport:
+    """Return what the page of a run shows.
+
+    Args:
+        place: The directory of a run that is finished or broke, or a manifest.
+
+    Raises:
+        UnloaderError: OutputFailed if there is no manifest, or it is damaged.
+    """
+    from unloader.report.of_run import run_report
+    from unloader.report.reading import manifest_at
+
+    with _translated():
+        return run_report(manifest_at(place))
+
+
+def report_of(manifest: dict[str, Any]) -> RunReport:
+    """Return what the page of a run shows, from what `unload` returned."""
+    from unloader.manifest.model import from_json
+    from unloader.report.of_run import run_report
+
+    return run_report(from_json(manifest))
+
+
+def report_page(report: RunReport) -> str:
+    """Return the page of a report, in HTML.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing.
+    """
+    from unloader.report.pages import run_page
+
+    return run_page(report)
+
+
+def check_report(path: Path) -> None:
+    """Find out whether a page can be made and written.
+
+    Raises:
+        UnloaderError: ConfigError if it cannot.
+    """
+    from unloader.report.writing import check
+
+    check(path)
+
+
+def write_report(path: Path, report: RunReport) -> None:
+    """Write the page of a report into a file.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing, or the file system refused.
+    """
+    from unloader.report.writing import write
+
+    write(path, report_page(report))
 
 
 def runs(directory: Path, *, depth: int = 3) -> tuple[RunStatus, ...]:

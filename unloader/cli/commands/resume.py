@@ -10,6 +10,7 @@ import click
 from unloader.cli.commands.run import answer
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
+from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
 
@@ -44,6 +45,7 @@ def command(destination: Path, **values: Any) -> None:
     from unloader import api
     from unloader.cli.options.credentials import secret_at
 
+    check_report(values)
     secret = secret_at(str(destination), values)
     request = api.interrupted(destination)
     with watched(values, request) as display, stop_on_signals(display.stopping) as stop:
@@ -55,4 +57,5 @@ def command(destination: Path, **values: Any) -> None:
             observe=display,
             stop=stop,
         )
+        write_report(values, manifest)
     answer(manifest, values)

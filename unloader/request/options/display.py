@@ -16,7 +16,7 @@ WATCHED = ("demo", *REACHING)
 
 ANSWERING = (
     *WATCHED,
-    *("status", "runs", "stop"),
+    *("status", "runs", "stop", "report"),
     *("clean", "keepers", "topology", "formats", "sources"),
 )
 """Commands that have a result to show."""
@@ -94,6 +94,15 @@ OWN = (
         commands=("stop",),
         default=300.0,
         help="Seconds to wait for the end of the run; 0 asks it to end and does not wait.",
+    ),
+    _option(
+        name="output",
+        kind=PathText("FILE", only="file"),
+        section="The page",
+        commands=("report",),
+        empty=False,
+        kept=False,
+        help="Write the page to FILE; without it, to standard output.",
     ),
     _option(
         name="dry-run",
