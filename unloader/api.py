@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
     from unloader.report.model import RunReport
+    from unloader.report.sweep_model import SweepPage
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
     from unloader.verification.finished_run import Level
@@ -388,20 +389,22 @@ def status(destination: Path) -> RunStatus:
         return status_of(str(destination))
 
 
-def report(place: Path) -> RunReport:
-    """Return what the page of a run shows.
+def report(place: Path, *, ceilings: Path | None = None) -> RunReport | SweepPage:
+    """Return what the page of a run or of a sweep shows.
 
     Args:
-        place: The directory of a run that is finished or broke, or a manifest.
+        place: The directory of a run that is finished or broke, a manifest, or what
+            `unloader sweep --json` wrote.
+        ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
 
     Raises:
-        UnloaderError: OutputFailed if there is no manifest, or it is damaged.
+        UnloaderError: OutputFailed if there is no manifest, or it is damaged; ConfigError if the
+            sweep has no points.
     """
-    from unloader.report.of_run import run_report
-    from unloader.report.reading import manifest_at
+    from unloader.report.reading import report_at
 
     with _translated():
-        return run_report(manifest_at(place))
+        return report_at(place, ceilings)
 
 
 def report_of(manifest: dict[str, Any]) -> RunReport:
@@ -412,15 +415,22 @@ def report_of(manifest: dict[str, Any]) -> RunReport:
     return run_report(from_json(manifest))
 
 
-def report_page(report: RunReport) -> str:
+def sweep_report(document: dict[str, Any]) -> SweepPage:
+    """Return what the page of a sweep shows, from its JSON document."""
+    from unloader.report.of_sweep import sweep_report
+
+    return sweep_report(document)
+
+
+def report_page(report: RunReport | SweepPage) -> str:
     """Return the page of a report, in HTML.
 
     Raises:
         UnloaderError: ConfigError if a library is missing.
     """
-    from unloader.report.pages import run_page
+    from unloader.report.pages import page_of
 
-    return run_page(report)
+    return page_of(report)
 
 
 def check_report(path: Path) -> None:
@@ -434,7 +444,7 @@ def check_report(path: Path) -> None:
     check(path)
 
 
-def write_report(path: Path, report: RunReport) -> None:
+def write_report(path: Path, report: RunReport | SweepPage) -> None:
     """Write the page of a report into a file.
 
     Raises:

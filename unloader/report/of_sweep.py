@@ -23,6 +23,7 @@ from unloader.report.sweep_model import (
     PointLine,
     State,
     SweepPage,
+    WholeTable,
 )
 from unloader.report.timeline import bars_of
 
@@ -57,12 +58,15 @@ def sweep_report(
         raise ConfigError(
             "the sweep has no points, so there is nothing to show", "measure some levels"
         )
-    unit, amount = _work(analysis, found_levels)
-    levels = (
-        tuple(_level(each, unit, amount) for each in found_levels)
-        if found_levels
-        else tuple(map(_level_of_point, points))
-    )
+    verdicts = _verdicts(analysis)
+    several = len({series for series, _ in verdicts}) > 1
+    if found_levels and not several:
+        unit, amount = _work(analysis)
+        levels = tuple(_level(each, unit, amount) for each in found_levels)
+    else:
+        # Bytes of one format or codec are no measure of another.
+        unit, amount = "rows", _rows_of_levels(found_levels, points, verdicts)
+        levels = tuple(_level_of_point(point, verdicts) for point in points)
     choices = tuple(_choices(analysis))
     shown = _shown(_maps(document.get("points")), choices)
     bars, together = _bars(shown)
@@ -83,6 +87,8 @@ def sweep_report(
         ),
         knee=_knee(analysis),
         choices=choices,
+        recommended_options=_label({"settings": analysis.get("recommended_options")}),
+        whole_table=_whole(_map(analysis.get("whole_table"))),
         ceilings=tuple(_ceilings(ceilings or _map(document.get("ceilings")), unit)),
         limit_below_knee=_text(_map(limits.get("below_knee")).get("text")),
         limit_above_knee=_text(_map(limits.get("above_knee")).get("text")),
@@ -95,15 +101,41 @@ def sweep_report(
     )
 
 
-def _work(analysis: Mapping[str, Any], levels: list[Mapping[str, Any]]) -> tuple[Unit, float]:
+def _work(analysis: Mapping[str, Any]) -> tuple[Unit, float]:
     """Return what rates count, and how much of it the seconds of each level are for."""
     work = _map(analysis.get("work"))
     amount = _number(work.get("amount"))
-    if not levels:
-        return "rows", 1.0
     if work.get("unit") in ("bytes", "rows") and amount:
         return work["unit"], amount
     return "runs", _HOUR
+
+
+Verdicts = Mapping[tuple[str, int], LevelLine]
+"""By the settings that are no parallelism, and by parallelism."""
+
+
+def _verdicts(analysis: Mapping[str, Any]) -> Verdicts:
+    """Return what the analysis says of each level of each curve, where settings vary."""
+    found = {}
+    for each in _maps(analysis.get("curves")):
+        for level in _maps(each.get("levels")):
+            line = _level(level, "runs", _HOUR)
+            found[_label(each), line.parallelism] = line
+    return found
+
+
+def _rows_of_levels(
+    levels: list[Mapping[str, Any]], points: tuple[PointLine, ...], verdicts: Verdicts
+) -> float:
+    """Return the rows that the seconds of the best curve's levels are for; 0 if unknown."""
+    for each in levels:
+        parallelism, seconds = each.get("parallelism"), _number(each.get("seconds"))
+        for point in points:
+            known = verdicts.get((_series(point.label), point.parallelism))
+            same = known is not None and known.seconds == seconds
+            if same and point.parallelism == parallelism and point.rows_per_second and seconds:
+                return point.rows_per_second * seconds
+    return 0.0
 
 
 def _level(each: Mapping[str, Any], unit: Unit, amount: float) -> LevelLine:
@@ -131,26 +163,32 @@ def _state(level: Mapping[str, Any]) -> State:
     return "not sustained" if level.get("sustained") is False else "sustained"
 
 
-def _level_of_point(point: PointLine) -> LevelLine:
+def _level_of_point(point: PointLine, verdicts: Verdicts) -> LevelLine:
+    series = _series(point.label)
+    judged = verdicts.get((series, point.parallelism))
+    failed = point.rows_per_second is None
     return LevelLine(
         parallelism=point.parallelism,
-        series=" ".join(_others(point.label)),
+        series=series,
         seconds=point.seconds,
         rate=point.rows_per_second,
         lowest_rate=None,
         highest_rate=None,
         repeats=point.runs,
-        cpu=None,
-        state="failed" if point.rows_per_second is None else "sustained",
-        reasons=point.problem,
+        cpu=judged.cpu if judged is not None else None,
+        state="failed" if failed else judged.state if judged is not None else "sustained",
+        reasons=point.problem or (judged.reasons if judged is not None else ""),
     )
 
 
-def _others(label: str) -> Iterator[str]:
-    """Yield the settings of a label but for the parallelism, which is on an axis."""
-    for each in label.split("--"):
-        if each.strip() and not each.startswith("parallelism "):
-            yield f"--{each.strip()}"
+def _series(label: str) -> str:
+    """Return the settings of a label but for the parallelism, which is on an axis."""
+    settings = (each.strip() for each in label.split("--"))
+    return " ".join(f"--{each}" for each in settings if each and not _is_parallelism(each))
+
+
+def _is_parallelism(setting: str) -> bool:
+    return setting.split(" ", 1)[0] == "parallelism"
 
 
 def _curve(
@@ -233,6 +271,13 @@ def _choices(analysis: Mapping[str, Any]) -> Iterator[ChoiceLine]:
                 seconds=_number(found.get("seconds")),
                 text=_text(found.get("text")),
             )
+
+
+def _whole(found: Mapping[str, Any]) -> WholeTable | None:
+    if not found:
+        return None
+    names = ("rows", "seconds", "low", "high")
+    return WholeTable(**{name: _number(found.get(name)) for name in names})
 
 
 def _ceilings(found: Mapping[str, Any], unit: Unit) -> Iterator[CeilingLine]:
@@ -331,7 +376,7 @@ def _loads(point: Mapping[str, Any] | None) -> Iterator[LoadLine]:
 
 
 def _rate(amount: float, seconds: float | None) -> float | None:
-    return _digits(amount / seconds) if seconds else None
+    return _digits(amount / seconds) if seconds and amount else None
 
 
 def _digits(value: float | None) -> float | None:

@@ -121,6 +121,16 @@ class LoadLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WholeTable:
+    """What all of the table would take with the recommended options."""
+
+    rows: float | None
+    seconds: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPage:
     """Everything that the page of a sweep shows."""
 
@@ -142,6 +152,9 @@ class SweepPage:
     predictions: tuple[CurvePoint, ...]
     knee: KneeLine | None
     choices: tuple[ChoiceLine, ...]
+    recommended_options: str
+    """As options of a command line; empty without any."""
+    whole_table: WholeTable | None
     ceilings: tuple[CeilingLine, ...]
     limit_below_knee: str
     limit_above_knee: str

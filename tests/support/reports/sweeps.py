@@ -85,16 +85,30 @@ def _level(level: int, name: str) -> dict[str, Any]:
 
 def live(name: str = "") -> dict[str, Any]:
     """Return a live sweep of two codecs over four parallelisms, the last point having failed."""
-    points = [
-        _point(level, codec, name) for codec in ("none", "zstd") for level in (1, 2, 4, 8)
-    ]
+    points = [_point(level, codec, name) for codec in ("none", "zstd") for level in (1, 2, 4, 8)]
     points[-1].update(
-        measurements=[], rows_per_second=None, spread=None, state="failed", problem=f"no room {name}"
+        measurements=[],
+        rows_per_second=None,
+        spread=None,
+        state="failed",
+        problem=f"no room {name}",
     )
     return {
         **{"source": "oracle://scott@db01/SALES", "subject": f"SCOTT.ORDERS{name}"},
         **{"destination": "/extract/sweep", "sample": None, "interrupted": False},
         **{"caches": f"as the warm-up left them {name}", "points": points},
+        "curves": [
+            {
+                "settings": {"compression": codec},
+                "levels": [
+                    {**_level(4, name), "parallelism": level, "sustained": level < 4}
+                    for level in (1, 2, 4, 8)
+                ],
+            }
+            for codec in ("none", "zstd")
+        ],
+        "recommended_options": {"parallelism": "4", "compression": f"none{name}"},
+        "whole_table": {"parallelism": 4, "rows": 9e9, "seconds": 9200, "low": 8700, "high": 9900},
         "notices": [f"one point failed {name}"],
         "options": {"repeats": 3},
         "order": [],
@@ -136,7 +150,9 @@ def analysed(name: str = "") -> dict[str, Any]:
 
 def _point(level: int, codec: str, name: str) -> dict[str, Any]:
     speed = 300_000 * level / (1 + 0.08 * (level - 1)) * (0.9 if codec == "zstd" else 1)
-    runs = [_measurement(number, level, speed * (0.98 + 0.02 * number), name) for number in range(3)]
+    runs = [
+        _measurement(number, level, speed * (0.98 + 0.02 * number), name) for number in range(3)
+    ]
     return {
         "settings": {"parallelism": str(level), "compression": codec},
         **{"parallelism": level, "state": "steady", "problem": "", "measurements": runs},

@@ -168,8 +168,12 @@ def _band(page: SweepPage) -> Iterator[Spec]:
 
 
 def _fit(page: SweepPage) -> Iterator[Spec]:
-    if page.curve:
-        values = [{"workers": each.parallelism, "rate": each.rate} for each in page.curve]
+    values = [
+        {"workers": each.parallelism, "rate": each.rate}
+        for each in page.curve
+        if each.rate is not None
+    ]
+    if values:
         yield {
             "data": {"values": values},
             "mark": {"type": "line", "color": "var(--green)", "strokeWidth": 2, "aria": False},
@@ -240,7 +244,10 @@ def _marks(
                 "type": "nominal",
                 "sort": list(states),
                 "scale": {"domain": list(states), "range": shapes},
-                "legend": {"orient": "top", "title": None, "columns": frame.pick(0, 2)},
+                "legend": {
+                    **{"orient": "top", "title": None, "columns": frame.pick(0, 2)},
+                    **{"symbolFillColor": "var(--muted)", "symbolStrokeColor": "var(--muted)"},
+                },
             },
             "description": {"field": "says"},
         },
@@ -299,6 +306,16 @@ def _users(points: Sequence[PointLine]) -> Chart:
     )
 
 
+def _names(label: str) -> Iterator[str]:
+    return (each.split(" ", 1)[0] for each in label.split("--") if each.strip())
+
+
+def _values(label: str) -> str:
+    """Return the values of a label's settings, whose names are told by the axis."""
+    settings = (each.strip().split(" ", 1) for each in label.split("--") if each.strip())
+    return ", ".join(each[-1] for each in settings)
+
+
 def _first_of(points: Sequence[PointLine]) -> str:
     more = len(points) > MOST_STACKS
     return f" The first {MOST_STACKS} of {len(points)} points are shown." if more else ""
@@ -317,7 +334,8 @@ def _stacked(
 ) -> Chart:
     shown = points[:MOST_STACKS]
     several = len({point.parallelism for point in shown}) < len(shown)
-    labels = [point.label if several else f"{point.parallelism}" for point in shown]
+    labels = [_values(point.label) if several else f"{point.parallelism}" for point in shown]
+    names_of_axis = ", ".join(_names(shown[0].label)) if several else "workers"
     values = [
         {
             "point": label,
@@ -343,7 +361,7 @@ def _stacked(
                 "y": {
                     "field": "point",
                     "type": "ordinal",
-                    "title": None if several else "workers",
+                    "title": names_of_axis,
                     "sort": labels,
                     "axis": {"grid": False, "labelLimit": frame.pick(320, 110)},
                 },

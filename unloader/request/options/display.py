@@ -105,6 +105,16 @@ OWN = (
         help="Write the page to FILE; without it, to standard output.",
     ),
     _option(
+        name="ceilings",
+        kind=PathText("FILE", only="file"),
+        section="The page",
+        commands=("report",),
+        empty=False,
+        kept=False,
+        help="Draw the ceilings in FILE into the curve of a sweep. unloader preflight --save makes "
+        "such a file.",
+    ),
+    _option(
         name="dry-run",
         kind=FLAG,
         section="Cleaning",
