@@ -245,7 +245,9 @@ def _marks(
                 "sort": list(states),
                 "scale": {"domain": list(states), "range": shapes},
                 "legend": {
-                    **{"orient": "top", "title": None, "columns": frame.pick(0, 2)},
+                    # Two legends side by side are wider than a narrow page.
+                    **{"orient": "bottom" if len(series) > 1 else "top", "title": None},
+                    "columns": frame.pick(0, 2),
                     **{"symbolFillColor": "var(--muted)", "symbolStrokeColor": "var(--muted)"},
                 },
             },
