@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
     from unloader.preflight.model import Budget
+    from unloader.report.model import RunReport
+    from unloader.report.sweep_model import SweepPage
     from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
@@ -447,6 +449,72 @@ def status(destination: Path) -> RunStatus:
 
     with _translated():
         return status_of(str(destination))
+
+
+def report(place: Path, *, ceilings: Path | None = None) -> RunReport | SweepPage:
+    """Return what the page of a run or of a sweep shows.
+
+    Args:
+        place: The directory of a run that is finished or broke, a manifest, or what
+            `unloader sweep --json` wrote.
+        ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
+
+    Raises:
+        UnloaderError: OutputFailed if there is no manifest, or it is damaged; ConfigError if the
+            sweep has no points.
+    """
+    from unloader.report.reading import report_at
+
+    with _translated():
+        return report_at(place, ceilings)
+
+
+def report_of(manifest: dict[str, Any]) -> RunReport:
+    """Return what the page of a run shows, from what `unload` returned."""
+    from unloader.manifest.model import from_json
+    from unloader.report.of_run import run_report
+
+    return run_report(from_json(manifest))
+
+
+def sweep_report(document: dict[str, Any]) -> SweepPage:
+    """Return what the page of a sweep shows, from its JSON document."""
+    from unloader.report.of_sweep import sweep_report
+
+    return sweep_report(document)
+
+
+def report_page(report: RunReport | SweepPage) -> str:
+    """Return the page of a report, in HTML.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing.
+    """
+    from unloader.report.pages import page_of
+
+    return page_of(report)
+
+
+def check_report(path: Path) -> None:
+    """Find out whether a page can be made and written.
+
+    Raises:
+        UnloaderError: ConfigError if it cannot.
+    """
+    from unloader.report.writing import check
+
+    check(path)
+
+
+def write_report(path: Path, report: RunReport | SweepPage) -> None:
+    """Write the page of a report into a file.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing, or the file system refused.
+    """
+    from unloader.report.writing import write
+
+    write(path, report_page(report))
 
 
 def runs(directory: Path, *, depth: int = 3) -> tuple[RunStatus, ...]:

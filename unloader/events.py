@@ -170,6 +170,20 @@ class RunFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PointMeasured:
+    """A sweep has measured a point once more."""
+
+    number: int
+    """Of the measurement, from 1."""
+    of: int
+    """How many there will be; more if speeds differ too much."""
+    settings: str
+    """Of the point, as options of a command line."""
+    parallelism: int
+    rows_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One line the user should know: a degraded placement, a missing right, a slow path."""
 
@@ -193,6 +207,7 @@ Event = (
     | UnitFailed
     | Verified
     | RunFinished
+    | PointMeasured
     | Notice
     | Tick
 )

@@ -19,7 +19,7 @@ from unloader.errors import UsageError
 
 COMMANDS = (
     *("demo", "describe", "codecs", "plan", "run", "resume", "verify", "clean"),
-    *("status", "runs", "stop", "keepers"),
+    *("status", "runs", "stop", "report", "keepers"),
     *("preflight", "sweep", "size"),
     *("topology", "formats", "sources", "help"),
 )

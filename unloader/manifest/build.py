@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
 from unloader import __version__
-from unloader.json_fields import from_json, to_json
+from unloader.json_fields import OPTIONAL, from_json, to_json
 from unloader.manifest.model import (
     FORMAT_REVISION,
     ColumnRecord,
     ContentRecord,
     DirectoryRecord,
     EncryptionRecord,
+    FailedAttemptRecord,
     FileRecord,
     Manifest,
     NodeRecord,
     OptionsRecord,
     PlanRecord,
+    SampleRecord,
     SeatRecord,
     SettingRecord,
     SourceRecord,
@@ -67,6 +69,8 @@ class FinishedUnit:
     """Its files under their final names."""
     directory: int = 0
     """Number of the directory that its files lie in."""
+    started_s: float | None = field(default=None, metadata={OPTIONAL: True})
+    """When its attempt began, from the begin of the run; None if that was in an earlier process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,10 @@ class RunFacts:
     """What the run is compared with, where that is wanted."""
     kept: frozenset[str] = frozenset()
     """Units that an earlier process of the run has done: no part of what `seconds` took."""
+    failed_attempts: tuple[FailedAttemptRecord, ...] = ()
+    failed_attempts_left_out: int = 0
+    """How many more there were."""
+    samples: tuple[SampleRecord, ...] = ()
 
 
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
@@ -125,6 +133,9 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             _unit(unit, placed=bool(facts.directories))
             for unit in sorted(units, key=lambda unit: unit.result.unit)
         ),
+        failed_attempts=facts.failed_attempts,
+        failed_attempts_left_out=facts.failed_attempts_left_out,
+        samples=facts.samples,
         workers=tuple(
             from_json(WorkerRecord, each, "a worker") for each in workers_json(evidence, results)
         ),
@@ -291,6 +302,8 @@ def _unit(unit: FinishedUnit, *, placed: bool) -> UnitRecord:
             write_s=round(stages.write_s, 4),
         ),
         seconds=round(result.seconds, 4),
+        worker=unit.seat.worker,
+        started_s=unit.started_s,
         files=tuple(
             FileRecord(
                 path=file.path,

@@ -18,8 +18,8 @@ from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
 FORMAT_VERSION: Literal[1] = 1
 
-FORMAT_REVISION = 1
-"""From 1 on a manifest has its digest."""
+FORMAT_REVISION = 2
+"""From 1 on a manifest has its digest, from 2 on it tells which worker did what when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,9 +231,37 @@ class UnitRecord:
     seat: SeatRecord = field(default_factory=SeatRecord)
     stages: StagesRecord = field(default_factory=StagesRecord)
     seconds: float = 0.0
+    worker: int | None = None
+    """None in a manifest of revision 1."""
+    started_s: float | None = None
+    """Seconds from the begin of the run; None if an earlier process of the run did it."""
     files: tuple[FileRecord, ...]
     content: ContentRecord | None = field(default=None, metadata={OPTIONAL: True})
     """Where the run compared values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedAttemptRecord:
+    """One attempt that failed."""
+
+    unit: str
+    attempt: int
+    worker: int
+    started_s: float
+    seconds: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRecord:
+    """How far the run was at one time, and how busy the machine has been since the one before."""
+
+    at_s: float
+    rows: int
+    bytes: int
+    busy_workers: int
+    cpu_by_node: dict[str, float] | None
+    """Of all processes, on the CPUs that the run may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +345,11 @@ class Manifest:
     directories: tuple[DirectoryRecord, ...] | None = field(default=None, metadata={OPTIONAL: True})
     """Where there are several; the first is where the manifest lies."""
     units: tuple[UnitRecord, ...]
+    failed_attempts: tuple[FailedAttemptRecord, ...] = ()
+    """Of this process of the run, in the order of their ends; the first 1,000."""
+    failed_attempts_left_out: int = 0
+    samples: tuple[SampleRecord, ...] = ()
+    """At equal intervals while units were read, at most 121."""
     workers: tuple[WorkerRecord, ...] = ()
     nodes: tuple[NodeRecord, ...] = ()
     warnings: tuple[str, ...] = ()

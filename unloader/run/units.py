@@ -34,6 +34,7 @@ from unloader.events import (
 from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
+from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
@@ -47,6 +48,7 @@ class UnitWork(Work[WorkUnit]):
     catalog: Catalog
     output: RunOutput
     executor: Executor
+    history: History
     fetch_bytes: int
     checksums: bool
     """Workers compute checksums of the values that they fetch."""
@@ -63,6 +65,8 @@ class UnitWork(Work[WorkUnit]):
     """Whether the disks have room; None does not look."""
     _working: int = 0
     """How many the source lets work, once it has refused one; 0 before."""
+    _began: dict[str, float | None] = field(default_factory=dict)
+    """When the attempts began that are finished and not on record yet, by unit."""
 
     def task(self, attempt: Assignment) -> UnitTask:
         """Return the task of an attempt."""
@@ -78,6 +82,7 @@ class UnitWork(Work[WorkUnit]):
     def check(self) -> None:
         """Let displays redraw; raise if the output is lost or full, or the user stops the run."""
         self._tell(Tick())
+        self.history.look()
         self.output.check()
         self.stop()
         if self.room is not None:
@@ -107,6 +112,7 @@ class UnitWork(Work[WorkUnit]):
     def started(self, place: int, attempt: Assignment) -> None:
         """Report a unit that a worker has taken."""
         unit = attempt.unit
+        self.history.started(place)
         self._tell(
             UnitStarted(
                 worker=place,
@@ -122,6 +128,7 @@ class UnitWork(Work[WorkUnit]):
         assert isinstance(payload, UnitProgress)
         if self.room is not None and payload.waiting_for:
             self.room.worker_waits(payload.waiting_for)
+        self.history.advanced(place, payload.rows, payload.bytes)
         self._tell(
             UnitAdvanced(
                 worker=place,
@@ -136,12 +143,15 @@ class UnitWork(Work[WorkUnit]):
     def finished(self, place: int, attempt: Assignment, result: object) -> None:
         """Report a unit that is staged."""
         assert isinstance(result, UnitResult)
+        size = sum(file.bytes for file in result.files)
+        began = self.history.finished(place, result.rows, size, result.seconds)
+        self._began[result.unit] = began
         self._tell(
             UnitFinished(
                 worker=place,
                 unit=result.unit,
                 rows=result.rows,
-                bytes=sum(file.bytes for file in result.files),
+                bytes=size,
                 seconds=result.seconds,
                 result=result,
             )
@@ -157,6 +167,7 @@ class UnitWork(Work[WorkUnit]):
             seat=worker.seat,
             bound=worker.bound,
             finals=(),
+            started_s=self._began.pop(result.unit, None),
         )
         event = self.output.record(unit)
         self.finished_units[result.unit] = unit
@@ -193,12 +204,14 @@ class UnitWork(Work[WorkUnit]):
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
         """Report a failed attempt, and put it on record."""
-        self.output.failed(verdict.assignment, failure.message)
+        assignment = verdict.assignment
+        self.output.failed(assignment, failure.message)
+        self.history.failed(place, assignment.unit.id, assignment.attempt, failure.message)
         self._tell(
             UnitFailed(
                 worker=place,
-                unit=verdict.assignment.unit.id,
-                attempt=verdict.assignment.attempt,
+                unit=assignment.unit.id,
+                attempt=assignment.attempt,
                 message=failure.message,
                 retry_in_seconds=verdict.retry_in_seconds,
                 counted=verdict.counted,

@@ -38,11 +38,13 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import COMPARING, Snapshot
 from unloader.placement.evidence import Evidence
+from unloader.placement.load import node_cpus
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.ceilings import ceilings_of
 from unloader.run.comparing import compare
+from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
@@ -119,7 +121,8 @@ def _executed(
     with closing(output):
         seats, storage = resolved.run.seating.seats, output.live()
         live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
-        current = _Run(resolved=resolved, output=output, observe=live, then=then)
+        history = History(began=resolved.started, cpus=node_cpus(resolved.run.topology))
+        current = _Run(resolved=resolved, output=output, observe=live, then=then, history=history)
         current.ceilings = ceilings_of(resolved.run.request, observe)
         live.resumable = current.is_resumable
         live.snapshot_kept_until = kept_until(resolved.catalog)
@@ -150,6 +153,7 @@ class _Run:
     observe: Observer
     then: Callable[[Manifest], None]
     """See `RunOutput.publish`."""
+    history: History
     source_rows: int | None = None
     verify_result: str = "not verified"
     not_compared: tuple[str, ...] | None = None
@@ -271,7 +275,10 @@ class _Run:
 
         self.observe(PhaseStarted(phase="confirming"))
         before = self.output.progress(tick)
-        self._finished.update(before.finished)
+        # When they began was counted by the clock of another process.
+        self._finished.update(
+            (unit, replace(each, started_s=None)) for unit, each in before.finished.items()
+        )
         self._kept = frozenset(before.finished)
         results = [unit.result for unit in before.finished.values()]
         rows = sum(each.rows for each in results)
@@ -290,6 +297,7 @@ class _Run:
             catalog=self.resolved.catalog,
             output=self.output,
             executor=executor,
+            history=self.history,
             fetch_bytes=request.fetch_bytes,
             checksums=request.verify in COMPARING,
             observe=self.observe,
@@ -308,9 +316,11 @@ class _Run:
         )
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
         executor.resize(max(1, min(len(self.run.seating.seats), len(units))))
+        self.history.look()
         try:
             engine.run(executor)
         finally:
+            self.history.look(at_once=True)
             self._evidence = executor.evidence()
             self._lowest = schedule.capacity.lowest
         if engine.failure is not None:
@@ -395,6 +405,9 @@ class _Run:
             lowest_parallelism=self._lowest,
             ceilings=self.ceilings,
             kept=self._kept,
+            failed_attempts=tuple(self.history.failures),
+            failed_attempts_left_out=self.history.failures_left_out,
+            samples=self.history.samples(),
         )
         manifest = build_manifest(facts, tuple(units), complete=complete)
         found = manifest.efficiency

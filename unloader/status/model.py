@@ -84,6 +84,8 @@ class LiveStatus:
     rows_per_second: float = 0.0
     """Over the last half minute."""
     mean_rows_per_second: float = 0.0
+    speeds: tuple[float, ...] = ()
+    """Rows per second from the begin of this process until now: means over equal times."""
     bytes_per_second: float | None = None
     fraction: float = 0.0
     seconds: float = 0.0

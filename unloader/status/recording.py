@@ -17,6 +17,7 @@ from unloader.status.tally import Tally
 
 if TYPE_CHECKING:
     from numa.model import Seat
+    from unloader.status.speeds import Speeds
     from unloader.storage.base import LiveStorage
 
 FIRST_SECONDS, EVERY_SECONDS = 0.2, 1.0
@@ -55,6 +56,7 @@ class LiveRun:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._sequence = 0
+        self._speeds: Speeds | None = None
         self._notices: list[str] = []
         self._has_failed = False
         self.resumable: bool | None = None
@@ -108,7 +110,9 @@ class LiveRun:
         # Imported here: a run of a moment does without.
         from unloader.status.model import status_bytes
         from unloader.status.snapshot import Process, snapshot_of
+        from unloader.status.speeds import Speeds
 
+        self._speeds = self._speeds or Speeds()
         self._sequence += 1
         process = Process(
             run_id=self._run_id,
@@ -118,6 +122,7 @@ class LiveRun:
             resumable=self.resumable,
             snapshot_kept_until=self.snapshot_kept_until,
             error=error,
+            speeds=self._speeds,
         )
         with self._lock:
             status = snapshot_of(self._tally, process, time.monotonic())

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from numa.model import Seat
 from unloader.redaction import redact
 from unloader.status.model import LiveStatus, UnitCounts, Waits, WorkerStatus
+from unloader.status.speeds import Speeds
 from unloader.status.tally import Figures, Running, Tally
 from unloader.storage.machine import boot_id, host_name
 
@@ -32,6 +33,8 @@ class Process:
     snapshot_kept_until: str = ""
     error: BaseException | None = None
     """What ended the run."""
+    speeds: Speeds | None = None
+    """Gets how far the run is at this moment."""
 
 
 def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
@@ -44,6 +47,8 @@ def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
     """
     figures, at = tally.figures(now), datetime.now(timezone.utc)
     error = process.error
+    if process.speeds is not None:
+        process.speeds.add(now, figures.rows)
     return LiveStatus(
         run_id=process.run_id,
         sequence=process.sequence,
@@ -61,6 +66,7 @@ def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
         bytes_expected=_expected(figures),
         rows_per_second=round(figures.rows_per_second, 1),
         mean_rows_per_second=round(figures.mean_rows_per_second, 1),
+        speeds=process.speeds.values() if process.speeds is not None else (),
         bytes_per_second=_rounded(figures.bytes_per_second),
         fraction=round(figures.fraction, 4),
         seconds=round(figures.seconds, 1),

@@ -11,6 +11,7 @@ from unloader.cli.commands.run import answer
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
+from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
 
@@ -48,6 +49,7 @@ def command(context: click.Context, /, destination: Path, **values: Any) -> None
     from unloader.cli.options.credentials import secret_of
     from unloader.cli.options.encryption import keys_at
 
+    check_report(values)
     request = api.interrupted(destination)
     secret = secret_of(request.source, values) if request else None
     # A variable may be set for all jobs of a machine, and the run may have had a number of its own.
@@ -63,4 +65,5 @@ def command(context: click.Context, /, destination: Path, **values: Any) -> None
             observe=display,
             stop=stop,
         )
+        write_report(values, manifest)
     answer(manifest, values)

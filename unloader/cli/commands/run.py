@@ -14,6 +14,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by, settings_again, settings_of
 from unloader.cli.options.parameter import given, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
 from unloader.storage.kinds import destination_kind
@@ -56,6 +57,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. The command line takes
     precedence over the variable, and the variable over the job file.
     """
+    check_report(values)
     job, planned = _job(context, argument, values)
     from unloader import api
 
@@ -63,6 +65,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         manifest = api.unload(
             job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
         )
+        write_report(values, manifest)
     answer(manifest, values)
 
 

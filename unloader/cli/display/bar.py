@@ -26,11 +26,13 @@ from unloader.cli.display.log import (
     started_text,
 )
 from unloader.cli.display.phases import phase_text, verified_share, verified_text
+from unloader.cli.display.watching.curve import Curve
 from unloader.cli.streams import give_up
 from unloader.events import (
     Event,
     Notice,
     PhaseStarted,
+    PointMeasured,
     RunStarted,
     SettingUsed,
     UnitFailed,
@@ -67,6 +69,7 @@ class BarDisplay:
         self._tally = Tally(time.monotonic())
         self._drawn_at = 0.0
         self._stopping = ""
+        self._curve = Curve()
         self._widths = [0] * 6
         self._bar_width = WIDEST_BAR
         self._folded = False
@@ -86,8 +89,10 @@ class BarDisplay:
             self._say(event.text)
         elif isinstance(event, SettingUsed) and setting_text(event):
             self._say(setting_text(event))
+        elif isinstance(event, PointMeasured):
+            self._curve.add(event)
         # A phase may be over before the next redraw is due, and there are few of them.
-        begins = isinstance(event, (RunStarted, PhaseStarted))
+        begins = isinstance(event, (RunStarted, PhaseStarted, PointMeasured))
         if begins or now - self._drawn_at >= REDRAW_SECONDS:
             self._draw(now)
 
@@ -134,6 +139,8 @@ class BarDisplay:
         figures = self._tally.figures(now)
         for_so_long = render.seconds(now - self._tally.phase_started)
         checked = self._tally.verified
+        if curve := self._sweep(for_so_long):
+            return curve
         if not figures.units:
             text = f"{phase_text(self._tally.phase)} ... {for_so_long}"
             return self._cut(text) if checked is None else self._checking(checked, text)
@@ -143,6 +150,19 @@ class BarDisplay:
         # Before and after they are at work their lines would say nothing.
         busy = self._tally.phase == "unloading"
         return Group(overall, self._workers(now)) if busy else overall
+
+    def _sweep(self, for_so_long: str) -> RenderableType | None:
+        """Return the curve of a sweep, None where there is no point of one."""
+        size = self._console.size
+        lines = self._curve.lines(size.width, size.height, unicode=self._unicode)
+        if not lines:
+            return None
+        doing = f"{phase_text(self._tally.phase)} ... {for_so_long}"
+        return Group(*map(self._cut, [*lines, doing]))
+
+    @property
+    def _unicode(self) -> bool:
+        return self._console.encoding.lower().startswith("utf")
 
     def _checking(self, checked: Verified, text: str) -> RenderableType:
         """Return the bar of a command that checks finished files, and what goes on."""
@@ -192,8 +212,7 @@ class BarDisplay:
 
         Not as markup: a partition's name is data and may look like it.
         """
-        unicode = self._console.encoding.lower().startswith("utf")
-        return Text(line, no_wrap=True, overflow="ellipsis" if unicode else "crop")
+        return Text(line, no_wrap=True, overflow="ellipsis" if self._unicode else "crop")
 
 
 def _share(figures: Figures, phase: str, for_so_long: str) -> str:

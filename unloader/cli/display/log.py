@@ -13,10 +13,12 @@ from typing import Any
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
 from unloader.cli.display.phases import phase_text, verified_text
+from unloader.cli.display.watching.curve import measured_text
 from unloader.events import (
     Event,
     Notice,
     PhaseStarted,
+    PointMeasured,
     RunStarted,
     SettingUsed,
     UnitFailed,
@@ -66,6 +68,8 @@ class LogDisplay:
                 self._write("setting", text, dataclasses.asdict(event))
         elif self._interval is None:
             return
+        elif isinstance(event, PointMeasured):
+            self._write("point_measured", measured_text(event), dataclasses.asdict(event))
         elif isinstance(event, RunStarted):
             self._shown_at = now
             self._write("run_started", started_text(event), dataclasses.asdict(event))

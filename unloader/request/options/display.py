@@ -20,7 +20,7 @@ WATCHED = ("demo", *REACHING)
 
 ANSWERING = (
     *WATCHED,
-    *("status", "runs", "stop"),
+    *("status", "runs", "stop", "report"),
     *("clean", "keepers", "topology", "sweep", "formats", "sources", "size"),
 )
 """Commands that have a result to show."""
@@ -99,6 +99,25 @@ OWN = (
         commands=("stop",),
         default=300.0,
         help="Seconds to wait for the end of the run; 0 asks it to end and does not wait.",
+    ),
+    _option(
+        name="output",
+        kind=PathText("FILE", only="file"),
+        section="The page",
+        commands=("report",),
+        empty=False,
+        kept=False,
+        help="Write the page to FILE; without it, to standard output.",
+    ),
+    _option(
+        name="ceilings",
+        kind=PathText("FILE", only="file"),
+        section="The page",
+        commands=("report",),
+        empty=False,
+        kept=False,
+        help="Draw the ceilings in FILE into the curve of a sweep. unloader preflight --save makes "
+        "such a file.",
     ),
     _option(
         name="dry-run",

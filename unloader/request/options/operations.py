@@ -11,6 +11,13 @@ _operations = partial(Option, section="Operations", commands=("run", "resume"), 
 
 OPTIONS = (
     _operations(
+        name="report",
+        kind=PathText("FILE", only="file"),
+        empty=False,
+        help="Write a page in HTML on the run to FILE once it is complete: speed, timelines, "
+        "stages and load. It needs no network. If it cannot be written the exit status is 10.",
+    ),
+    _operations(
         name="metrics-file",
         kind=PathText("FILE", only="file"),
         empty=False,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
 from unloader.cli.display.phases import phase_text
+from unloader.cli.display.watching.sparkline import can_show_blocks, sparkline
 from unloader.status.model import LiveStatus, WorkerStatus
 from unloader.status.reading import FinishedRun, RunStatus
 
@@ -143,6 +145,9 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
             f"({render.rows_per_second(live.mean_rows_per_second)} on average), "
             f"{render.megabytes_per_second(live.bytes_per_second)}",
         )
+        if len(live.speeds) > 1:
+            line = sparkline(live.speeds, unicode=can_show_blocks(sys.stdout))
+            yield "so far", f"{line} up to {render.rows_per_second(max(live.speeds))}"
         if live.seconds_left is not None:
             yield "time left", f"about {render.seconds(live.seconds_left)}"
     yield "retries", render.count(live.retries)

@@ -1,0 +1,1 @@
+"""Manifests and sweeps that pages are made of, without a database."""

@@ -1,0 +1,166 @@
+"""Manifests of runs that never were: many units, hostile names, failed attempts."""
+
+from __future__ import annotations
+
+from unloader.manifest.model import (
+    FORMAT_REVISION,
+    FailedAttemptRecord,
+    FileRecord,
+    Manifest,
+    NodeRecord,
+    OptionsRecord,
+    SampleRecord,
+    SeatRecord,
+    SettingRecord,
+    SourceRecord,
+    StagesRecord,
+    TableRecord,
+    TotalsRecord,
+    UnitRecord,
+    VerifiedRecord,
+    WorkerRecord,
+)
+from unloader.model import Snapshot
+from writers.model import Compression, TextFormat
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;<svg/onload=alert(2)>{{7*7}}\u202e"
+"""A name that breaks out of anything that does not escape it."""
+
+ROWS, BYTES = 1_000, 137_000
+"""Of one unit."""
+
+
+def manifest(
+    *, units: int = 24, workers: int = 4, nodes: int = 2, name: str = "", failed: int = 3
+) -> Manifest:
+    """Return the manifest of a run.
+
+    Args:
+        units: Each of them takes a little longer than the one before.
+        workers: Units are dealt to them in turn.
+        nodes: Workers are dealt to these.
+        name: Of every partition and of whatever else a user or a database names.
+        failed: Attempts that failed, the first of them at the first units.
+    """
+    clocks = [2.0] * workers
+    done = []
+    for number in range(units):
+        worker, seconds = number % workers, round(0.5 + number / units, 4)
+        done.append(
+            _unit(number, worker, worker % nodes, clocks[worker], seconds, name, number < failed)
+        )
+        clocks[worker] = round(clocks[worker] + seconds + 0.01, 4)
+    end = max(clocks)
+    return Manifest(
+        format_revision=FORMAT_REVISION,
+        run_id="20261101T010203Z-abcdef",
+        unloader_version="0.1.0",
+        source=SourceRecord(kind="oracle", location="oracle://scott@db01/X", server_version="21"),
+        table=TableRecord(schema="SCOTT", name=name or "ORDERS"),
+        query=None,
+        snapshot=Snapshot(kind="scn", value="4711", taken_at="2026-11-01T01:02:04+00:00"),
+        options=OptionsRecord(
+            to=f"/extract/{name}",
+            format="csv",
+            compression=Compression(),
+            dialect=TextFormat(),
+        ),
+        settings=(
+            SettingRecord(name="parallelism", value=str(workers), origin="command line"),
+            SettingRecord(name="where", value=name or "ID > 5", origin=f"job file {name}"),
+        ),
+        units=tuple(done),
+        failed_attempts=tuple(_failed(number, workers, name) for number in range(failed)),
+        samples=tuple(_sample(at, end, units, nodes) for at in range(21)),
+        workers=tuple(_worker(each, each % nodes, done) for each in range(workers)),
+        nodes=tuple(_node(each, workers, nodes, done) for each in range(nodes)),
+        warnings=(f"worker 1 was moved {name}",),
+        not_measured=("remote_access_share: no counters",),
+        totals=TotalsRecord(
+            rows=units * ROWS,
+            bytes=units * BYTES,
+            files=units,
+            seconds=round(end + 0.5, 3),
+            cpu_seconds=12.25,
+            rows_per_second=round(units * ROWS / (end + 0.5)),
+            bytes_per_second=round(units * BYTES / (end + 0.5)),
+            peak_worker_rss_bytes=181_000_000,
+        ),
+        verified=VerifiedRecord(level="count", source_rows=units * ROWS, result="ok"),
+    )
+
+
+def _unit(
+    number: int, worker: int, node: int, began: float, seconds: float, name: str, retried: bool
+) -> UnitRecord:
+    unit = f"{number + 1:05d}"
+    return UnitRecord(
+        id=unit,
+        partition=name or f"P{number + 1}",
+        partitions=(name or f"P{number + 1}",),
+        rows=ROWS,
+        attempts=2 if retried else 1,
+        seat=SeatRecord(node=node),
+        stages=StagesRecord(
+            fetch_s=round(seconds * 0.6, 4), encode_s=round(seconds * 0.3, 4), write_s=0.05
+        ),
+        seconds=seconds,
+        worker=worker,
+        started_s=began,
+        files=(FileRecord(path=f"{unit}.csv", rows=ROWS, bytes=BYTES, checksum="xxh3:0"),),
+    )
+
+
+def _failed(number: int, workers: int, name: str) -> FailedAttemptRecord:
+    return FailedAttemptRecord(
+        unit=f"{number + 1:05d}",
+        attempt=1,
+        worker=number % workers,
+        started_s=round(0.25 * number, 4),
+        seconds=0.2,
+        message=f"ORA-01555: snapshot too old {name}",
+    )
+
+
+def _sample(at: int, end: float, units: int, nodes: int) -> SampleRecord:
+    return SampleRecord(
+        at_s=round(end * at / 20, 3),
+        rows=units * ROWS * at // 20,
+        bytes=units * BYTES * at // 20,
+        busy_workers=3,
+        cpu_by_node={str(node): round(0.3 + 0.02 * at / (node + 1), 3) for node in range(nodes)}
+        if at
+        else None,
+    )
+
+
+def _worker(number: int, node: int, units: list[UnitRecord]) -> WorkerRecord:
+    mine = [unit for unit in units if unit.worker == number]
+    return WorkerRecord(
+        worker=number,
+        seat=SeatRecord(node=node, cpus=(number,)),
+        ran_on=(number,),
+        local_share=None,
+        memory_bytes_by_node=None,
+        file_bytes_by_node=None,
+        remote_access_share=None,
+        units=len(mine),
+        rows=sum(unit.rows for unit in mine),
+        bytes=len(mine) * BYTES,
+        seconds=round(sum(unit.seconds for unit in mine), 4),
+        restarts=0,
+        note=None,
+    )
+
+
+def _node(number: int, workers: int, nodes: int, units: list[UnitRecord]) -> NodeRecord:
+    mine = [unit for unit in units if unit.seat.node == number]
+    return NodeRecord(
+        node=number,
+        workers=len(range(number, workers, nodes)),
+        rows=len(mine) * ROWS,
+        bytes=len(mine) * BYTES,
+        rows_per_second=len(mine) * 50,
+        bytes_per_second=len(mine) * 5000,
+        numastat=None,
+    )

@@ -1,0 +1,154 @@
+"""The page of a run: its figures, hostile names, and runs of many units."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+
+import pytest
+from reports.manifests import BYTES, HOSTILE, ROWS, manifest
+from reports.reading import Page, agrees, at
+
+from unloader.errors import ConfigError
+from unloader.json_fields import to_json
+from unloader.manifest.model import FORMAT_REVISION, Manifest, from_json
+from unloader.report.of_run import run_report
+from unloader.report.pages import run_page
+from unloader.report.timeline import MOST_BARS, bars_of
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Page:
+    """The page of a run in which everything has a hostile name."""
+    return Page(run_page(run_report(manifest(name=HOSTILE))))
+
+
+def test_every_figure_is_that_of_the_json(hostile: Page) -> None:
+    """What the page shows is what its JSON says, to the digits that are shown."""
+    document = hostile.document
+    wrong = [each for each in hostile.figures if not agrees(each, at(document, each.key))]
+    assert wrong == []
+    keys = {each.key for each in hostile.figures}
+    assert {"totals.rows", "bars.0.seconds", "workers.3.stages.fetch_s", "samples.4.rows"} < keys
+    assert document == to_json(run_report(manifest(name=HOSTILE)))
+
+
+def test_hostile_names_are_text(hostile: Page) -> None:
+    """A name makes no element and ends none, wherever it stands."""
+    assert hostile.tags.count("script") == 1
+    assert not {"img", "iframe", "object"} & set(hostile.tags)
+    assert not [each for each in hostile.attributes if each[0].startswith("on")]
+    assert hostile.document["bars"][3]["partition"] == HOSTILE
+    assert "49" not in {each.shown for each in hostile.figures if "partition" in each.key}
+    names = [each for each in hostile.figures if each.key.endswith(".partition")]
+    assert names
+    assert {each.shown for each in names} <= {HOSTILE, ""}
+    assert any(HOSTILE in title for title in hostile.titles), "what the mouse is told of a bar"
+
+
+def test_nothing_is_fetched(hostile: Page) -> None:
+    """No address is in the page but its icon, which is empty, and the policy allows none."""
+    addresses = [
+        value
+        for name, value in hostile.attributes
+        if name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset")
+    ]
+    assert addresses == ["data:,"]
+    assert not re.search(r"@import|url\(", hostile.text)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    assert ("content", f"{policy}form-action 'none'") in hostile.attributes
+
+
+def test_every_chart_is_told_in_words(hostile: Page) -> None:
+    """A chart has a name and a summary for who does not see it; there are two, for two widths."""
+    names = [value for name, value in hostile.attributes if name == "aria-label"]
+    for title in ("What each worker did", "Rows per second", "Load of the NUMA nodes"):
+        assert sum(each.startswith(f"{title}. ") for each in names) == 2
+    for what in ("Stages, by worker", "Stages, by unit"):
+        assert sum(each.startswith(f"{what}. ") for each in names) == 2
+    assert hostile.tags.count("svg") == 10
+
+
+def test_what_a_run_was_like() -> None:
+    """Skew, stages and speed are worked out from the manifest."""
+    found = run_report(manifest(units=4, workers=2, failed=1))
+    first, second, third, fourth = (0.5, 0.75, 1.0, 1.25)
+    assert found.spread.median_s == (second + third) / 2
+    assert (found.spread.longest_s, found.spread.longest_unit) == (fourth, "00004")
+    assert found.spread.first_worker_idle_s == 2.0 + first + 0.01 + third
+    assert found.spread.last_worker_idle_s == 2.0 + second + 0.01 + fourth
+    assert found.spread.busy_share == round(3.5 / (2 * 2.01), 4)
+    assert found.stages.fetch_s == pytest.approx(0.6 * 3.5)
+    assert [each.rows for each in found.workers] == [2 * ROWS, 2 * ROWS]
+    assert [each.unit for each in found.slowest] == ["00004", "00003", "00002", "00001"]
+    assert [(bar.worker, bar.unit, bar.outcome) for bar in found.bars] == [
+        (0, "00001", "failed"),
+        (0, "00001", "done in a retry"),
+        (0, "00003", "done"),
+        (1, "00002", "done"),
+        (1, "00004", "done"),
+    ]
+    passed = found.samples[1].at_s - found.samples[0].at_s
+    assert found.samples[1].bytes_per_second == pytest.approx(4 * BYTES / 20 / passed, rel=1e-3)
+
+
+def test_many_units_share_bars() -> None:
+    """Of 20,000 units there are as many bars as can be drawn; they stand for all units."""
+    run = manifest(units=20_000, workers=64, failed=0)
+    found = run_report(run)
+    assert found.units_per_bar == 16
+    assert MOST_BARS / 2 < len(found.bars) <= MOST_BARS
+    assert sum(bar.units for bar in found.bars) == 20_000
+    assert sum(bar.rows for bar in found.bars) == run.totals.rows
+    assert len(found.slowest) == 50
+
+
+@pytest.mark.long("large pages")
+def test_the_page_of_many_units_opens() -> None:
+    """It stays small, says what a bar is, and its figures are those of its JSON."""
+    page = Page(run_page(run_report(manifest(units=20_000, workers=64, failed=0))))
+    assert len(page.text) < 4_000_000
+    assert any("up to 16 units in a row" in value for _, value in page.attributes)
+    assert [each for each in page.figures if not agrees(each, at(page.document, each.key))] == []
+
+
+def test_no_units_no_bars() -> None:
+    """More workers than bars have a bar each; a run without rows has a page."""
+    bars, together = bars_of(manifest(units=40, workers=40, failed=0).units, (), most=10)
+    assert (len(bars), together) == (40, 1)
+    empty = manifest(units=0, workers=1, failed=0)
+    found = run_report(replace(empty, samples=(), nodes=()))
+    assert found.spread.median_s is None
+    assert "svg" in Page(run_page(found)).tags
+
+
+def earlier(found: Manifest) -> Manifest:
+    """Return a manifest as a version wrote it that did not know of workers and times."""
+    document = to_json(replace(found, format_revision=0))
+    for key in ("failed_attempts", "failed_attempts_left_out", "samples"):
+        del document[key]
+    for unit in document["units"]:
+        del unit["worker"], unit["started_s"]
+    return from_json(document)
+
+
+def test_manifests_of_earlier_versions() -> None:
+    """They have a page without a timeline, which says why there is none."""
+    found = earlier(manifest())
+    assert found.format_revision < FORMAT_REVISION
+    report = run_report(found)
+    assert report.bars == report.samples == ()
+    page = run_page(report)
+    assert "The manifest does not tell which worker did what when" in page
+    assert "Stages, by unit" in page
+
+
+@pytest.mark.parametrize("module", ["vl_convert", "jinja2"])
+def test_missing_library(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, with the command that brings it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError) as raised:
+        run_page(run_report(manifest(units=1, workers=1)))
+    assert module in str(raised.value)
+    assert raised.value.hint == "pip install 'unloader[report]'"

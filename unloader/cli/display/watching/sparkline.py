@@ -1,0 +1,73 @@
+"""A few figures as one line of characters, and some points as a plot of several lines.
+
+Both are made of plain text: what shows them may be a pipe, a log or a screen that is drawn anew.
+rich has no plots. plotext has, as one picture that it keeps for the whole process and colours by
+escape sequences of its own, so that rich could not measure it; so this is a page of own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_PLAIN = "_.-:=+*#"
+"""Where the terminal's encoding has no blocks."""
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bits of a braille character by line and column (Unicode, Braille Patterns)."""
+_BRAILLE = 0x2800
+
+
+def can_show_blocks(stream: TextIO) -> bool:
+    """Tell whether a stream takes blocks and braille."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    return encoding.lower().replace("-", "").startswith("utf")
+
+
+def sparkline(values: Sequence[float], *, unicode: bool, most: float | None = None) -> str:
+    """Return a character for each value, from 0 up to the largest.
+
+    Args:
+        values: None of them negative.
+        unicode: Whether blocks can be shown.
+        most: What the highest character stands for; None is the largest value.
+    """
+    marks = _BLOCKS if unicode else _PLAIN
+    top = max(values, default=0.0) if most is None else most
+    if top <= 0:
+        return marks[0] * len(values)
+    return "".join(marks[min(7, int(value / top * 7.999))] for value in values)
+
+
+def plot(
+    points: Iterable[tuple[float, float]], *, width: int, height: int, unicode: bool
+) -> list[str]:
+    """Return points as lines of text; both axes begin at 0 and end at the largest point.
+
+    Args:
+        points: Across and up.
+        width: Characters of a line.
+        height: Lines.
+        unicode: Whether braille can be shown; a character has two by four dots of it.
+    """
+    known = [(x, y) for x, y in points if x >= 0 and y >= 0]
+    right, top = max((x for x, _ in known), default=0.0), max((y for _, y in known), default=0.0)
+    across, up = (2, 4) if unicode else (1, 1)
+    cells = [[0] * width for _ in range(height)]
+    for x, y in known:
+        column = _place(x, right, width * across)
+        line = height * up - 1 - _place(y, top, height * up)
+        bit = _DOTS[line % 4][column % 2] if unicode else 1
+        cells[line // up][column // across] |= bit
+    return ["".join(_mark(cell, unicode) for cell in line) for line in cells]
+
+
+def _place(value: float, most: float, places: int) -> int:
+    return min(places - 1, int(value / most * (places - 1) + 0.5)) if most > 0 else 0
+
+
+def _mark(cell: int, unicode: bool) -> str:
+    if not cell:
+        return " "
+    return chr(_BRAILLE + cell) if unicode else "*"

@@ -1,0 +1,184 @@
+"""The charts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from unloader.manifest.model import StagesRecord
+from unloader.report import figures
+from unloader.report.charts.chart import (
+    STAGE_COLOURS,
+    STAGES,
+    Chart,
+    Frame,
+    Spec,
+    colours,
+    quantity,
+)
+from unloader.report.charts.over_time import (
+    load_chart,
+    rows_height,
+    time_axis,
+    timeline_chart,
+    worker_axis,
+)
+from unloader.report.model import RunReport
+
+MOST_STACKS = 30
+
+
+def run_charts(report: RunReport) -> Iterator[Chart]:
+    """Yield the charts that there is something to show of."""
+    if report.bars:
+        yield timeline_chart(report.bars, report.units_per_bar, _idle(report))
+    if len(report.samples) > 1:
+        yield _speed(report)
+    if any(sample.cpu_by_node for sample in report.samples):
+        yield load_chart(
+            [
+                (sample.at_s, node, share)
+                for sample in report.samples
+                for node, share in sample.cpu_by_node.items()
+            ]
+        )
+    if report.workers:
+        yield _worker_stages(report)
+    if report.slowest:
+        yield _unit_stages(report)
+
+
+def _idle(report: RunReport) -> str:
+    spread = report.spread
+    if spread.first_worker_idle_s is None or spread.last_worker_idle_s is None:
+        return ""
+    return (
+        f" The first worker had nothing more to do after "
+        f"{figures.seconds(spread.first_worker_idle_s)}, the last one after "
+        f"{figures.seconds(spread.last_worker_idle_s)}."
+    )
+
+
+def _speed(report: RunReport) -> Chart:
+    values = [
+        {
+            "at": sample.at_s,
+            "rate": sample.rows_per_second,
+            "says": f"{figures.rows_per_second(sample.rows_per_second)} at "
+            f"{figures.seconds(sample.at_s)}, {sample.busy_workers} workers busy",
+        }
+        for sample in report.samples
+    ]
+    best = max(report.samples, key=lambda sample: sample.rows_per_second)
+
+    def spec(frame: Frame) -> Spec:
+        return {
+            "data": {"values": values},
+            "height": 200,
+            "encoding": {
+                "x": time_axis("at"),
+                "y": quantity("rate", "rows/s"),
+            },
+            "layer": [
+                {
+                    "mark": {
+                        "type": "area",
+                        "interpolate": "step-before",
+                        "color": "var(--blue)",
+                        "opacity": 0.15,
+                        "aria": False,
+                    }
+                },
+                {
+                    "mark": {
+                        "type": "line",
+                        "interpolate": "step-before",
+                        "color": "var(--blue)",
+                        "strokeWidth": 2,
+                        "aria": False,
+                    }
+                },
+                _points("var(--blue)"),
+            ],
+        }
+
+    return Chart(
+        name="speed",
+        title="Rows per second",
+        summary=f"The fastest moment was {figures.rows_per_second(best.rows_per_second)}, "
+        f"{figures.seconds(best.at_s)} after the begin. Rows count once they are encoded.",
+        spec=spec,
+    )
+
+
+def _points(colour: str) -> Spec:
+    """Return the mark that tells the figure of each place of a line to the mouse."""
+    return {
+        "mark": {"type": "point", "size": 90, "filled": True, "color": colour, "opacity": 0},
+        "encoding": {"description": {"field": "says"}},
+    }
+
+
+def _worker_stages(report: RunReport) -> Chart:
+    rows = [(each.worker, f"worker {each.worker}", each.stages) for each in report.workers]
+    workers = len(rows)
+    return _stacked(
+        name="worker-stages",
+        title="Stages, by worker",
+        summary="Wall seconds of each stage over all units of a worker. Stages overlap, so that "
+        "their sum may be longer than the worker was at work. The longest one limits it.",
+        values=list(_stage_values(rows)),
+        axis=worker_axis(workers),
+        height=rows_height(workers),
+    )
+
+
+def _unit_stages(report: RunReport) -> Chart:
+    shown = report.slowest[:MOST_STACKS]
+    rows = [(each.unit, f"unit {each.unit}", each.stages) for each in shown]
+    which = "all units" if len(shown) == report.spread.units else f"the {len(shown)} slowest units"
+    return _stacked(
+        name="unit-stages",
+        title="Stages, by unit",
+        summary=f"Wall seconds of each stage of {which} of {report.spread.units:,}, the slowest "
+        "first.",
+        values=list(_stage_values(rows)),
+        axis={
+            "field": "worker",
+            "type": "ordinal",
+            "title": "unit",
+            "sort": [unit for unit, _, _ in rows],
+            "axis": {"grid": False, "labelLimit": 90},
+        },
+        height=rows_height(len(shown)),
+    )
+
+
+def _stage_values(
+    rows: Sequence[tuple[int | str, str, StagesRecord]],
+) -> Iterator[dict[str, Any]]:
+    for key, label, stages in rows:
+        for place, stage in enumerate(STAGES):
+            seconds = getattr(stages, f"{stage}_s")
+            says = f"{label}, {stage}: {figures.seconds(seconds)}"
+            yield {"worker": key, "stage": stage, "s": seconds, "place": place, "says": says}
+
+
+def _stacked(
+    *, name: str, title: str, summary: str, values: list[dict[str, Any]], axis: Spec, height: int
+) -> Chart:
+    def spec(frame: Frame) -> Spec:
+        return {
+            "data": {"values": values},
+            "height": height,
+            "mark": {"type": "bar", "stroke": "var(--card)", "strokeWidth": 1},
+            "encoding": {
+                "y": axis,
+                "x": quantity("s", "seconds", ",~f", stack="zero"),
+                "order": {"field": "place", "type": "quantitative"},
+                "color": colours("stage", STAGES, STAGE_COLOURS, frame),
+                "description": {"field": "says"},
+            },
+        }
+
+    return Chart(name=name, title=title, summary=summary, spec=spec)

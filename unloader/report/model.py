@@ -1,0 +1,165 @@
+"""The report of a run as plain data: what its page shows, and what the page carries as JSON.
+
+It is made of a manifest alone. Lists are cut where a table has many thousands of work units, so
+that the page opens in any browser; beside each such list stands how many there were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from unloader import json_fields
+from unloader.json_fields import KEY
+from unloader.manifest.model import SourceRecord, StagesRecord, TotalsRecord, VerifiedRecord
+from unloader.model import Snapshot
+
+FORMAT_VERSION: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingLine:
+    """One option that was set somewhere."""
+
+    name: str
+    value: str
+    origin: str = field(metadata={KEY: "from"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One attempt at a work unit on the timeline, or several units that one worker did in a row."""
+
+    worker: int
+    unit: str
+    """The first one, where there are several."""
+    last_unit: str
+    units: int
+    partition: str
+    """Empty without one, and where there are several."""
+    started_s: float
+    seconds: float
+    """To the end of the last one."""
+    rows: int
+    attempt: int
+    """The highest of the units."""
+    outcome: Literal["done", "done in a retry", "failed"]
+    message: str = ""
+    """Why it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitLine:
+    """One work unit."""
+
+    unit: str
+    partition: str
+    worker: int | None
+    node: int
+    rows: int
+    bytes: int
+    attempts: int
+    started_s: float | None
+    seconds: float
+    stages: StagesRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLine:
+    """One worker."""
+
+    worker: int
+    node: int
+    units: int
+    rows: int
+    bytes: int
+    busy_s: float
+    """Seconds of its units."""
+    ended_s: float | None
+    """When its last unit ended; None where that is not known."""
+    failed_attempts: int
+    stages: StagesRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLine:
+    """One NUMA node."""
+
+    node: int
+    workers: int
+    rows: int
+    bytes: int
+    rows_per_second: int | None
+    bytes_per_second: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLine:
+    """How fast the run was since the sample before."""
+
+    at_s: float
+    rows: int
+    rows_per_second: float
+    bytes_per_second: float
+    busy_workers: int
+    cpu_by_node: dict[str, float]
+    """Empty where it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How evenly the work was spread over units and workers."""
+
+    units: int
+    units_kept: int
+    """Of an earlier process of the run; they are on no timeline."""
+    median_s: float | None
+    longest_s: float | None
+    longest_unit: str
+    first_worker_idle_s: float | None
+    """When the first worker had nothing more to do."""
+    last_worker_idle_s: float | None
+    """When the last one had."""
+    busy_share: float | None
+    """Of the workers' time until then that they spent in units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """Everything that the page of a run shows."""
+
+    report: Literal["run"] = "run"
+    format_version: Literal[1] = FORMAT_VERSION
+    run_id: str
+    status: str
+    unloader_version: str
+    source: SourceRecord
+    table: str
+    """Empty for a query."""
+    query: str
+    destination: str
+    snapshot: Snapshot | None
+    totals: TotalsRecord
+    verified: VerifiedRecord
+    parallelism: int
+    spread: Spread
+    stages: StagesRecord
+    """Sums over all units."""
+    workers: tuple[WorkerLine, ...]
+    nodes: tuple[NodeLine, ...]
+    bars: tuple[Bar, ...]
+    units_per_bar: int
+    """Most units that one bar stands for."""
+    slowest: tuple[UnitLine, ...]
+    """The units that took longest, slowest first."""
+    failed: tuple[Bar, ...]
+    """The first failed attempts."""
+    failed_attempts: int
+    samples: tuple[SampleLine, ...]
+    settings: tuple[SettingLine, ...]
+    warnings: tuple[str, ...]
+    not_measured: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that the page carries."""
+        return json_fields.fields_to_json(self)

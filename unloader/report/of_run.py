@@ -1,0 +1,162 @@
+"""From the manifest of a run to its report."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from itertools import pairwise
+
+from unloader.manifest.model import Manifest, SampleRecord, StagesRecord, UnitRecord
+from unloader.report.model import (
+    NodeLine,
+    RunReport,
+    SampleLine,
+    SettingLine,
+    Spread,
+    UnitLine,
+    WorkerLine,
+)
+from unloader.report.timeline import bars_of, failed_bar
+
+MOST_LINES = 50
+"""Of a table of units or of failed attempts."""
+MOST_WARNINGS = 50
+
+
+def run_report(manifest: Manifest) -> RunReport:
+    """Return the report of a run.
+
+    Args:
+        manifest: Of any revision; what an early one does not tell is empty or None.
+    """
+    table, units = manifest.table, manifest.units
+    bars, units_per_bar = bars_of(units, manifest.failed_attempts)
+    to = manifest.options.to
+    return RunReport(
+        run_id=manifest.run_id,
+        status=manifest.status,
+        unloader_version=manifest.unloader_version,
+        source=manifest.source,
+        table=".".join(filter(None, (table.schema, table.name))) if table else "",
+        query=manifest.query or "",
+        destination=to if isinstance(to, str) else ", ".join(to),
+        snapshot=manifest.snapshot,
+        totals=manifest.totals,
+        verified=manifest.verified,
+        parallelism=len(manifest.workers),
+        spread=_spread(units, len(manifest.workers)),
+        stages=_sum(unit.stages for unit in units),
+        workers=tuple(_workers(manifest)),
+        nodes=tuple(
+            NodeLine(
+                node=each.node,
+                workers=each.workers,
+                rows=each.rows,
+                bytes=each.bytes,
+                rows_per_second=each.rows_per_second,
+                bytes_per_second=each.bytes_per_second,
+            )
+            for each in manifest.nodes
+        ),
+        bars=bars,
+        units_per_bar=units_per_bar,
+        slowest=tuple(map(_unit, sorted(units, key=lambda unit: -unit.seconds)[:MOST_LINES])),
+        failed=tuple(map(failed_bar, manifest.failed_attempts[:MOST_LINES])),
+        failed_attempts=len(manifest.failed_attempts) + manifest.failed_attempts_left_out,
+        samples=tuple(_samples(manifest.samples)),
+        settings=tuple(
+            SettingLine(name=each.name, value=each.value, origin=each.origin)
+            for each in manifest.settings
+        ),
+        warnings=manifest.warnings[:MOST_WARNINGS],
+        not_measured=manifest.not_measured[:MOST_WARNINGS],
+    )
+
+
+def _unit(unit: UnitRecord) -> UnitLine:
+    return UnitLine(
+        unit=unit.id,
+        partition=unit.partition or "",
+        worker=unit.worker,
+        node=unit.seat.node,
+        rows=unit.rows,
+        bytes=sum(file.bytes for file in unit.files),
+        attempts=unit.attempts,
+        started_s=unit.started_s,
+        seconds=unit.seconds,
+        stages=unit.stages,
+    )
+
+
+def _sum(stages: Iterable[StagesRecord]) -> StagesRecord:
+    listed = list(stages)
+    names = [each.name for each in fields(StagesRecord)]
+    sums = {name: sum(getattr(each, name) for each in listed) for name in names}
+    return StagesRecord(**{name: round(value, 4) for name, value in sums.items()})
+
+
+def _workers(manifest: Manifest) -> Iterator[WorkerLine]:
+    done: dict[int | None, list[UnitRecord]] = defaultdict(list)
+    for unit in manifest.units:
+        done[unit.worker].append(unit)
+    failed = Counter(each.worker for each in manifest.failed_attempts)
+    for worker in manifest.workers:
+        mine = done[worker.worker]
+        yield WorkerLine(
+            worker=worker.worker,
+            node=worker.seat.node,
+            units=worker.units,
+            rows=worker.rows,
+            bytes=worker.bytes,
+            busy_s=worker.seconds,
+            ended_s=max(map(_end, filter(_is_timed, mine)), default=None),
+            failed_attempts=failed[worker.worker],
+            stages=_sum(unit.stages for unit in mine),
+        )
+
+
+def _spread(units: Sequence[UnitRecord], workers: int) -> Spread:
+    longest = max(units, key=lambda unit: unit.seconds, default=None)
+    timed = list(filter(_is_timed, units))
+    ends: dict[int | None, float] = {}
+    for unit in timed:
+        ends[unit.worker] = max(ends.get(unit.worker, 0.0), _end(unit))
+    began = min((unit.started_s or 0.0 for unit in timed), default=0.0)
+    whole = (max(ends.values(), default=0.0) - began) * max(workers, len(ends))
+    busy = sum(unit.seconds for unit in timed)
+    return Spread(
+        units=len(units),
+        units_kept=sum(unit.worker is not None and unit.started_s is None for unit in units),
+        median_s=round(statistics.median(unit.seconds for unit in units), 4) if units else None,
+        longest_s=longest.seconds if longest is not None else None,
+        longest_unit=longest.id if longest is not None else "",
+        first_worker_idle_s=min(ends.values(), default=None),
+        last_worker_idle_s=max(ends.values(), default=None),
+        busy_share=round(min(1.0, busy / whole), 4) if whole > 0 else None,
+    )
+
+
+def _is_timed(unit: UnitRecord) -> bool:
+    return unit.worker is not None and unit.started_s is not None
+
+
+def _end(unit: UnitRecord) -> float:
+    return round((unit.started_s or 0.0) + unit.seconds, 4)
+
+
+def _samples(samples: Sequence[SampleRecord]) -> Iterator[SampleLine]:
+    for before, now in pairwise(samples):
+        passed = now.at_s - before.at_s
+        if passed <= 0:
+            continue
+        # What a failed attempt had written counts no more, so a total may fall.
+        yield SampleLine(
+            at_s=now.at_s,
+            rows=now.rows,
+            rows_per_second=round(max(0, now.rows - before.rows) / passed, 1),
+            bytes_per_second=round(max(0, now.bytes - before.bytes) / passed, 1),
+            busy_workers=now.busy_workers,
+            cpu_by_node=now.cpu_by_node or {},
+        )

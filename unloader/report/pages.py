@@ -1,0 +1,40 @@
+"""The page of a report: which charts and which template."""
+
+from __future__ import annotations
+
+from unloader.report.charts.of_run import run_charts
+from unloader.report.charts.of_sweep import sweep_charts
+from unloader.report.model import RunReport
+from unloader.report.page import page
+from unloader.report.sweep_model import SweepPage
+
+Report = RunReport | SweepPage
+
+
+def page_of(report: Report) -> str:
+    """Return the page of a report.
+
+    Raises:
+        ConfigError: A library is missing.
+    """
+    return run_page(report) if isinstance(report, RunReport) else sweep_page(report)
+
+
+def sweep_page(report: SweepPage) -> str:
+    """Return the page of a sweep.
+
+    Raises:
+        ConfigError: A library is missing.
+    """
+    return page("sweep.html", report.to_json(), sweep_charts(report))
+
+
+def run_page(report: RunReport) -> str:
+    """Return the page of a run.
+
+    Raises:
+        ConfigError: A library is missing.
+    """
+    nodes = sorted({node for sample in report.samples for node in sample.cpu_by_node}, key=str)
+    columns = [(f"node {node}", f"cpu_by_node.{node}", "share") for node in nodes]
+    return page("run.html", report.to_json(), run_charts(report), {"node_columns": columns})

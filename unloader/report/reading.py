@@ -1,0 +1,70 @@
+"""What a report is made of: the manifest of a run, or what a sweep wrote, wherever they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import ConfigError, OutputFailed
+from unloader.json_reading import decode
+from unloader.manifest.model import Manifest
+from unloader.manifest.read import parse_manifest, read_manifest
+from unloader.report.model import RunReport
+from unloader.report.of_run import run_report
+from unloader.report.of_sweep import is_sweep, sweep_report
+from unloader.report.sweep_model import SweepPage
+from unloader.storage.directories.leftovers import RUN
+from unloader.storage.model import MANIFEST
+
+
+def report_at(place: Path, ceilings: Path | None = None) -> RunReport | SweepPage:
+    """Return the report of what lies at a place.
+
+    Args:
+        place: The directory of a finished run, or of a broken one of which some units are done; or
+            a file: a manifest, or what `unloader sweep --json` wrote.
+        ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
+
+    Raises:
+        OutputFailed: There is no manifest, or it is damaged.
+        ConfigError: The sweep has no points, or the ceilings cannot be read.
+    """
+    if not place.is_file():
+        return run_report(_manifest_in(place))
+    data = _data(place)
+    document = _json(data)
+    if isinstance(document, dict) and is_sweep(document):
+        return sweep_report(document, None if ceilings is None else _ceilings(ceilings))
+    return run_report(parse_manifest(data, place.parent, place.name))
+
+
+def _data(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OutputFailed(
+            f"{path} cannot be read: {error.strerror or error}", "check its permissions"
+        ) from error
+
+
+def _json(data: bytes) -> object:
+    try:
+        return decode(data.decode())
+    except ValueError:
+        return None
+
+
+def _ceilings(path: Path) -> dict[str, Any]:
+    document = _json(_data(path))
+    if not isinstance(document, dict) or not {"disks", "source"} & document.keys():
+        raise ConfigError(
+            f"{path} is not a file of ceilings", "make one with: unloader preflight --save FILE"
+        )
+    return document
+
+
+def _manifest_in(place: Path) -> Manifest:
+    left = place / RUN / MANIFEST
+    if not (place / MANIFEST).exists() and left.exists():
+        return read_manifest(left.parent)
+    return read_manifest(place)
