@@ -46,6 +46,8 @@ class RunStarted:
     """Where the output goes; the first place has the manifest."""
     nodes: tuple[int, ...] = ()
     """NUMA node of each worker's seat."""
+    adaptive: bool = False
+    """How many of the workers work is found by measuring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +102,8 @@ class UnitAdvanced:
     bytes: int
     waiting_for: str = ""
     """What must come before the first row: the pipe whose reader is missing."""
-    waits_for: Literal["nothing", "source", "destination"] = "nothing"
-    """Whom the attempt waits for."""
+    waits_for: Literal["nothing", "source", "destination", "limit"] = "nothing"
+    """Whom the attempt waits for; `limit` while it is held up, as fewer workers are to work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,21 @@ class RunFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelismChanged:
+    """Another number of workers is to work from now on."""
+
+    seconds: float
+    """Since the first unit was handed out."""
+    workers: int
+    of: int
+    """Those that have a seat."""
+    rows_per_second: float
+    """With the number before, as it was last measured; 0 where it was not."""
+    cause: Literal["start", "trial", "faster", "not faster", "limit", "asked"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One line the user should know: a degraded placement, a missing right, a slow path."""
 
@@ -183,6 +200,7 @@ Event = (
     | UnitFinished
     | DirectoryFilled
     | UnitFailed
+    | ParallelismChanged
     | Verified
     | RunFinished
     | Notice

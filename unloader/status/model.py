@@ -15,7 +15,7 @@ from unloader.json_reading import decode
 
 FORMAT_VERSION = 1
 
-Waits = Literal["nothing", "source", "destination", "reader of a pipe", "retry"]
+Waits = Literal["nothing", "source", "destination", "reader of a pipe", "retry", "limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

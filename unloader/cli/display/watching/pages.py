@@ -16,6 +16,7 @@ _WAITS = {
     "source": "the source",
     "destination": "the destination",
     "reader of a pipe": "the reader of its pipe",
+    "limit": "a limit on the run",
 }
 
 
