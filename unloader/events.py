@@ -26,6 +26,11 @@ Phase = Literal[
 """In the order of a run; a source leaves out what it does not have."""
 
 
+Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
+"""Why another number of workers works: a number is tried, was found faster, or was not and the one
+before it is taken again; a limit begins or ends to hold; somebody asks for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """The plan stands and workers are about to start."""
@@ -174,7 +179,7 @@ class ParallelismChanged:
     """Those that have a seat."""
     rows_per_second: float
     """With the number before, as it was last measured; 0 where it was not."""
-    cause: Literal["start", "trial", "faster", "not faster", "limit", "asked"]
+    cause: Cause
     reason: str
 
 

@@ -438,8 +438,8 @@ class ConcurrencyOptions:
     """Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not look."""
     max_db_load: int | None = None
     """Active sessions in the database, those of others and ours together; None does not look."""
-    slow_between: str = ""
-    """`HH:MM-HH:MM` in local time, when fewer work; empty is never."""
+    slow_between: str | None = None
+    """`HH:MM-HH:MM` in local time, when fewer work; None is never."""
     slow_parallelism: int = 1
     """How many work then."""
 

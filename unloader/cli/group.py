@@ -19,7 +19,7 @@ from unloader.errors import UsageError
 
 COMMANDS = (
     *("demo", "describe", "codecs", "plan", "run", "resume", "verify", "clean"),
-    *("status", "runs", "stop", "keepers"),
+    *("status", "runs", "stop", "set", "keepers"),
     *("topology", "formats", "sources", "help"),
 )
 """In the order of the help page; each is `command` in the module of its name."""

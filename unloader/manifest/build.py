@@ -12,6 +12,7 @@ from typing import Any
 
 from numa.model import BindReport, Seat
 from unloader import __version__
+from unloader.events import ParallelismChanged
 from unloader.json_fields import from_json, to_json
 from unloader.manifest.model import (
     FORMAT_REVISION,
@@ -27,6 +28,7 @@ from unloader.manifest.model import (
     SettingRecord,
     SourceRecord,
     StagesRecord,
+    StepRecord,
     TableRecord,
     TotalsRecord,
     UnitRecord,
@@ -35,6 +37,7 @@ from unloader.manifest.model import (
 )
 from unloader.model import (
     COMPARING,
+    ConcurrencyOptions,
     ReadColumn,
     UnitResult,
 )
@@ -82,6 +85,8 @@ class RunFacts:
     """Where the workers were."""
     lowest_parallelism: int | None = None
     """Workers that the source let work when it took fewest sessions; None if it refused none."""
+    steps: tuple[ParallelismChanged, ...] | None = None
+    """How many workers worked when; None where that was not steered."""
 
 
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
@@ -122,6 +127,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             from_json(NodeRecord, each, "a node")
             for each in nodes_json(evidence, results, facts.seconds)
         ),
+        parallelism_steps=_steps(facts),
         warnings=tuple(redact(text) for text in (*evidence.warnings.values(), *_refusals(facts))),
         not_measured=evidence.not_measured,
         totals=_totals(facts, units),
@@ -132,6 +138,12 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             not_compared=facts.not_compared,
         ),
     )
+
+
+def _steps(facts: RunFacts) -> tuple[StepRecord, ...] | None:
+    if facts.steps is None:
+        return None
+    return tuple(StepRecord(**asdict(step)) for step in facts.steps)
 
 
 def _refusals(facts: RunFacts) -> tuple[str, ...]:
@@ -180,8 +192,17 @@ def options_json(run: ResolvedRun) -> dict[str, Any]:
         "compression_library": codec_library(format_name(shape), compression),
         "compression_choice": choice.to_json() if choice else None,
         "parallelism": found["parallelism"] or 0,
+        **_concurrency(run.request.concurrency, found),
         "dialect": asdict(shape),
     }
+
+
+def _concurrency(known: ConcurrencyOptions | None, found: dict[str, Any]) -> dict[str, Any]:
+    """Return what was said of the number of workers, and nothing of what was not."""
+    if known is None:
+        return {}
+    slow = found["slow_parallelism"] if known.slow_between else None
+    return {"adaptive": known.adaptive or None, "slow_parallelism": slow}
 
 
 def format_name(output_format: TextFormat | ParquetFormat) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
@@ -34,9 +35,13 @@ from unloader.events import (
 from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
+from unloader.run.concurrency.opening import RunSteering
 from unloader.run.outputs.base import RunOutput
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
+
+if TYPE_CHECKING:
+    from unloader.engine.concurrency.steering import Steering
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +66,8 @@ class UnitWork(Work[WorkUnit]):
     """How many there are."""
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
+    concurrency: RunSteering
+    """What decides how many workers work."""
     _working: int = 0
     """How many the source lets work, once it has refused one; 0 before."""
 
@@ -82,6 +89,11 @@ class UnitWork(Work[WorkUnit]):
         self.stop()
         if self.room is not None:
             self.room.check()
+
+    def steering(self) -> Steering[WorkUnit] | None:
+        """Return what holds the run to a number of workers."""
+        steered = self.concurrency.turn()
+        return None if steered is None else steered.steering
 
     def may_start(self) -> bool:
         """Return whether the disks have room for another unit."""
@@ -107,6 +119,8 @@ class UnitWork(Work[WorkUnit]):
     def started(self, place: int, attempt: Assignment) -> None:
         """Report a unit that a worker has taken."""
         unit = attempt.unit
+        if (steered := self.concurrency.current) is not None:
+            steered.count.started(place)
         self._tell(
             UnitStarted(
                 worker=place,
@@ -122,6 +136,8 @@ class UnitWork(Work[WorkUnit]):
         assert isinstance(payload, UnitProgress)
         if self.room is not None and payload.waiting_for:
             self.room.worker_waits(payload.waiting_for)
+        if (steered := self.concurrency.current) is not None:
+            steered.count.reached(place, payload.rows)
         self._tell(
             UnitAdvanced(
                 worker=place,
@@ -136,6 +152,9 @@ class UnitWork(Work[WorkUnit]):
     def finished(self, place: int, attempt: Assignment, result: object) -> None:
         """Report a unit that is staged."""
         assert isinstance(result, UnitResult)
+        if (steered := self.concurrency.current) is not None:
+            steered.count.reached(place, result.rows)
+            steered.count.ended(place)
         self._tell(
             UnitFinished(
                 worker=place,
@@ -192,6 +211,8 @@ class UnitWork(Work[WorkUnit]):
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
         """Report a failed attempt, and put it on record."""
+        if (steered := self.concurrency.current) is not None:
+            steered.count.ended(place)
         self.output.failed(verdict.assignment, failure.message)
         self._tell(
             UnitFailed(

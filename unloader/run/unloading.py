@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
@@ -41,6 +41,7 @@ from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.comparing import compare
+from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
@@ -56,6 +57,9 @@ from unloader.sources.cancelling import cancelled_by
 from unloader.status.recording import LiveRun
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking, check_able
+
+if TYPE_CHECKING:
+    from unloader.run.concurrency.load_watch import LoadWatch
 
 
 def run(
@@ -120,6 +124,7 @@ def _executed(
             raise
         finally:
             live.close()
+            current.close()
 
 
 @dataclass(slots=True)
@@ -128,7 +133,7 @@ class _Run:
 
     resolved: OpenRun
     output: RunOutput
-    observe: Observer
+    observe: LiveRun
     source_rows: int | None = None
     verify_result: str = "not verified"
     not_compared: tuple[str, ...] | None = None
@@ -138,6 +143,10 @@ class _Run:
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
     _lowest: int | None = None
     """See `unloader.engine.capacity`."""
+    _end_workers: Callable[[], None] = lambda: None
+    _load: LoadWatch | None = None
+    _steering: RunSteering | None = None
+    """What steers the number of workers; None before there are any."""
 
     @property
     def run(self) -> ResolvedRun:
@@ -148,6 +157,7 @@ class _Run:
         plan = self.run.plan
         if self.run.request.verify == "source":
             check_able(self.resolved.catalog, self.run.extract.source.kind)
+        self._load = watched_load(self.run.request, self.resolved.catalog)
         self.output.begin(self.observe, stop)
         until = self._keep_snapshot()
         if not self.resolved.resumed_in:
@@ -165,6 +175,7 @@ class _Run:
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
                 destinations=self.resolved.resumed_in or self.run.output.options.destinations,
                 nodes=tuple(seat.node for seat in self.run.seating.seats),
+                adaptive=is_adaptive(self.run.request),
             )
         )
         for text in self.run.seating.notices:
@@ -259,6 +270,10 @@ class _Run:
         in_order = self.output.in_order
         if in_order:
             units = tuple(sorted(units, key=lambda unit: unit.id))
+        places = max(1, min(len(self.run.seating.seats), len(units)))
+        steering = self._steering = RunSteering(
+            request=request, most=places, live=self.observe, pids=executor.pids, load=self._load
+        )
         work = UnitWork(
             extract=self.run.extract,
             catalog=self.resolved.catalog,
@@ -272,6 +287,7 @@ class _Run:
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
             room=self._room_watch(),
+            concurrency=steering,
         )
         schedule = Schedule(
             units=units,
@@ -281,17 +297,25 @@ class _Run:
             jitter=spread(self.run.run_id),
         )
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
-        executor.resize(max(1, min(len(self.run.seating.seats), len(units))))
+        executor.begin_with(min(steering.first_workers, places), places)
         try:
             engine.run(executor)
         finally:
             self._evidence = executor.evidence()
+            self._end_workers = executor.close
             self._lowest = schedule.capacity.lowest
+            self.close()
         if engine.failure is not None:
             self.output.check()
             raise error_of(engine.failure)
         if schedule.given_up:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
+
+    def close(self) -> None:
+        """End what watches the database; may be called again."""
+        if self._load is not None:
+            self._load.close()
+            self._load = None
 
     def _room_watch(self) -> RoomWatch | None:
         options = self.run.output.options
@@ -338,6 +362,10 @@ class _Run:
         self.not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()
         if self.run.request.verify != "source":
             return
+        known = self.run.request.concurrency
+        if known is not None and known.max_sessions is not None:
+            # Each that computes checksums has a session of its own, in place of a worker's.
+            self._end_workers()
         self.observe(PhaseStarted(phase="comparing"))
         asking = Asking(
             catalog=self.resolved.catalog,
@@ -367,6 +395,7 @@ class _Run:
             directories=directories,
             evidence=self._evidence,
             lowest_parallelism=self._lowest,
+            steps=None if self._steering is None else self._steering.steps(),
         )
         return build_manifest(facts, tuple(units), complete=complete)
 

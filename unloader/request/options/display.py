@@ -6,7 +6,7 @@ from functools import partial
 
 from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
 from unloader.request.options.option import REACHING, Option
-from unloader.request.options.running import DEMO_PARALLELISM, VERIFY_PARALLELISM
+from unloader.request.options.running import ASKED, DEMO_PARALLELISM, VERIFY_PARALLELISM
 
 _option = partial(Option, effect="unrecorded")
 _shown = partial(_option, section="Progress and result")
@@ -16,7 +16,7 @@ WATCHED = ("demo", *REACHING)
 
 ANSWERING = (
     *WATCHED,
-    *("status", "runs", "stop"),
+    *("status", "runs", "stop", "set"),
     *("clean", "keepers", "topology", "formats", "sources"),
 )
 """Commands that have a result to show."""
@@ -95,6 +95,7 @@ OWN = (
         default=300.0,
         help="Seconds to wait for the end of the run; 0 asks it to end and does not wait.",
     ),
+    *ASKED,
     _option(
         name="dry-run",
         kind=FLAG,

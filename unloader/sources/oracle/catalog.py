@@ -26,6 +26,7 @@ from unloader.sources.oracle.condition import refuse_row_numbers
 from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
 from unloader.sources.oracle.hashing import OracleHasher, unhashed
+from unloader.sources.oracle.load import OracleLoad
 from unloader.sources.oracle.reading.fetch import select_columns
 from unloader.sources.oracle.reading.units import (
     as_of,
@@ -77,6 +78,7 @@ class OracleCatalog:
         conditions=True,
         hashes=True,
         sessions=True,
+        loads=True,
         folding=FOLDING,
     )
 
@@ -272,6 +274,10 @@ class OracleCatalog:
             # One that is gone, or marked for it only, must not spare the rest.
             "IF SQLCODE NOT IN (-30, -31) THEN RAISE; END IF; END; END LOOP; END;"
         )
+
+    def open_load(self) -> OracleLoad:
+        """Connect once more."""
+        return OracleLoad(self._spec)
 
     def cancel(self) -> None:
         """Send a break to the statement that is running."""

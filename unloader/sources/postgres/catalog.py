@@ -26,6 +26,7 @@ from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.exported import EXPORTED, enter, export
 from unloader.sources.postgres.hashing import HASHING, PostgresHasher
+from unloader.sources.postgres.load import PostgresLoad
 from unloader.sources.postgres.reader import session_in
 from unloader.sources.postgres.selectors import (
     is_alone,
@@ -71,6 +72,7 @@ class PostgresCatalog:
         hashes=True,
         sessions=True,
         keeping=True,
+        loads=True,
         folding="lower",
     )
 
@@ -339,6 +341,10 @@ class PostgresCatalog:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             f"WHERE application_name = {literal(self._name)}"
         )
+
+    def open_load(self) -> PostgresLoad:
+        """Connect once more, outside of the snapshot."""
+        return PostgresLoad(self._spec)
 
     @contextmanager
     def _holding(self) -> Iterator[None]:

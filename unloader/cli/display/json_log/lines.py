@@ -13,6 +13,7 @@ from typing import Literal
 
 from unloader.events import (
     Notice,
+    ParallelismChanged,
     Phase,
     PhaseStarted,
     RunStarted,
@@ -104,6 +105,7 @@ LINES: Mapping[str, type] = {
     "units_kept": UnitsKept,
     "progress": Progress,
     "unit_failed": UnitFailed,
+    "parallelism": ParallelismChanged,
     "notice": Notice,
     "stopping": Text,
     "run_finished": Progress,

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
 from unloader.cli.display.phases import phase_text
-from unloader.status.model import LiveStatus, WorkerStatus
+from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
 from unloader.status.reading import FinishedRun, RunStatus
 
 _WAITS = {
@@ -142,6 +142,8 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
             f"({render.rows_per_second(live.mean_rows_per_second)} on average), "
             f"{render.megabytes_per_second(live.bytes_per_second)}",
         )
+        if live.parallelism is not None:
+            yield "workers", _parallelism(live.parallelism)
         if live.seconds_left is not None:
             yield "time left", f"about {render.seconds(live.seconds_left)}"
     yield "retries", render.count(live.retries)
@@ -149,6 +151,11 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
         yield "last error", live.last_error
     if live.last_notice and running:
         yield "last notice", live.last_notice
+
+
+def _parallelism(known: ParallelismStatus) -> str:
+    paused = f", {known.paused} held up in the middle of a unit" if known.paused else ""
+    return f"{known.workers} of {known.of} ({known.mode}){paused}: {known.reason}"
 
 
 def _finished(status: RunStatus, finished: FinishedRun) -> Iterator[tuple[str, str]]:
