@@ -6,7 +6,8 @@ that a load which comes and goes slowly does not decide.
 
     1. From few places the number is doubled as long as that gains.
     2. Then the step is halved and tried upwards and downwards from the best number, down to one
-       place. Numbers beyond one that was found no better are not tried.
+       place. Numbers beyond one that was found no better are not tried. Where nothing is known
+       beyond a number that was better the step is doubled again.
     3. The best number stays. It is tried again after a while, which doubles each time nothing
        was gained, and at once if the rate has changed by itself: by then another load has come or
        gone, or the rows are others.
@@ -162,8 +163,12 @@ class Climber:
         if verdict == "better" or (not upwards and verdict == "same"):
             self._base, self._moved = tried, True
             self._found = here if self._is_known(here) else None
-            if upwards and self._doubling:
+            self._hopeless.clear()
+            beyond = any((each > tried) == upwards for each in self._seen if each != tried)
+            if self._doubling:
                 self._step = tried
+            elif not beyond:
+                self._step *= 2
             return Move(cause="faster", reason=told if upwards else f"{told}, so fewer do")
         if gain < -_HOPELESS and gain < -_ERRORS * here.relative_error:
             self._hopeless.add(tried)
