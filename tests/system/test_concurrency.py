@@ -207,7 +207,7 @@ def test_slow_hours_and_sessions_bound_a_fixed_number(file: str, tmp_path: Path)
     last = found["parallelism_steps"][-1]
     assert (last["workers"], last["of"], last["cause"]) == (1, 3, "limit")
     assert f"--slow-between {minute}-{later} ({time.localtime().tm_zone})" in last["reason"]
-    assert (found["options"]["slow_parallelism"], found["options"]["max_cpu"]) == (1, None)
+    assert (found["options"]["slow_parallelism"], found["options"].get("max_cpu")) == (1, None)
     seated = unload(file, tmp_path / "b", "--parallelism", "4", "--max-sessions", "3")
     assert len(seated["workers"]) == 2
 
