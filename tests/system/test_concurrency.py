@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import duckdb
 import pytest
 from processes import command
 
-PARTS, ROWS = 4, 1000
+PARTS, ROWS = 4, 400
 SLOWED = "SELECT pg_advisory_lock(4711), pg_sleep(600)"
 """While a session is at this the rows of the table come one by one, else at once."""
 
@@ -30,23 +31,31 @@ def slow(postgres: Any) -> str:
     postgres.run(
         "CREATE TABLE p (k int, v int, pad text) PARTITION BY LIST (k);"
         + "".join(f"CREATE TABLE p{k} PARTITION OF p FOR VALUES IN ({k});" for k in range(PARTS))
-        + f"INSERT INTO p SELECT g % {PARTS}, g, repeat('x', 4000) "
+        + f"INSERT INTO p SELECT g % {PARTS}, g, repeat('x', 50000) "
         f"FROM generate_series(1, {PARTS * ROWS}) g; VACUUM ANALYZE p;"
         "CREATE FUNCTION waits(v int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN "
         "IF EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711) THEN "
-        "PERFORM pg_sleep(0.05); END IF; RETURN true; END $$",
+        "PERFORM pg_sleep(0.1); END IF; RETURN true; END $$",
         url=url,
     )
     return url
 
 
-def started(url: str, dest: Path, *options: str) -> command.Running:
-    """Start a run whose rows come one by one."""
-    return command.Running(
+@contextmanager
+def started(url: str, dest: Path, *options: str) -> Iterator[command.Running]:
+    """Start a run whose rows come one by one; it is ended where a test fails."""
+    run = command.Running(
         *("run", url, "--table", "p", "--to", str(dest), "--split", "partition"),
         *("--where", "waits(v)", "--fetch-memory", "64KiB", "--verify", "none"),
         *("--progress", "log", *options),
     )
+    try:
+        run.wait_until(lambda: live(dest).get("rows", 0) > 0, "rows")
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.signal(signal.SIGTERM)
+            run.finish()
 
 
 def live(dest: Path) -> dict[str, Any]:
@@ -66,25 +75,42 @@ def at_work(dest: Path) -> tuple[int, int]:
     return known.get("workers", 0), len(waiting)
 
 
+@dataclass
+class Sessions:
+    """Clients of the server that are at a statement."""
+
+    postgres: Any
+    sql: str
+    clients: list[subprocess.Popen[bytes]]
+
+    def count(self) -> int:
+        """Return how many are at it."""
+        at_it = f"SELECT count(*) FROM pg_stat_activity WHERE query = '{self.sql}'"
+        return int(self.postgres.run(at_it))
+
+    def kill(self) -> None:
+        """End them all."""
+        for each in self.clients:
+            each.kill()
+            each.wait()
+        self.postgres.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE pid <> pg_backend_pid() AND query = '{self.sql}'"
+        )
+
+
 @contextmanager
-def sessions(postgres: Any, url: str, sql: str, count: int = 1) -> Iterator[None]:
-    """Keep so many sessions of the server at a statement."""
+def sessions(postgres: Any, url: str, sql: str, count: int = 1) -> Iterator[Sessions]:
+    """Keep so many sessions of the server at a statement, until the end or a `kill`."""
     command_line = [postgres.psql, "-X", "-q", "-c", sql, url]
     quiet = subprocess.DEVNULL
     busy = [subprocess.Popen(command_line, stdout=quiet, stderr=quiet) for _ in range(count)]
-    shown = sql.replace("'", "''")
+    found = Sessions(postgres, sql.replace("'", "''"), busy)
     try:
-        at_it = f"SELECT count(*) FROM pg_stat_activity WHERE query = '{shown}'"
-        command.wait_for(lambda: postgres.run(at_it) == str(count), "sessions at work")
-        yield
+        command.wait_for(lambda: found.count() == count, "sessions at work")
+        yield found
     finally:
-        for each in busy:
-            each.kill()
-            each.wait()
-        postgres.run(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            f"WHERE pid <> pg_backend_pid() AND query = '{shown}'"
-        )
+        found.kill()
 
 
 def steps_of(dest: Path) -> list[dict[str, Any]]:
@@ -98,10 +124,11 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
 ) -> None:
     """Both in the middle of units; when the load has gone they go on, and every row is there."""
     dest = tmp_path / "out"
-    with sessions(postgres, slow, SLOWED):
+    with ExitStack() as ends:
+        slowed = ends.enter_context(sessions(postgres, slow, SLOWED))
+        options = ("--parallelism", "4", "--max-db-load", "7")
+        run = ends.enter_context(started(slow, dest, *options))
         # One other session is active all the time.
-        run = started(slow, dest, "--parallelism", "4", "--max-db-load", "7")
-        run.wait_until(lambda: live(dest).get("rows", 0) > 0, "rows")
         with sessions(postgres, slow, "SELECT pg_sleep(600)", 5):
             began = time.monotonic()
             run.wait_until(lambda: at_work(dest) == (1, 3), "three workers held up")
@@ -113,12 +140,13 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
         run.wait_until(lambda: at_work(dest) == (4, 0), "all four at work again")
         told = command.run("set", str(dest), "--parallelism", "2")
         assert re.search("has taken it: 2 of 4 workers", told)
-        run.wait_until(lambda: at_work(dest)[1] == 2, "two workers held up by hand")
+        run.wait_until(lambda: at_work(dest) == (2, 2), "two workers held up by hand")
         refused = command.error_of("set", str(dest), "--parallelism", "9", status=6)
         assert "the run has 4 seats, and 9 workers are asked for" in refused
         answer = json.loads(command.run("set", str(dest), "--parallelism", "auto", "--json"))
         assert (answer["taken"], answer["parallelism"]["workers"]) == (True, 4)
-    status, _, err = run.finish()
+        slowed.kill()
+        status, _, err = run.finish()
     assert status == 0, err
     assert "of others (--max-db-load 7)" in err
     steps = steps_of(dest)
@@ -136,9 +164,8 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
 def test_a_run_that_ends_held_up_leaves_no_worker(slow: str, postgres: Any, tmp_path: Path) -> None:
     """Workers that wait for leave to go on end with the run."""
     dest = tmp_path / "out"
-    with sessions(postgres, slow, SLOWED):
-        run = started(slow, dest, "--parallelism", "2")
-        run.wait_until(lambda: live(dest).get("rows", 0) > 0, "rows")
+    with sessions(postgres, slow, SLOWED), ExitStack() as ends:
+        run = ends.enter_context(started(slow, dest, "--parallelism", "2"))
         assert live(dest)["parallelism"] is None
         command.run("set", str(dest), "--parallelism", "1", "--max-cpu", "99%")
         run.wait_until(lambda: at_work(dest) == (1, 1), "one worker held up")
@@ -252,9 +279,8 @@ def test_set_without_anything_to_change(tmp_path: Path) -> None:
 def test_busy_cpus_hold_workers_up(slow: str, postgres: Any, tmp_path: Path) -> None:
     """A program that burns all CPUs leaves one worker, also in the middle of units."""
     dest = tmp_path / "out"
-    with sessions(postgres, slow, SLOWED):
-        run = started(slow, dest, "--parallelism", "3", "--max-cpu", "90%")
-        run.wait_until(lambda: live(dest).get("rows", 0) > 0, "rows")
+    with sessions(postgres, slow, SLOWED) as slowed, ExitStack() as ends:
+        run = ends.enter_context(started(slow, dest, "--parallelism", "3", "--max-cpu", "90%"))
         burning = [sys.executable, "-c", "while True: pass"]
         burners = [subprocess.Popen(burning) for _ in range(os.cpu_count() or 1)]
         try:
@@ -264,5 +290,6 @@ def test_busy_cpus_hold_workers_up(slow: str, postgres: Any, tmp_path: Path) -> 
             for each in burners:
                 each.kill()
                 each.wait()
-    assert run.finish()[0] == 0
+        slowed.kill()
+        assert run.finish()[0] == 0
     assert command.manifest_of(dest)["totals"]["rows"] == PARTS * ROWS

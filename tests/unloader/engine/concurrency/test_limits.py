@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from unloader.engine.concurrency.limits import CpuLimit, LoadLimit, is_between
 
 
@@ -26,7 +28,7 @@ def test_cpus_above_the_limit_take_places_away_within_ten_seconds() -> None:
     assert "--max-cpu 75%" in limit.held.reason
     back = simulated(limit, 0.0, 60, 20)
     assert back[-1] == 3
-    assert max(b - a for a, b in zip(back, back[1:], strict=False)) == 1
+    assert max(b - a for a, b in pairwise(back)) == 1
 
 
 def test_one_place_goes_on_whatever_others_do() -> None:
