@@ -22,9 +22,8 @@ class Wish:
     """Who asks, for the record."""
     parallelism: int | Literal["adaptive", "auto"] | None = None
     max_sessions: int | None = None
-    """0 is no limit, as of the next two."""
+    """0 is no limit, as of the next one."""
     max_cpu: float | None = None
-    max_db_load: int | None = None
     slow_between: str | None = None
     """Empty is no such hours."""
     slow_parallelism: int | None = None

@@ -60,7 +60,7 @@ def command(context: click.Context, /, destination: Path, timeout: float, **valu
 def _wish(given: dict[str, Any]) -> Wish:
     from unloader.status.wishes import Wish
 
-    names = ("max_sessions", "max_cpu", "max_db_load", "slow_between", "slow_parallelism")
+    names = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
     found = {name: given[name] for name in names if name in given}
     if found.get("slow_between") == "never":
         found["slow_between"] = ""

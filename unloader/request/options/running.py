@@ -291,12 +291,6 @@ ASKED = (
         help="Share of the CPUs of the run's host, as for run; 0 does not look.",
     ),
     _asked(
-        name="max-db-load",
-        kind=Whole(0),
-        help="Active sessions in the database, for a run that was started with --max-db-load; 0 "
-        "does not look.",
-    ),
-    _asked(
         name="slow-between",
         kind=HOURS_OR_NONE,
         help="Hours with --slow-parallelism workers, in the local time of the run's host; never is "

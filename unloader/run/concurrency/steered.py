@@ -64,7 +64,7 @@ class SteeredRun:
         if not refused:
             changes = {
                 name: getattr(wish, name)
-                for name in ("max_sessions", "max_cpu", "max_db_load", "slow_between")
+                for name in ("max_sessions", "max_cpu", "slow_between")
                 if getattr(wish, name) is not None
             }
             changes = {name: value or None for name, value in changes.items()}
@@ -96,8 +96,6 @@ class SteeredRun:
             return (
                 f"the run has seats for {self.most} workers, and {wish.parallelism} are asked for"
             )
-        if wish.max_db_load and self.load is None:
-            return "the run was not started with --max-db-load, so it does not read that load"
         if wish.max_sessions and wish.max_sessions <= self.sessions_beside:
             return (
                 f"{wish.max_sessions} sessions leave none for a worker: the run itself has "
@@ -105,8 +103,8 @@ class SteeredRun:
             )
         if wish.max_cpu and not (0 < wish.max_cpu <= 1 and self._host.readable()):
             return "the CPUs of the run's host cannot be looked at"
-        if (wish.slow_parallelism or 1) < 1 or (wish.max_db_load or 0) < 0:
-            return "a number is below 1"
+        if wish.slow_parallelism is not None and wish.slow_parallelism < 1:
+            return "one worker goes on in any case"
         try:
             parse_hours(wish.slow_between or "00:00-01:00")
         except ValueError as error:
@@ -121,9 +119,7 @@ class SteeredRun:
             self._cpu = CpuLimit(known.max_cpu, self.most)
         else:
             self._cpu.share = known.max_cpu
-        if known.max_db_load is None or self.load is None:
-            self._load_limit = None
-        elif self._load_limit is None or self._load_limit.sessions != known.max_db_load:
+        if known.max_db_load is not None and self._load_limit is None:
             self._load_limit = LoadLimit(known.max_db_load, self.most)
 
     def _limits(self, at_work: int, now: float) -> Mapping[str, Held]:

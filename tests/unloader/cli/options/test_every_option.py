@@ -56,6 +56,8 @@ BY_NAME = {
     "decimal-separator": ";",
     "parallelism": "3",
     "keep-snapshot": "12h",
+    "max-cpu": "75%",
+    "slow-between": "22:00-06:00",
     "mode": "640",
     "near": "eth0",
     "latest-link": "newest",
@@ -88,6 +90,7 @@ def around(option: Option) -> list[str]:
     dated = option.name in ("keep", "latest-link")
     found += ["--to", "out/{date}" if dated else "out"] if option.name != "to" else []
     found += ["--format", "parquet"] if "parquet" in option.formats else []
+    found += ["--slow-between", "8:00-9:00"] if option.name == "slow-parallelism" else []
     return found + (["--fixed"] if option.name == "width" else [])
 
 
