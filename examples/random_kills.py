@@ -274,7 +274,7 @@ class Trial:
     def _moment(self, attempt: Attempt) -> tuple[str, Callable[[], None]]:
         """Choose when the next kill comes: the name of the phase, and what waits for it."""
         left = 1 - len(outcomes.finished_units(self.dest)) / self.units
-        phases = {"start": 2, "reading": 8 if left > 0 else 0, "count": 1, "publication": 1}
+        phases = {"start": 2, "reading": 14 if left > 0 else 0, "count": 1, "publication": 1}
         (phase,) = self.chance.choices(list(phases), list(phases.values()))
         draw = self.chance.random()
         seen = {"count": self._all_staged, "publication": self._publishes}.get(phase)

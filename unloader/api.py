@@ -17,6 +17,7 @@ from unloader.codecs.model import SampleBudget
 from unloader.errors import UnloaderError, translate
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
+    EncryptionOptions,
     ReadColumn,
     Request,
     SeatOptions,
@@ -254,7 +255,9 @@ def resume(
     *,
     secret: SecretReference | None = None,
     session_sql: tuple[str, ...] = (),
+    parallelism: int | None = None,
     new_snapshot: bool = False,
+    keys: EncryptionOptions | None = None,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -268,7 +271,10 @@ def resume(
         destination: Any directory of the run.
         secret: Where the password is found now; None is where it was.
         session_sql: What the sessions ran first; no record holds it.
+        parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
+            run had it.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
+        keys: Where the keys of encrypted files are found now; None is where they were.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -280,7 +286,13 @@ def resume(
     from unloader.run.starting import Resumption
     from unloader.run.starting import resume as begin
 
-    again = Resumption(secret=secret, session_sql=session_sql, new_snapshot=new_snapshot)
+    again = Resumption(
+        secret=secret,
+        session_sql=session_sql,
+        parallelism=parallelism,
+        new_snapshot=new_snapshot,
+        keys=keys,
+    )
     with _translated():
         return to_json(begin(str(destination), again, observe=observe, stop=stop))
 
@@ -305,6 +317,7 @@ def verify(
     level: Level = "count",
     strict: bool = False,
     parallelism: int = 0,
+    keys: EncryptionOptions | None = None,
     observe: Observer = silent,
 ) -> dict[str, Any]:
     """Check a finished run's files against its manifest, and its count against a source.
@@ -316,16 +329,18 @@ def verify(
             checksums that the run recorded, source with those that the source computes.
         strict: Files that are not of the run are a difference, and not only reported.
         parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
+        keys: Where the keys of encrypted files are found. Without them those are read as a whole.
         observe: Called with each event, in this thread.
 
     Raises:
-        UnloaderError: VerifyMismatch if something differs.
+        UnloaderError: VerifyMismatch if something differs, ConfigError if a key is needed and not
+            given.
     """
     from unloader.verification.finished_run import Checks
     from unloader.verification.finished_run import verify as check
 
     with _translated():
-        checks = Checks(level=level, strict=strict, parallelism=parallelism)
+        checks = Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
         return check(destination, source, observe, checks)
 
 

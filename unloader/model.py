@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
 from writers.model import (
+    PLAIN,
     Checksum,
     Compression,
     ContentSums,
     EncoderChoice,
+    Encryption,
     OutputSpec,
     ParquetFormat,
     TextFormat,
@@ -216,6 +218,8 @@ class OutputTask:
     """What an encoded file begins with; on the batch route the writer makes its own."""
     writes_header: bool = True
     """False for text files that will be joined behind one header."""
+    encryption: EncryptionOptions | None = None
+    """Says where the worker finds the key of Parquet files."""
     reader_seconds: float | None = None
     """Longest wait for somebody to open `spec.stream` for reading, 0 being for ever; None does not
     wait."""
@@ -335,6 +339,31 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptionOptions:
+    """How files are encrypted. It says where keys are found, and holds no private one."""
+
+    recipients: tuple[str, ...] = ()
+    """Public keys of age, for text."""
+    key: SecretReference = field(default_factory=SecretReference)
+    """Where the key of Parquet files is found; nowhere for text."""
+    key_name: str = ""
+    """What the user calls it."""
+    key_proof: str = ""
+    """Tells whether a key is the same, without telling what it is; empty until the run begins."""
+    identity: SecretReference = field(default_factory=SecretReference)
+    """Where the private keys of age are found that read the files again."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether Parquet is encrypted with a key."""
+        return self.key.kind != "none"
+
+    def public(self) -> Encryption:
+        """Return the part that writers are told of."""
+        return Encryption(recipients=self.recipients, keyed=self.keyed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
     """Where and how the output is written."""
 
@@ -372,6 +401,10 @@ class OutputOptions:
     pause_seconds: float = 3600.0
     """Longest such wait."""
     encoder: EncoderChoice = "auto"
+    encryption: EncryptionOptions | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """None is files that everybody can read who may open them."""
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -392,6 +425,7 @@ class OutputOptions:
             checksum=self.checksum,
             direct_io=self.direct_io,
             encoder=self.encoder,
+            encryption=self.encryption.public() if self.encryption else PLAIN,
         )
 
 

@@ -5,7 +5,7 @@ Everything here crosses the process boundary, so nothing holds a file, a thread 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Enclose = Literal["minimal", "strings", "all", "none"]
@@ -116,6 +116,34 @@ class Compression:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Encryption:
+    """For whom files are encrypted, and the keys where they are at hand.
+
+    The private keys are set in the process that uses them, and are part of nothing that travels.
+    """
+
+    recipients: tuple[str, ...] = ()
+    """Public keys of age, for text; empty is text that is not encrypted."""
+    keyed: bool = False
+    """Parquet is encrypted with a key."""
+    key: bytes | None = field(default=None, repr=False)
+    """That key."""
+    identities: tuple[str, ...] = field(default=(), repr=False)
+    """Private keys of age, to read text again."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether files can be read again: they are not encrypted, or the keys are there."""
+        return (not self.keyed or self.key is not None) and (
+            not self.recipients or bool(self.identities)
+        )
+
+
+PLAIN = Encryption()
+"""Not encrypted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSpec:
     """Everything a writer must know but the schema."""
 
@@ -139,6 +167,7 @@ class OutputSpec:
     """Which text encoder: auto is the native one where it was built, and the plain one else."""
     min_free_bytes: int = 0
     """What must stay free on the disk: writing waits until there is more. 0 does not look."""
+    encryption: Encryption = PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 from writers.codecs.compression import CODECS, LEVELS, check_codec
 from writers.codecs.libraries import text_libraries
 from writers.errors import FormatError
-from writers.model import ParquetFormat, TextFormat
+from writers.model import PLAIN, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from writers.base import EncodedWriter, Writer
-    from writers.model import Compression, OutputSpec
+    from writers.model import Compression, Encryption, OutputSpec
 
 FORMATS = {
     "csv": "writers.text.text_writer:TextWriter",
@@ -82,10 +82,15 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
     return EncodedTextWriter(spec, stem, header)
 
 
-def extension(output_format: str | TextFormat | ParquetFormat, compression: Compression) -> str:
+def extension(
+    output_format: str | TextFormat | ParquetFormat,
+    compression: Compression,
+    encryption: Encryption = PLAIN,
+) -> str:
     """Return the extension of files: `csv`, `csv.gz`, `csv.zst`, `csv.lz4` or `parquet`.
 
-    Text whose fields are separated by tabs has `tsv` in place of `csv`.
+    Text whose fields are separated by tabs has `tsv` in place of `csv`, and encrypted text has
+    `.age` behind the rest.
 
     Raises:
         FormatError: There is no such format, or the codec does not go with it.
@@ -96,7 +101,7 @@ def extension(output_format: str | TextFormat | ParquetFormat, compression: Comp
         from writers.text.text_writer import text_extension
 
         form = output_format if isinstance(output_format, TextFormat) else TextFormat()
-        return text_extension(form, compression)
+        return text_extension(form, compression, encryption)
     return "parquet" if name == "parquet" else str(_load(name).extension)
 
 

@@ -57,10 +57,8 @@ def running() -> Iterator[OracleServer]:
 @pytest.fixture
 def server(running: OracleServer) -> Iterator[OracleServer]:
     """The server without any fault or session of an earlier test; at the end without clients."""
-    running.faults.clear()
-    running.sessions.clear()
-    yield running
-    runs.assert_no_connection_left(running)
+    with runs.undisturbed(running):
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,20 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     done = kill_after(3, dest, *job(database, dest, *options))
     staged = dest / "_run" / "staged"
     kept = {f["path"]: (staged / f["path"]).stat().st_ino for f in files_of(done)}
-    out = command.ended("resume", str(dest), "--progress", "log")
+    assert f"units        {len(done)} of " in command.run("status", str(dest), status=7)
+    # Which may be set for all jobs of a machine.
+    others = {**os.environ, "UNLOADER_PARALLELISM": "2"}
+    out = command.ended("resume", str(dest), "--progress", "log", env=others)
     assert out.returncode == 0, out.stderr
     assert f"resumed: {len(done)} units, " in out.stderr
+    assert f" units ({len(done)} of them before), {ROWS:,} rows, " in out.stderr
     assert comparable(dest) == comparable(whole)
-    attempts = {unit["id"]: unit["attempts"] for unit in command.manifest_of(dest)["units"]}
-    assert {attempts[unit] for unit in done} == {1}
+    manifest = command.manifest_of(dest)
+    assert len(manifest["workers"]) == 1
+    assert {unit["attempts"] for unit in manifest["units"] if unit["id"] in done} == {1}
+    new = sum(unit["rows"] for unit in manifest["units"] if unit["id"] not in done)
+    totals = manifest["totals"]
+    assert totals["rows_per_second"] == pytest.approx(new / totals["seconds"], rel=0.01)
     if "table" not in options:
         final = {path.stat().st_ino for path in dest.iterdir()}
         assert set(kept.values()) <= final
@@ -101,6 +110,29 @@ def test_a_run_is_killed_again_and_again(
         }.items()
     command.run("resume", str(dest), "--quiet")
     assert comparable(dest) == undisturbed
+
+
+@pytest.mark.parametrize(
+    "by_cron", [False, *also(BROKEN_RUNS, True)], ids=["resume", "the line for cron"]
+)
+def test_the_rest_of_a_run_by_more_workers(
+    database: str, undisturbed: dict[str, Any], tmp_path: Path, by_cron: bool
+) -> None:
+    """--parallelism holds from then on; units and files stay those of the plan."""
+    dest = tmp_path / "out"
+    done = kill_after(3, dest, *job(database, dest))
+    line = (*job(database, dest), "--resume-or-start") if by_cron else ("resume", str(dest))
+    command.run(*line, "--parallelism", "3", "--quiet")
+    found = command.manifest_of(dest)
+    assert len(found["workers"]) == 3
+    assert found["options"]["parallelism"] == 3
+    setting = next(each for each in found["settings"] if each["name"] == "parallelism")
+    origin = "command line" if by_cron else "resume"
+    assert setting == {"name": "parallelism", "value": "3", "from": origin}
+    attempts = {unit["id"]: unit["attempts"] for unit in found["units"]}
+    assert {attempts[unit] for unit in done} == {1}
+    same = {**undisturbed, "options": {**undisturbed["options"], "parallelism": 3}}
+    assert comparable(dest) == same
 
 
 @pytest.mark.parametrize("units", [0, *also(BROKEN_RUNS, 2)])
@@ -242,6 +274,24 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     assert "was another job: this one begins anew" in changed.stderr
     found = command.manifest_of(dest)
     assert (found["totals"]["rows"], found["run_id"] != first) == (100, True)
+
+
+def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> None:
+    """resume refuses it and says what there is; the line for cron begins anew and says so."""
+    dest = tmp_path / "out"
+    line = (*job(database, dest), "--resume-or-start")
+    kill_after(0, dest, *line)
+    record = dest / "_run" / "run.json"
+    document = json.loads(record.read_text())
+    record.write_text(json.dumps({**document, "format_version": 99, "later": {}}))
+    error = command.error_of("resume", str(dest), status=6)
+    assert "the plan has format version 99, and this version of unloader reads" in error
+    assert "if another version of unloader began it, that one can resume it" in error
+    done = command.ended(*line, "--progress", "log")
+    assert done.returncode == 0, done.stderr
+    assert "has format version 99" in done.stderr
+    assert "this one begins anew" in done.stderr
+    assert command.manifest_of(dest)["totals"]["rows"] == ROWS
 
 
 @pytest.mark.long(BROKEN_RUNS)

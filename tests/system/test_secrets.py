@@ -165,6 +165,26 @@ def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, plac
     assert (SECRET in surroundings) == (place == "variable")
 
 
+def test_a_run_is_continued_with_a_password_from_elsewhere(protected: str, tmp_path: Path) -> None:
+    """resume looks where it is told: in the keyring, for the user of the run's URL."""
+    options, variables = placed("keyring", tmp_path / "home")
+    out = tmp_path / "out"
+    # A unit behind the first fails, whoever reads it.
+    fails = ("--where", "1 / (id - 19999) IS NOT NULL", "--consistency", "none", "--retries", "0")
+    units = ("--unit-bytes", "64kB", "--parallelism", "1")
+    begun = call(
+        "run", protected, "--table", "t", "--to", str(out), *units, *fails, password=SECRET
+    )
+    assert (begun.returncode, "division by zero" in begun.stderr) == (4, True), begun.stderr
+    refused = command.ended("resume", str(out), env=runs_environment())
+    assert "division by zero" not in refused.stderr
+    assert (refused.returncode, "password" in refused.stderr) == (4, True), refused.stderr
+    surroundings = {**runs_environment(), **variables}
+    known = command.ended("resume", str(out), *options, env=surroundings)
+    assert (known.returncode, "division by zero" in known.stderr) == (4, True), known.stderr
+    assert SECRET not in known.stderr + written_below(out)
+
+
 def core_limits(*general: str, directory: Path) -> set[str]:
     """Return the limits on core dumps of a run's processes, by a shell without any limit."""
     path = directory / "slow.db"

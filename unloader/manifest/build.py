@@ -19,6 +19,7 @@ from unloader.manifest.model import (
     ColumnRecord,
     ContentRecord,
     DirectoryRecord,
+    EncryptionRecord,
     FileRecord,
     Manifest,
     NodeRecord,
@@ -38,6 +39,7 @@ from unloader.manifest.model import (
 from unloader.model import (
     COMPARING,
     ConcurrencyOptions,
+    EncryptionOptions,
     ReadColumn,
     UnitResult,
 )
@@ -87,6 +89,8 @@ class RunFacts:
     """Workers that the source let work when it took fewest sessions; None if it refused none."""
     steps: tuple[ParallelismChanged, ...] | None = None
     """How many workers worked when; None where that was not steered."""
+    kept: frozenset[str] = frozenset()
+    """Units that an earlier process of the run has done: no part of what `seconds` took."""
 
 
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
@@ -125,7 +129,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         ),
         nodes=tuple(
             from_json(NodeRecord, each, "a node")
-            for each in nodes_json(evidence, results, facts.seconds)
+            for each in nodes_json(evidence, results, facts.seconds, facts.kept)
         ),
         parallelism_steps=_steps(facts),
         warnings=tuple(redact(text) for text in (*evidence.warnings.values(), *_refusals(facts))),
@@ -161,6 +165,9 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
     files = [file for unit in units for file in unit.finals]
     rows = sum(unit.result.rows for unit in units)
     size = sum(file.bytes for file in files)
+    new = [unit for unit in units if unit.result.unit not in facts.kept]
+    new_rows = sum(unit.result.rows for unit in new)
+    new_bytes = sum(file.bytes for unit in new for file in unit.finals)
     stages = [unit.result.stages for unit in units]
     sizes = [each.uncompressed_bytes for each in stages]
     return TotalsRecord(
@@ -172,8 +179,8 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
         cpu_seconds=round(facts.cpu_seconds, 3),
         compress_cpu_seconds=round(sum(each.compress_cpu_s for each in stages), 3),
         uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
-        rows_per_second=round(rows / facts.seconds) if facts.seconds else None,
-        bytes_per_second=round(size / facts.seconds) if facts.seconds else None,
+        rows_per_second=round(new_rows / facts.seconds) if facts.seconds else None,
+        bytes_per_second=round(new_bytes / facts.seconds) if facts.seconds else None,
         lowest_parallelism=facts.lowest_parallelism,
         peak_worker_rss_bytes=max((unit.result.peak_rss_bytes for unit in units), default=0),
     )
@@ -194,6 +201,7 @@ def options_json(run: ResolvedRun) -> dict[str, Any]:
         "parallelism": found["parallelism"] or 0,
         **_concurrency(run.request.concurrency, found),
         "dialect": asdict(shape),
+        **_encryption(output.encryption),
     }
 
 
@@ -203,6 +211,18 @@ def _concurrency(known: ConcurrencyOptions | None, found: dict[str, Any]) -> dic
         return {}
     slow = found["slow_parallelism"] if known.slow_between else None
     return {"adaptive": known.adaptive or None, "slow_parallelism": slow}
+
+
+def _encryption(options: EncryptionOptions | None) -> dict[str, Any]:
+    if options is None:
+        return {}
+    record = EncryptionRecord(
+        method="parquet" if options.keyed else "age",
+        recipients=options.recipients,
+        key_name=options.key_name,
+        key_proof=options.key_proof,
+    )
+    return {"encryption": to_json(record)}
 
 
 def format_name(output_format: TextFormat | ParquetFormat) -> str:

@@ -44,7 +44,8 @@ def check_file(
         advance: Called with the bytes of each piece that was read; what it raises ends all.
 
     Raises:
-        VerifyMismatch: Size, checksum or number of records differ.
+        VerifyMismatch: Size, checksum or number of records differ; of encrypted files records are
+            counted only if the spec has the keys.
         WriteError: The file is missing or cannot be read.
     """
     shape = spec.format
@@ -57,6 +58,7 @@ def check_file(
         rows=True,
         checksum=checksum_name(file.checksum),
         advance=advance,
+        encryption=spec.encryption,
     )
     _compare(path, file, found)
 

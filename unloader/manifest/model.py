@@ -85,6 +85,19 @@ class ChoiceRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptionRecord:
+    """How the files are encrypted, and for whom; public keys alone."""
+
+    method: Literal["age", "parquet"]
+    recipients: tuple[str, ...] = ()
+    """Public keys of age."""
+    key_name: str = ""
+    """What the user calls the Parquet key."""
+    key_proof: str = ""
+    """A salted hash of the Parquet key, which tells whether a key is the right one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OptionsRecord:
     """The options that decided what was written, by the names of the command line."""
 
@@ -140,6 +153,7 @@ class OptionsRecord:
     slow_between: str | None = field(default=None, metadata={OPTIONAL: True})
     slow_parallelism: int | None = field(default=None, metadata={OPTIONAL: True})
     dialect: TextFormat | ParquetFormat
+    encryption: EncryptionRecord | None = field(default=None, metadata={OPTIONAL: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

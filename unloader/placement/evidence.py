@@ -7,7 +7,7 @@ out. Who looks, and when, is `unloader.placement.observation`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -102,12 +102,21 @@ def workers_json(
 
 
 def nodes_json(
-    evidence: Evidence, results: Iterable[tuple[int, UnitResult]], run_seconds: float
+    evidence: Evidence,
+    results: Iterable[tuple[int, UnitResult]],
+    run_seconds: float,
+    kept: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return what the workers of each node did, by node; nothing where no worker has a node.
 
     Nodes without a worker are there, too, where the kernel counts for them. The rates are over the
     whole run, so that those of the nodes add up to the run's.
+
+    Args:
+        evidence: Of the run.
+        results: Of its units, each with the number of the worker that did it.
+        run_seconds: What this process of the run took.
+        kept: Units that an earlier process has done; no rate counts them.
     """
     seats = [each.seat for each in evidence.workers if each.seat.cpus]
     if not seats:
@@ -116,15 +125,17 @@ def nodes_json(
     found = []
     for node in sorted({seat.node for seat in seats} | evidence.machine_pages.keys()):
         mine = {seat.worker for seat in seats if seat.node == node}
-        work = _Work().add(_of_workers(mine, listed))
+        of_node = list(_of_workers(mine, listed))
+        work = _Work().add(of_node)
+        new = _Work().add(each for each in of_node if each.unit not in kept)
         found.append(
             {
                 "node": node,
                 "workers": len(mine),
                 "rows": work.rows,
                 "bytes": work.bytes,
-                "rows_per_second": round(work.rows / run_seconds) if run_seconds else None,
-                "bytes_per_second": round(work.bytes / run_seconds) if run_seconds else None,
+                "rows_per_second": round(new.rows / run_seconds) if run_seconds else None,
+                "bytes_per_second": round(new.bytes / run_seconds) if run_seconds else None,
                 "numastat": evidence.machine_pages.get(node),
             }
         )

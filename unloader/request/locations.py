@@ -125,7 +125,7 @@ def parse_source(
     if form.what == "file":
         _check_path(kind, rest)
     known_openly(_open_words(rest))
-    secret = secret_reference(password_file) if keyring is None else _in_keyring(keyring, url)
+    secret = secret_reference(password_file) if keyring is None else keyring_reference(keyring, url)
     return SourceSpec(kind=kind, location=url, secret=secret)
 
 
@@ -177,7 +177,16 @@ def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
     return known or _LOGIN.match(place) is not None or holds_field(place)
 
 
-def _in_keyring(written: str, url: str) -> SecretReference:
+def keyring_reference(written: str, url: str) -> SecretReference:
+    """Return where a password is in the keyring.
+
+    Args:
+        written: `SERVICE` or `SERVICE/USER`.
+        url: An accepted URL, whose user it is where none is written.
+
+    Raises:
+        UsageError: Neither names a user.
+    """
     service, _, user = written.rpartition("/")
     if not service:
         service, user = user, user_of(url)

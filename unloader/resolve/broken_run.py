@@ -7,11 +7,24 @@ import os
 from dataclasses import dataclass, replace
 
 from unloader.errors import OutputFailed, PlanFailed
-from unloader.model import OutputOptions, Request, SecretReference
+from unloader.model import (
+    COMPARING,
+    ConcurrencyOptions,
+    EncryptionOptions,
+    OutputOptions,
+    Request,
+    SecretReference,
+    Setting,
+)
+from unloader.placement.seating import automatic_parallelism, machine
 from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
+
+
+class UnusableRecord(OutputFailed):
+    """A run was broken off, and this program cannot go on with what it has on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +36,8 @@ class BrokenRun:
     """Where its files go, the one of the manifest first, as they are found now."""
     left: Leftover
     """What it has at the place that was asked for."""
+    parallelism: int | None = None
+    """Workers from now on; None is as it had."""
 
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
@@ -48,6 +63,53 @@ class BrokenRun:
                 "give what it had, or start again with the command of the run",
             )
         return replace(self, run=run.with_source(secret, session_sql))
+
+    def with_keys(self, keys: EncryptionOptions | None) -> BrokenRun:
+        """Return the same with where the keys of its files are found now.
+
+        Args:
+            keys: Of kind none is where they were; None is the same for both.
+
+        Raises:
+            OutputFailed: The run had another Parquet key.
+            ConfigError: A key cannot be read, or is none.
+        """
+        had = self.run.output.options.encryption
+        if had is None:
+            return self
+        from unloader.secrets.keys import check_identities, check_key, identities
+
+        found = _found_now(had, keys)
+        if not check_key(found):
+            raise OutputFailed(
+                f"run {self.run.run_id} had another Parquet key",
+                "give the key that it had, or start again with the command of the run",
+            )
+        if found.recipients and self.run.request.verify in COMPARING:
+            check_identities(identities(found.identity), found.recipients)
+        return replace(self, run=self.run.with_encryption(found))
+
+    def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenRun:
+        """Return the same with another number of workers than the run had.
+
+        Args:
+            setting: For the manifest, in place of that of the run.
+            workers: None is the number of usable cores of this machine.
+        """
+        asked = self.run.request
+        workers = workers or automatic_parallelism(machine(), asked.seats)
+        others = tuple(each for each in asked.settings if each.name != setting.name)
+        limits = replace(asked.limits, parallelism=workers)
+        known = asked.concurrency
+        known = None if known is None else replace(known, adaptive=False)
+        settings = (*others, setting)
+        asked = replace(asked, limits=limits, settings=settings, concurrency=known)
+        return replace(self, run=replace(self.run, request=asked), parallelism=workers)
+
+    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenRun:
+        """Return the same with other limits on the number of workers than the run had."""
+        asked = replace(self.run.request, concurrency=known)
+        return replace(self, run=replace(self.run, request=asked))
 
     def request_here(self) -> Request:
         """Return what was asked, for a new run into the places as they are now."""
@@ -75,6 +137,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
 
     Raises:
         OutputFailed: It goes on, or cannot be read.
+        UnusableRecord: Another version has begun it, or its record was damaged.
     """
     storage = storage_at(destination)
     try:
@@ -96,16 +159,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         ) from error
     if not record:
         return None
-    return BrokenRun(run=_read(record, places[0]), places=places, left=who.left)
-
-
-def recorded_run(destination: str) -> ResolvedRun | None:
-    """Return the run whose record lies at a destination, whatever has become of it."""
-    try:
-        record = storage_at(destination).record(destination, RUN_RECORD)
-        return ResolvedRun.from_json(json.loads(record)) if record else None
-    except (OSError, ValueError, PlanFailed):
-        return None
+    return BrokenRun(run=read_run(record, places[0]), places=places, left=who.left)
 
 
 def is_finished(destination: str) -> bool:
@@ -119,15 +173,21 @@ def is_finished(destination: str) -> bool:
 def same_job(one: Request, other: Request) -> bool:
     """Return whether two requests ask for the same rows, written in the same way.
 
-    How fast that is done, how often it is tried and where the password is found make no difference;
-    statements of a session are compared elsewhere, since no record holds them.
+    How fast that is done, how often it is tried and where secrets are found make no difference;
+    statements of a session and the Parquet key are compared elsewhere, since no record holds them.
     """
     return _job(one) == _job(other)
 
 
 def _job(request: Request) -> Request:
-    source = request.source
+    source, encryption = request.source, request.output.encryption
     session = replace(source.session, run_id="", session_sql=())
+    if encryption is not None:
+        # The key itself is compared elsewhere; here it only matters that there is one.
+        key = SecretReference(kind="file") if encryption.keyed else SecretReference()
+        encryption = EncryptionOptions(
+            recipients=encryption.recipients, key=key, key_name=encryption.key_name
+        )
     return Request(
         source=replace(source, secret=SecretReference(), session=session),
         selection=request.selection,
@@ -139,10 +199,21 @@ def _job(request: Request) -> Request:
             overwrite=False,
             keep=None,
             latest_link=None,
+            encryption=encryption,
         ),
         consistency=request.consistency,
         values=request.values,
         fixed=request.fixed,
+    )
+
+
+def _found_now(had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
+    if keys is None:
+        return had
+    return replace(
+        had,
+        key=keys.key if had.keyed and keys.keyed else had.key,
+        identity=had.identity if keys.identity.kind == "none" else keys.identity,
     )
 
 
@@ -159,12 +230,21 @@ def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
     return recorded
 
 
-def _read(record: bytes, place: str) -> ResolvedRun:
+def read_run(record: bytes, place: str) -> ResolvedRun:
+    """Return the run of a record.
+
+    Args:
+        record: `RUN_RECORD`.
+        place: Where it was found; the error names it.
+
+    Raises:
+        UnusableRecord: Another version has written it, or it was damaged or edited.
+    """
     try:
         return ResolvedRun.from_json(json.loads(record))
     except (PlanFailed, ValueError) as error:
         why = error.message if isinstance(error, PlanFailed) else str(error)
-        raise OutputFailed(
+        raise UnusableRecord(
             f"the record of the run that was broken off in {place} cannot be used: {why}",
             "start again with the command of the run; if another version of unloader began it, "
             "that one can resume it",

@@ -34,7 +34,7 @@ class Naming:
             template=template,
             schema=extract.table.schema or "",
             table=extract.table.name,
-            ext=extension(output.format, output.compression),
+            ext=extension(output.format, output.compression, output.spec("").encryption),
             date=taken_at[:10].replace("-", ""),
             one=one,
             numbered=bool(output.options.file_size_bytes),

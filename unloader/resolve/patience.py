@@ -33,12 +33,16 @@ class Patience:
     observe: Observer
 
     def with_retries(
-        self, what: str, act: Callable[[], T], check: Callable[[], None] = lambda: None
+        self,
+        what: str | Callable[[], str],
+        act: Callable[[], T],
+        check: Callable[[], None] = lambda: None,
     ) -> T:
         """Return what an act returns, trying again after each error that may pass.
 
         Args:
-            what: Names the act in the log, such as `connecting`.
+            what: Names the act in the log, such as `connecting`; called after each failure where
+                an act has several steps.
             act: Called once, and once more for each retry.
             check: Called after an error that may pass; raises what ends the attempts.
 
@@ -54,10 +58,11 @@ class Patience:
                 if not error.retryable:
                     raise
                 check()
-                delay = delay_seconds(self.retry, failures, jitter(what, failures))
-                text = f"{what}, attempt {failures} failed: {error.message}"
+                name = what if isinstance(what, str) else what()
+                delay = delay_seconds(self.retry, failures, jitter(name, failures))
+                text = f"{name}, attempt {failures} failed: {error.message}"
                 self.observe(Notice(text=f"{text} (next attempt in {delay:.3g} s)"))
-            self._wait(delay, what)
+            self._wait(delay, name)
         return act()
 
     def _wait(self, seconds: float, what: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from numa.model import Topology
@@ -18,7 +18,7 @@ from partition_planner.model import (
     WholeTable,
 )
 from partition_planner.planner import plan as make_plan
-from unloader.errors import PlanFailed, UsageError
+from unloader.errors import PlanFailed, UnloaderError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import COMPARING, Extract, Projection, Request, Selection, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, seat_request
@@ -89,13 +89,31 @@ def prepared(
     asked = request.source
     source = replace(asked, session=replace(asked.session, run_id=run_id))
     patience = Patience(retry=request.retry, run_id=run_id, stop=stop, observe=observe)
-    catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
-    try:
-        with cancelled_by(stop, catalog):
-            ready = _prepare(request, source, catalog, seats, planned, observe)
+    step = "connecting"
+
+    def prepare() -> Prepared:
+        nonlocal step
+        step = "connecting"
+        catalog = open_unless(stop, source)
+        step = "planning"
+        with _closing_after_failure(catalog), cancelled_by(stop, catalog):
+            return _prepare(request, source, catalog, seats, planned, observe)
+
+    # Nothing is decided yet: whatever a lost session had found out is found out again.
+    ready = patience.with_retries(lambda: step, prepare)
+    with closing(ready.catalog):
         yield replace(ready, started=started)
-    finally:
-        catalog.close()
+
+
+@contextmanager
+def _closing_after_failure(catalog: Catalog) -> Iterator[None]:
+    """Close a catalog if the block raises; what raised comes through whatever closing says."""
+    try:
+        yield
+    except BaseException:
+        with suppress(UnloaderError):
+            catalog.close()
+        raise
 
 
 def _prepare(

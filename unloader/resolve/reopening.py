@@ -9,11 +9,11 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from unloader.errors import PlanFailed, SnapshotGone, UnloaderError
+from unloader.errors import PlanFailed, SnapshotGone
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Snapshot, SourceSpec
+from unloader.model import SourceSpec
 from unloader.resolve.broken_run import BrokenRun
 from unloader.resolve.patience import Patience
 from unloader.resolve.preparation import check_fits, chosen_table
@@ -46,28 +46,37 @@ def reopened(
     """
     started, run = time.perf_counter(), broken.run
     observe(PhaseStarted(phase="connecting"))
-    try:
-        source = _at_snapshot(run)
-        patience = Patience(retry=run.request.retry, run_id=run.run_id, stop=stop, observe=observe)
-        catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
-    except SnapshotGone as error:
-        raise _gone(broken, error) from error
-    try:
-        try:
+    with ExitStack() as opened:
+        with _explained(broken):
+            source = _at_snapshot(run)
+            retry = run.request.retry
+            patience = Patience(retry=retry, run_id=run.run_id, stop=stop, observe=observe)
+            catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
+            opened.callback(catalog.close)
             with cancelled_by(stop, catalog):
                 _enter(run, catalog, observe)
-        except (SnapshotGone, PlanFailed) as error:
-            raise _gone(broken, error) from error
         yield OpenRun(run=run, catalog=catalog, started=started, resumed_in=broken.places)
-    finally:
-        catalog.close()
+
+
+@contextmanager
+def _explained(broken: BrokenRun) -> Iterator[None]:
+    """Say of whatever keeps the snapshot from being read which run it was of, and what is left."""
+    try:
+        yield
+    except (SnapshotGone, PlanFailed) as error:
+        run, snapshot = broken.run, broken.run.extract.snapshot
+        named = "" if snapshot is None else f" ({snapshot.kind} {snapshot.value})"
+        raise SnapshotGone(
+            f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",
+            "read everything again at a new one: "
+            f"unloader resume {shlex.quote(broken.places[0])} --new-snapshot",
+        ) from error
 
 
 def _at_snapshot(run: ResolvedRun) -> SourceSpec:
     source, snapshot = run.extract.source, run.extract.snapshot
-    if not _is_one(snapshot):
+    if snapshot is None or snapshot.kind == "none":
         return source
-    assert snapshot is not None
     found = source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
     if found is None:
         raise SnapshotGone("this kind of source cannot go back to a snapshot")
@@ -86,17 +95,3 @@ def _enter(run: ResolvedRun, catalog: Catalog, observe: Observer) -> None:
     observe(PhaseStarted(phase="locking"))
     check_where(catalog, run.extract)
     catalog.hold(run.extract, run.plan.selectors)
-
-
-def _gone(broken: BrokenRun, error: UnloaderError) -> SnapshotGone:
-    run, snapshot = broken.run, broken.run.extract.snapshot
-    named = "" if snapshot is None else f" ({snapshot.kind} {snapshot.value})"
-    return SnapshotGone(
-        f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",
-        "read everything again at a new one: "
-        f"unloader resume {shlex.quote(broken.places[0])} --new-snapshot",
-    )
-
-
-def _is_one(snapshot: Snapshot | None) -> bool:
-    return snapshot is not None and snapshot.kind != "none"

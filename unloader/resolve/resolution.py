@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from unloader.codecs.choice import chosen
+from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Request
+from unloader.model import EncryptionOptions, Request
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.directories import placed
+from unloader.resolve.encrypting import checked_encryption
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
@@ -61,11 +63,13 @@ def resolved(
         UsageError: The selection names what is not there.
     """
     run_id = new_run_id()
+    encryption = checked_encryption(request)
+    _check_planned(encryption, planned)
     plan = None if planned is None else planned.plan
     with prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
         compression, choice = _codec(ready, planned, observe, stop)
         output = ResolvedOutput(
-            options=placed(request.output, ready.extract, run_id),
+            options=replace(placed(request.output, ready.extract, run_id), encryption=encryption),
             format=ready.format,
             compression=compression,
             choice=choice,
@@ -83,9 +87,23 @@ def resolved(
         yield OpenRun(run=run, catalog=ready.catalog, started=ready.started)
 
 
+def _check_planned(encryption: EncryptionOptions | None, planned: ResolvedRun | None) -> None:
+    """Refuse to write in the open what was planned to be encrypted."""
+    if planned is None or planned.output.options.encryption is None or encryption is not None:
+        return
+    raise PlanFailed(
+        "the plan is for encrypted files, and nothing says how to encrypt them",
+        "give the key or the recipients again, or make a new plan",
+    )
+
+
 def new_run_id() -> str:
-    """Return a name for a run that no other has, which sorts by time."""
-    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
+    """Return a name for a run that no other has, which sorts by time.
+
+    Behind the second stand five hex digits of microseconds, then six that are random.
+    """
+    now = datetime.now(timezone.utc)
+    return f"{now:%Y%m%dT%H%M%SZ}-{now.microsecond:05x}{os.urandom(3).hex()}"
 
 
 def _codec(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,14 +16,15 @@ from partition_planner.errors import PlanError
 from partition_planner.model import Plan
 from unloader import json_fields
 from unloader.errors import PlanFailed
-from unloader.model import Extract, OutputOptions, Request, SecretReference
-from unloader.placement.seating import Seating
+from unloader.model import EncryptionOptions, Extract, OutputOptions, Request, SecretReference
+from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_field, holds_sql_password
+from unloader.secrets.proofs import is_proof_of, proof_of
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
-FORMAT_VERSION = 2
-"""Version 1 was the plan alone."""
+FORMAT_VERSION = 3
+"""Version 1 was the plan alone; 2 had fewer options of a run."""
 
 _AGAIN = "make it again: unloader plan SOURCE --output FILE"
 
@@ -100,10 +100,29 @@ class ResolvedRun:
             run = replace(self, request=asked, extract=read)
         return run._with_statements(session_sql)
 
+    def with_encryption(self, encryption: EncryptionOptions) -> ResolvedRun:
+        """Return the run with other places where the keys of its files are found."""
+        first, *others = self.outputs
+        options = replace(first.options, encryption=encryption)
+        asked = replace(encryption, key_proof="")
+        return replace(
+            self,
+            outputs=(replace(first, options=options), *others),
+            request=replace(self.request, output=replace(self.request.output, encryption=asked)),
+        )
+
+    def seated(self, seats: SeatPlan) -> ResolvedRun:
+        """Return the run with the seats of its workers on the machine as it is now.
+
+        Args:
+            seats: All that it may have.
+        """
+        workers = min(seats.parallelism, len(self.plan.units))
+        return replace(self, topology=seats.topology, seating=seats.first(workers))
+
     def is_session_sql(self, statements: tuple[str, ...]) -> bool:
         """Return whether these are the statements that the run's sessions had."""
-        salt = self.session_sql_proof.partition(":")[0]
-        return bool(salt) and _proof(statements, salt) == self.session_sql_proof
+        return is_proof_of(_text(statements), self.session_sql_proof)
 
     def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedRun:
         had = self.request.source.session.session_sql
@@ -111,7 +130,7 @@ class ResolvedRun:
             return self
         withheld = (*self.withheld, "session-sql")
         run = replace(self._with_statements(kept), withheld=withheld)
-        return replace(run, session_sql_proof=_proof(had, os.urandom(16).hex()))
+        return replace(run, session_sql_proof=proof_of(_text(had)))
 
     def _with_statements(self, kept: tuple[str, ...]) -> ResolvedRun:
         source = self.request.source
@@ -145,10 +164,7 @@ class ResolvedRun:
             PlanFailed: It is of another format version, is incomplete, has a key or a value that
                 does not belong there, or was changed after it was made.
         """
-        if not isinstance(value, dict) or value.get("format_version") != FORMAT_VERSION:
-            raise PlanFailed(
-                "this is not a plan file of this version", "make one with: unloader plan --output"
-            )
+        value = checked_version(value)
         parts = {
             key: item for key, item in value.items() if key not in ("format_version", "run_digest")
         }
@@ -165,16 +181,31 @@ class ResolvedRun:
         return run
 
 
+def checked_version(document: object) -> dict[str, Any]:
+    """Return a document that is of the format version of this program.
+
+    Raises:
+        PlanFailed: It is of another one, or no plan at all.
+    """
+    if not isinstance(document, dict) or type(document.get("format_version")) is not int:
+        raise PlanFailed("this is no plan: it has no format version", _AGAIN)
+    version = document["format_version"]
+    if version != FORMAT_VERSION:
+        raise PlanFailed(
+            f"the plan has format version {version}, and this version of unloader reads "
+            f"{FORMAT_VERSION}",
+            f"{_AGAIN}; or use the version of unloader that made it",
+        )
+    return document
+
+
 def _holds_password(sql: str) -> bool:
     # `password => '...'` is how a procedure that logs in may be called.
     return holds_sql_password(sql) or holds_field(sql)
 
 
-def _proof(statements: tuple[str, ...], salt: str) -> str:
-    """Return a salted hash that takes long enough to make guessing a password in them hopeless."""
-    text = json.dumps(statements).encode()
-    found = hashlib.scrypt(text, salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)
-    return f"{salt}:{found.hex()}"
+def _text(statements: tuple[str, ...]) -> bytes:
+    return json.dumps(statements).encode()
 
 
 def _digest(parts: dict[str, Any], plan_digest: str) -> str:

@@ -34,7 +34,15 @@ class EarlierRun:
         return (*listed, (0, MANIFEST))
 
 
-def earlier_runs(parent: Path, names: re.Pattern[str], new: Manifest) -> list[EarlierRun]:
+def newer_run(path: Path, new: Manifest) -> str:
+    """Return the id of the finished run at a path, if it is of the same table and newer; or ""."""
+    found = _manifest_at(path)
+    if found is None or not _is_of_the_same(found, new):
+        return ""
+    return found.run_id if found.run_id > new.run_id else ""
+
+
+def other_runs(parent: Path, names: re.Pattern[str], new: Manifest) -> list[EarlierRun]:
     """Return the finished runs of the same table beside a new one, the newest first.
 
     Args:
@@ -44,10 +52,9 @@ def earlier_runs(parent: Path, names: re.Pattern[str], new: Manifest) -> list[Ea
     """
     found = []
     for path in _directories(parent, names):
-        try:
-            manifest = read_manifest(path)
-        except (UnloaderError, OSError):
-            continue  # Unfinished, or no run at all.
+        manifest = _manifest_at(path)
+        if manifest is None:
+            continue
         if manifest.run_id != new.run_id and _is_of_the_same(manifest, new):
             found.append(EarlierRun(manifest=manifest, directories=directories_of(manifest, path)))
     # The id of a run begins with the time of its start.
@@ -91,6 +98,14 @@ def _why_not_ours(run: EarlierRun, number: int, directory: Path) -> str:
         if changed or not stat.S_ISREG(status.st_mode):
             return f"{directory / name} was changed after the run"
     return ""
+
+
+def _manifest_at(path: Path) -> Manifest | None:
+    """Return the manifest of the run in a directory; None if that is unfinished, or no run."""
+    try:
+        return read_manifest(path)
+    except (UnloaderError, OSError):
+        return None
 
 
 def _directories(parent: Path, names: re.Pattern[str]) -> Iterator[Path]:

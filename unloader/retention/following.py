@@ -9,8 +9,8 @@ from unloader.manifest.model import Manifest
 from unloader.request.directory_names import beside
 from unloader.resolve.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
-from unloader.retention.earlier_runs import earlier_runs, why_kept
-from unloader.retention.link import check_link, switch_link
+from unloader.retention.earlier_runs import newer_run, other_runs, why_kept
+from unloader.retention.link import check_link, link_of, switch_link
 from unloader.retention.removing import finish_removals, remove
 
 
@@ -28,14 +28,19 @@ def check_before(run: ResolvedRun, directory: str) -> None:
 def follow(run: ResolvedRun, manifest: Manifest, directory: str, observe: Observer) -> None:
     """Switch the link to a run that is published, then remove what is older than `--keep`.
 
-    What cannot be removed stays, and is reported: the new run is complete all the same.
+    What cannot be removed stays, and is reported: the new run is complete all the same. A run that
+    was broken off and resumed may be older than another one by now: the link stays with that.
 
     Raises:
         FollowUpFailed: The link could not be switched; nothing is removed then.
     """
     output = run.output.options
     if output.latest_link is not None:
-        switch_link(directory, output.latest_link, run.run_id)
+        link = link_of(directory, output.latest_link)
+        if newer := newer_run(link, manifest):
+            observe(Notice(text=f"{link} stays with run {newer}, which is newer"))
+        else:
+            switch_link(directory, output.latest_link, run.run_id)
     if output.keep is not None:
         for text in _removed(run, manifest, output.keep):
             observe(Notice(text=text))
@@ -50,11 +55,13 @@ def _removed(run: ResolvedRun, manifest: Manifest, keep: int) -> list[str]:
     allowed = tuple((Path(parent), names) for parent, names in asked)
     try:
         finish_removals(allowed[0][0])
-        older = earlier_runs(*allowed[0], manifest)[keep - 1 :]
+        others = other_runs(*allowed[0], manifest)
     except OSError as error:
         return [f"earlier runs could not be looked for, so none is removed: {error}"]
+    newer = sum(each.manifest.run_id > manifest.run_id for each in others)
+    older = others[newer:]
     told = []
-    for each in reversed(older):
+    for each in reversed(older[max(0, keep - 1 - newer) :]):
         what = f"run {each.manifest.run_id} in {each.directories[0]}"
         try:
             why = why_kept(each, allowed)

@@ -38,6 +38,8 @@ def switch_link(directory: str, name: str, run_id: str) -> None:
     made = link.with_name(f".{name}-{run_id}")
     try:
         check_link(directory, name)
+        with suppress(FileNotFoundError):
+            os.unlink(made)  # Of this run, which was killed just here.
         os.symlink(os.path.basename(directory.rstrip("/")), made)
         os.replace(made, link)
     except (OSError, OutputFailed) as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,19 +13,22 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.model import Request, SecretReference
+from unloader.model import EncryptionOptions, Request, SecretReference, Setting
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import existing, has_fields
+from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import (
     BrokenRun,
+    UnusableRecord,
     find_broken_run,
     is_finished,
-    recorded_run,
+    read_run,
     same_job,
 )
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.unloading import run
 from unloader.run.workers import early_workers
 from unloader.storage.kinds import destination_kind
@@ -41,8 +46,12 @@ class Resumption:
     """Where the password is found now; None is where it was."""
     session_sql: tuple[str, ...] = ()
     """What the sessions run first; no record holds it."""
+    parallelism: int | None = None
+    """Workers from now on; 0 is the number of usable cores, None is as the run had it."""
     new_snapshot: bool = False
     """Read everything again."""
+    keys: EncryptionOptions | None = None
+    """Where the keys of encrypted files are found now; None is where they were."""
 
 
 def start(
@@ -58,17 +67,15 @@ def start(
 
 def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifest:
     """Go on with a broken run; see `unloader.api.resume`."""
-    _complete(destination, observe)
+    done = _completed(destination, observe)
     broken = find_broken_run(destination)
-    if broken is None and is_finished(destination):
-        observe(Notice(text=f"the run in {destination} is finished: nothing is left to do"))
-        return read_manifest(Path(destination))
     if broken is None:
-        raise OutputFailed(
-            f"{destination} holds no run that was broken off",
-            "start one with: unloader run",
-        )
-    known = broken.with_source(again.secret, again.session_sql)
+        return _finished(destination, done, observe)
+    known = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
+    workers = again.parallelism
+    if workers is not None:
+        setting = Setting(name=PARALLEL.name, value=str(workers or "auto"), origin="resume")
+        known = known.with_parallelism(setting, workers or None)
     if again.new_snapshot:
         return start(known.request_here(), None, observe=observe, stop=stop)
     return _go_on(known, observe, stop)
@@ -79,17 +86,10 @@ def resume_or_start(
 ) -> Manifest:
     """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload`."""
     for place in _places_of(request):
-        try:
-            manifest = _gone_on_with(place, request, observe, stop)
-        except _NotOurs:
-            continue
+        manifest = _gone_on_with(place, request, observe, stop)
         if manifest is not None:
             return manifest
     return start(request, planned, observe=observe, stop=stop)
-
-
-class _NotOurs(Exception):
-    """What a directory holds that may be this job's is another's."""
 
 
 def _places_of(request: Request) -> tuple[str, ...]:
@@ -108,17 +108,18 @@ def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -
     """Bring the broken run of a job at a place to its end; return None if there is none."""
     alone = not has_fields(request.output.destination)
     try:
-        was = recorded_run(place)
-        finished = _complete(place, observe) and is_finished(place)
-        if finished and was is not None and _is_the_job(was, request):
-            return read_manifest(Path(place))
+        done = _completed(place, observe)
         broken = find_broken_run(place)
-    except OutputFailed:
-        if alone:
+    except OutputFailed as error:
+        if not alone:
+            return None  # Maybe another job's.
+        if not isinstance(error, UnusableRecord):
             raise
-        raise _NotOurs from None
-    if broken is None:
+        observe(Notice(text=f"{error.message}; this one begins anew"))
         return None
+    if broken is None:
+        same = done is not None and done.run is not None and _is_the_job(done.run, request)
+        return _finished(place, done, observe) if same else None
     if _is_the_job(broken.run, request) and broken.is_at(request.output):
         return _resumed(broken, request, place, observe, stop)
     if alone:
@@ -130,7 +131,17 @@ def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -
 def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
-    return same and same_job(run.request, request)
+    return same and same_job(run.request, request) and _has_its_key(run, request)
+
+
+def _has_its_key(run: ResolvedRun, request: Request) -> bool:
+    """Return whether the Parquet key of a request, if it has one, is that of a run."""
+    had, asked = run.output.options.encryption, request.output.encryption
+    if had is None or asked is None:
+        return True  # Whether both are None has been compared.
+    from unloader.secrets.keys import check_key
+
+    return check_key(replace(asked, key_proof=had.key_proof))
 
 
 def _resumed(
@@ -141,6 +152,11 @@ def _resumed(
     source = request.source
     try:
         known = broken.with_source(source.secret, source.session.session_sql)
+        known = known.with_keys(request.output.encryption)
+        for setting in request.settings:
+            if setting.name == PARALLEL.name and not is_adaptive(request):
+                known = known.with_parallelism(setting, request.limits.parallelism)
+        known = known.with_concurrency(request.concurrency)
         return _go_on(known, observe, stop)
     except SnapshotGone as error:
         observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
@@ -149,19 +165,55 @@ def _resumed(
 
 def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifest:
     request = broken.run.request
-    seats = seat_request(request, broken.run.plan.limits.parallelism)
+    seats = seat_request(request, broken.parallelism or broken.run.plan.limits.parallelism)
+    broken = replace(broken, run=broken.run.seated(seats))
     with early_workers(request, seats) as executor:
         _tell_settings(request, observe)
         with reopened(broken, stop=stop, observe=observe) as ready:
             return run(ready, executor, observe=observe, stop=stop)
 
 
-def _complete(place: str, observe: Observer) -> bool:
-    """Finish a publication that was cut short, as that run is complete; return if there was one."""
-    messages = storage_at(place).complete(place)
-    for text in messages:
-        observe(Notice(text=text))
-    return bool(messages)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CutShort:
+    """A run that died while it was published, and is complete now."""
+
+    place: str
+    """Where its manifest is."""
+    run: ResolvedRun | None
+    """None if its record cannot be read any more."""
+
+
+def _completed(place: str, observe: Observer) -> _CutShort | None:
+    """Finish a publication that was cut short, as that run is complete; return the run."""
+    found = None
+    for each in storage_at(place).complete(place):
+        for text in each.messages:
+            observe(Notice(text=text))
+        run = None
+        if each.record:
+            with suppress(OutputFailed):
+                run = read_run(each.record, each.place)
+        here = os.path.realpath(place) == each.place
+        found = _CutShort(place=place if here else each.place, run=run)
+    return found
+
+
+def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest:
+    """Return the manifest of a finished run; first do what was left to do behind a publication."""
+    place = done.place if done else place
+    if not is_finished(place):
+        raise OutputFailed(
+            f"{place} holds no run that was broken off",
+            "start one with: unloader run",
+        )
+    manifest = read_manifest(Path(place))
+    if done and done.run and done.run.run_id == manifest.run_id:
+        # Imported on use: few runs die there.
+        from unloader.retention.following import follow
+
+        follow(done.run, manifest, place, observe)
+    observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
+    return manifest
 
 
 def _tell_settings(request: Request, observe: Observer) -> None:

@@ -17,6 +17,7 @@ from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
 from unloader.errors import (
+    FollowUpFailed,
     Interrupted,
     SnapshotGone,
     UnloaderError,
@@ -92,20 +93,33 @@ def run(
         return _executed(resolved, executor, observe, stop)
     from unloader.retention.following import check_before, follow
 
+    failed = []
+
+    def then(manifest: Manifest) -> None:
+        try:
+            follow(resolved.run, manifest, places[0], observe)
+        except FollowUpFailed as error:
+            failed.append(error)
+
     check_before(resolved.run, places[0])
-    manifest = _executed(resolved, executor, observe, stop)
-    follow(resolved.run, manifest, places[0], observe)
+    manifest = _executed(resolved, executor, observe, stop, then)
+    if failed:
+        raise failed[0]
     return manifest
 
 
 def _executed(
-    resolved: OpenRun, executor: Executor, observe: Observer, stop: Callable[[], bool]
+    resolved: OpenRun,
+    executor: Executor,
+    observe: Observer,
+    stop: Callable[[], bool],
+    then: Callable[[Manifest], None] = lambda manifest: None,
 ) -> Manifest:
     output = open_output(resolved.run, resolved.resumed_in)
     with closing(output):
         seats, storage = resolved.run.seating.seats, output.live()
         live = LiveRun(resolved.run.run_id, seats, storage, observe, stop)
-        current = _Run(resolved=resolved, output=output, observe=live)
+        current = _Run(resolved=resolved, output=output, observe=live, then=then)
         live.resumable = current.is_resumable
         live.snapshot_kept_until = kept_until(resolved.catalog)
         try:
@@ -134,6 +148,8 @@ class _Run:
     resolved: OpenRun
     output: RunOutput
     observe: LiveRun
+    then: Callable[[Manifest], None]
+    """See `RunOutput.publish`."""
     source_rows: int | None = None
     verify_result: str = "not verified"
     not_compared: tuple[str, ...] | None = None
@@ -141,6 +157,8 @@ class _Run:
     _is_recorded: bool = False
     """What the run is to do lies where its files go."""
     _finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    _kept: frozenset[str] = frozenset()
+    """Units of these that an earlier process of the run has done."""
     _lowest: int | None = None
     """See `unloader.engine.capacity`."""
     _end_workers: Callable[[], None] = lambda: None
@@ -190,7 +208,7 @@ class _Run:
         self._verify(ordered, stop)
         _check_stop(stop, "before the files had their final names")
         self.observe(PhaseStarted(phase="publishing"))
-        manifest = self.output.publish(ordered, self._manifest, stop)
+        manifest = self.output.publish(ordered, self._manifest, stop, self.then)
         totals = manifest.totals
         self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
         self._end_keeping()
@@ -258,6 +276,7 @@ class _Run:
         self.observe(PhaseStarted(phase="confirming"))
         before = self.output.progress(tick)
         self._finished.update(before.finished)
+        self._kept = frozenset(before.finished)
         results = [unit.result for unit in before.finished.values()]
         rows = sum(each.rows for each in results)
         size = sum(file.bytes for each in results for file in each.files)
@@ -396,6 +415,7 @@ class _Run:
             evidence=self._evidence,
             lowest_parallelism=self._lowest,
             steps=None if self._steering is None else self._steering.steps(),
+            kept=self._kept,
         )
         return build_manifest(facts, tuple(units), complete=complete)
 

@@ -18,6 +18,9 @@ DIRECTORY = "CREDENTIALS_DIRECTORY"
 USUAL_NAME = "unloader-password"
 """The credential that is used without being asked for."""
 
+USUAL_PARQUET_KEY = "unloader-parquet-key"
+"""The same for the key of encrypted Parquet files."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,200}")
 
 
@@ -50,8 +53,8 @@ def credential(name: str) -> Path:
     return path
 
 
-def usual_credential() -> Path | None:
-    """Return the file of the credential with the usual name, None where there is none."""
+def usual_credential(name: str = USUAL_NAME) -> Path | None:
+    """Return the file of the credential with a usual name, None where there is none."""
     directory = os.environ.get(DIRECTORY)
-    path = Path(directory, USUAL_NAME) if directory else None
+    path = Path(directory, name) if directory else None
     return path if path is not None and path.is_file() else None

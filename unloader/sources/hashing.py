@@ -65,6 +65,9 @@ class HashedColumn:
         return self.read.output_type
 
 
+Statement = Callable[[str, Extract, "Selector"], str]
+"""Returns the query of a select list over the rows of a selector."""
+
 Text = Callable[[HashedColumn], "str | None"]
 """Returns SQL for what is hashed of a column, None where there is none."""
 
@@ -76,6 +79,7 @@ class Hashing:
     text: Text
     sum: str
     """SQL of the sum over a text, which stands where `{}` is."""
+    statement: Statement
     reason: str = NO_SQL
 
     def unhashed(self, extract: Extract) -> dict[int, str]:
@@ -108,6 +112,23 @@ class Hashing:
             known = self.text(column) is not None
             sums.append(hexadecimal(int(next(values) or 0) if known else 0))
         return ContentSums(rows=rows, nulls=tuple(nulls), sums=tuple(sums))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlHasher:
+    """A `Hasher` in a session that runs SQL."""
+
+    hashing: Hashing
+    rows: Callable[[str], Sequence[Sequence[Any]]]
+    """Runs a query and returns all its rows."""
+    cancel: Callable[[], None]
+    close: Callable[[], None]
+
+    def sums(self, extract: Extract, selector: Selector) -> ContentSums:
+        """Return the checksums of the rows of a selector."""
+        items = self.hashing.items(extract)
+        (row,) = self.rows(self.hashing.statement(items, extract, selector))
+        return self.hashing.result(row, extract)
 
 
 def columns_of(extract: Extract) -> tuple[HashedColumn, ...]:

@@ -27,6 +27,7 @@ BATCHES: frozenset[Use] = frozenset(("parquet", "text", "masked"))
 ENCODED_TYPE = "text"
 """The output type of what the database itself renders."""
 
+_NESTED = re.compile(r"\w*list\w*[<\[]|struct<|map<")
 _TIMESTAMP = re.compile(r"timestamp\[(\w+)(, tz=UTC)?\]")
 
 
@@ -81,6 +82,20 @@ def type_named(name: str) -> pa.DataType:
         precision, scale = re.findall(r"\d+", name.partition("(")[2])
         return pa.decimal128(int(precision), int(scale))
     return pa.date32() if name == "date32[day]" else pa.type_for_alias(name)
+
+
+def recorded_type(name: str) -> pa.DataType:
+    """Return the Arrow type that printed as `name`, as far as checksums depend on it.
+
+    Of a nested type it is known that it is one, and not what is in it. Any other type without a
+    name of its own is text.
+    """
+    import pyarrow as pa
+
+    try:
+        return type_named(name)
+    except (ValueError, KeyError, IndexError):
+        return pa.list_(pa.null()) if _NESTED.match(name) else pa.string()
 
 
 def schema_message(columns: Sequence[tuple[str, Reading]]) -> bytes:

@@ -63,6 +63,11 @@ class Figures:
     seconds_left: float | None
     mean_rows_per_second: float = 0.0
     """Since the first unit was handed out."""
+    units_kept: int = 0
+    """Done before this process, which went on with a broken run; part of `units_done`."""
+    rows_kept: int = 0
+    """In them; no rate counts these."""
+    bytes_kept: int = 0
     directories: tuple[tuple[str, int], ...] = ()
     """Each of several directories with the bytes of finished units in it."""
 
@@ -98,7 +103,7 @@ class Tally:
         self.last_error = self.last_notice = ""
         self._directories: dict[str, int] = {}
         self._kept = 0.0
-        self._rows_kept = 0
+        self._of_before = UnitsKept(units=0, rows=0, bytes=0)
 
     def add(self, event: Event, now: float) -> None:
         """Take one event into account."""
@@ -151,7 +156,7 @@ class Tally:
     def _keep(self, kept: UnitsKept, now: float) -> None:
         """Count what was done before this process, which is no work of its own."""
         self._units_done, self._rows, self._bytes = kept.units, kept.rows, kept.bytes
-        self._rows_expected = self._rows_kept = kept.rows
+        self._rows_expected, self._of_before = kept.rows, kept
         self._started = now
         self._samples = deque([(now, kept.rows, kept.bytes)])
         self._kept = self._fraction()
@@ -184,23 +189,30 @@ class Tally:
             fraction=fraction,
             seconds=now - self._began,
             seconds_left=busy * (1 - fraction) / done if done > 0.005 else None,
-            mean_rows_per_second=(rows - self._rows_kept) / max(busy, 1e-3),
+            mean_rows_per_second=(rows - self._of_before.rows) / max(busy, 1e-3),
+            units_kept=self._of_before.units,
+            rows_kept=self._of_before.rows,
+            bytes_kept=self._of_before.bytes,
             directories=tuple(sorted(self._directories.items())),
         )
 
     def _final(self, totals: RunFinished) -> Figures:
-        seconds = max(totals.seconds, 1e-3)
+        seconds, before = max(totals.seconds, 1e-3), self._of_before
+        rows_per_second = (totals.rows - before.rows) / seconds
         return Figures(
             units_done=self._units_done,
             units=self.run.units,
             rows=totals.rows,
             bytes=totals.bytes,
-            rows_per_second=totals.rows / seconds,
-            bytes_per_second=totals.bytes / seconds,
+            rows_per_second=rows_per_second,
+            bytes_per_second=(totals.bytes - before.bytes) / seconds,
             fraction=1.0,
             seconds=totals.seconds,
             seconds_left=0.0,
-            mean_rows_per_second=totals.rows / seconds,
+            mean_rows_per_second=rows_per_second,
+            units_kept=before.units,
+            rows_kept=before.rows,
+            bytes_kept=before.bytes,
             directories=tuple(sorted(self._directories.items())),
         )
 

@@ -11,10 +11,19 @@ makes files visible in its own way: an exchange of directories, completed upload
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import IO, Protocol
 
-from unloader.storage.model import Claim, Cleaning, Disk, Move, Place, Staging, WhoWasHere
+from unloader.storage.model import (
+    Claim,
+    Cleaning,
+    Completed,
+    Disk,
+    Move,
+    Place,
+    Staging,
+    WhoWasHere,
+)
 from writers.files.readable import Readable
 
 
@@ -31,12 +40,20 @@ class RunPlaces(Protocol):
     def check(self) -> None:
         """Raise OutputFailed if a place is lost; called several times a second."""
 
-    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
+    def commit(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = ...
+    ) -> tuple[str, ...]:
         """Give all these files their final names and the manifest its own, last; or none.
 
         Earlier finished runs at the places are replaced. A commit that is cut short is finished
         by whoever comes next, or by `Storage.complete`. Staged files that are not among `moves`
         are removed. A stream ends once its reader has got all; it passes no manifest on.
+
+        Args:
+            moves: The files.
+            manifest: All of it.
+            then: Called once all have their final names; must not raise. If the process dies before
+                it has returned, `Storage.complete` still knows the run.
 
         Returns:
             Messages for the user.
@@ -174,8 +191,8 @@ class Storage(Protocol):
                 places that are not among these, or the run to be resumed has left nothing there.
         """
 
-    def complete(self, place: str) -> tuple[str, ...]:
-        """Finish commits at a place that were cut short; return messages for the user.
+    def complete(self, place: str) -> tuple[Completed, ...]:
+        """Finish commits at a place that were cut short; return whose they were.
 
         A run that is still committing is left alone.
 

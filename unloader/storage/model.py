@@ -135,6 +135,19 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A run whose commit was cut short, and is brought to its end now."""
+
+    place: str
+    """The address of the place that has its manifest."""
+    run_id: str
+    record: bytes
+    """Its `RUN_RECORD`; empty where that is gone."""
+    messages: tuple[str, ...]
+    """For the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WhoWasHere:
     """The run that has taken a place and has not ended as it should."""
 

@@ -343,8 +343,9 @@ def _check_cut_short(case: _Case, standing: Contents, cut_short: CutShort) -> No
         _ensure(found == whole, "a manifest stands without its files")
     elif (0, MANIFEST) in found:
         _ensure(found == standing, "the earlier manifest stands without its files")
-    reports = [text for place in case.places for text in case.storage.complete(place)]
-    _ensure(any("third" in text for text in reports), "finishing a commit is not reported")
+    ended = [each for place in case.places for each in case.storage.complete(place)]
+    _ensure([each.run_id for each in ended] == ["third"], "finishing a commit is not reported")
+    _ensure(any("third" in text for text in ended[0].messages), "a commit is finished in silence")
     _ensure(case.contents() == whole, "a commit that was cut short was not finished")
     case.check_nobody("after a commit was finished")
 

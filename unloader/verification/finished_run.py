@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from unloader.errors import OutputFailed, UsageError, VerifyMismatch
+from unloader.errors import ConfigError, OutputFailed, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted
 from unloader.manifest.digest import is_intact
 from unloader.manifest.model import Manifest
@@ -18,11 +18,12 @@ from unloader.manifest.read import (
     parse_manifest,
     places_of,
 )
-from unloader.model import SourceSpec
+from unloader.model import EncryptionOptions, SourceSpec
 from unloader.placement.seating import machine
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.verification.content import Fetched, differing, fetched_of
+from unloader.verification.encrypted import NO_KEY, keyed_spec, public_part
 from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
 from unloader.verification.recorded import fetched_by, part_of
 from unloader.verification.source_state import Question, SourceState, ask
@@ -47,6 +48,8 @@ class Checks:
     source: as the source has them."""
     parallelism: int = 0
     """Files that are read at a time; 0 is as many as there are usable CPUs."""
+    keys: EncryptionOptions | None = None
+    """Where the keys of encrypted files are found; None is nowhere."""
 
 
 def verify(
@@ -57,9 +60,10 @@ def verify(
     A run that was cut short while it was published is brought to its end first.
 
     Each file is read as a whole: size, checksum, and the number of records counted by another
-    reader than wrote it. The source counts at the run's snapshot where that still exists, otherwise
-    as it is now, and the answer says which. Files that are not of the run are reported, and are a
-    difference where `checks` are strict.
+    reader than wrote it; of encrypted files that is counted only if the key is given. The source
+    counts at the run's snapshot where that still exists, otherwise as it is now, and the answer
+    says which. Files that are not of the run are reported, and are a difference where `checks` are
+    strict.
 
     Raises:
         VerifyMismatch: Something differs; the message names the first differences.
@@ -68,11 +72,15 @@ def verify(
     """
     if checks.level == "source" and source is None:
         raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
-    for text in storage_at(str(destination)).complete(str(destination)):
-        observe(Notice(text=text))
+    for run in storage_at(str(destination)).complete(str(destination)):
+        for text in run.messages:
+            observe(Notice(text=text))
     manifest = _manifest(destination)
     if manifest.digest is None:
         observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))
+    spec = keyed_spec(_spec_of(destination, manifest), manifest, checks.keys)
+    if not spec.encryption.is_readable:
+        _check_unread(checks.level, keyed=spec.encryption.keyed, observe=observe)
     parallelism = checks.parallelism or machine().usable_cpus
     said = None
     if source is not None:
@@ -85,7 +93,6 @@ def verify(
         )
         said = ask(question, observe)
     observe(PhaseStarted(phase="verifying"))
-    spec = _spec_of(destination, manifest)
     fetched = _fetched(manifest, checks.level, said)
     reading = Reading(spec=spec, parallelism=parallelism, fetched=fetched)
     read = _check_files(destination, manifest, reading, observe)
@@ -116,6 +123,17 @@ def verify(
         "differences": [],
         "extra_files": extra,
     }
+
+
+def _check_unread(level: Level, *, keyed: bool, observe: Observer) -> None:
+    """Say what cannot be checked of encrypted files without a key; refuse to if it is asked for."""
+    if level != "count":
+        raise ConfigError(
+            f"the files are encrypted, and --level {level} reads the values in them",
+            NO_KEY if keyed else "give the private key of a recipient: --decrypt-with FILE",
+        )
+    text = "the files are encrypted and no key is given, so the records in them are not counted"
+    observe(Notice(text=text))
 
 
 def _fetched(manifest: Manifest, level: Level, said: SourceState | None) -> Fetched | None:
@@ -232,5 +250,8 @@ def _spec_of(destination: Path, manifest: Manifest) -> OutputSpec:
             "restore it, or unload again to another directory",
         ) from error
     return OutputSpec(
-        directory=str(destination), format=options.dialect, compression=options.compression
+        directory=str(destination),
+        format=options.dialect,
+        compression=options.compression,
+        encryption=public_part(manifest),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unloader.errors import UsageError
 from unloader.manifest.model import ColumnRecord, Manifest, UnitRecord
-from unloader.sources.readings import Reading, schema_message, type_named
+from unloader.sources.readings import Reading, recorded_type, schema_message
 from unloader.verification.content import Fetched, fetched_of
 from writers.content.sums import total
 from writers.model import ContentSums
@@ -49,12 +49,10 @@ def schema_of(manifest: Manifest) -> bytes:
 
 def _reading(column: ColumnRecord) -> Reading:
     kind = column.output_type
-    try:
-        type_named(kind)
-    except (ValueError, KeyError, IndexError):
-        kind = "string"  # A nested one, which is text in text, and knows itself in Parquet.
     metadata = (("text_class", column.text_class),) if column.text_class else ()
-    return Reading(expression="", output_type=kind, metadata=metadata)
+    return Reading(
+        expression="", output_type=kind, arrow_type=recorded_type(kind), metadata=metadata
+    )
 
 
 def _content(unit: UnitRecord) -> ContentSums | None:

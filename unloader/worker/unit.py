@@ -172,7 +172,12 @@ class _Content:
 def _open_file(output: OutputTask, schema: Any) -> Writer:
     from writers.registry import open_writer
 
-    return open_writer(output.spec, schema, output.stem, writes_header=output.writes_header)
+    spec = output.spec
+    if output.encryption is not None:
+        from unloader.secrets.keys import with_parquet_key
+
+        spec = with_parquet_key(spec, output.encryption)
+    return open_writer(spec, schema, output.stem, writes_header=output.writes_header)
 
 
 def _batch_bytes(batch: Any) -> int:

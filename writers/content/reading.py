@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from writers.content.file_values import values_of, why_not
 from writers.content.records import Field, Records
 from writers.content.sums import ColumnSums
+from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
+from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
 from writers.files.read_back import (
     BLOCK_BYTES,
@@ -71,9 +73,9 @@ def file_sums(
     format, schema = spec.format, read_schema(message)
     try:
         if isinstance(format, ParquetFormat):
-            return _parquet_sums(path, schema, check)
+            return _parquet_sums(path, spec, schema, check)
         text = replace(format, header=format.header and header)
-        return _text_sums(path, text, spec.compression, schema, check)
+        return _text_sums(decrypted(path, spec.encryption), text, spec.compression, schema, check)
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     except damage as exc:
@@ -82,11 +84,11 @@ def file_sums(
         ) from exc
 
 
-def _parquet_sums(path: Readable, schema: pa.Schema, check: Check) -> ContentSums:
+def _parquet_sums(path: Readable, spec: OutputSpec, schema: pa.Schema, check: Check) -> ContentSums:
     import pyarrow.parquet as pq
 
     sums = ColumnSums(schema)
-    with pq.ParquetFile(parquet_source(path)) as file:
+    with pq.ParquetFile(parquet_source(path), **reading_options(spec.encryption)) as file:
         if file.schema_arrow.names != schema.names:
             raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
         for batch in file.iter_batches():

@@ -1,8 +1,9 @@
 """The threads behind a producer: full buffers in, frames and bytes out into one open file.
 
-One thread writes. Where there is a codec another one compresses before it, so that filling,
-compressing and writing overlap. The first thing that goes wrong stops all of it and is kept for
-the producer, who never waits for a thread that has ended.
+One thread writes, and encrypts what it writes where that is asked for. Where there is a codec
+another one compresses before it, so that filling, compressing and writing overlap. The first thing
+that goes wrong stops all of it and is kept for the producer, who never waits for a thread that has
+ended.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
 from writers.files.ring import Buffer, Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from writers.codecs.compression import BytesLike, Compressor
     from writers.files.checksums import Digest
@@ -25,13 +28,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+Put = Callable[["Sequence[BytesLike]"], None]
+Encrypt = Callable[["Iterator[Sequence[BytesLike]]", Put], None]
+"""Takes the bytes to be encrypted, and hands on what they have become."""
+
+
+class EndsEarly(Exception):
+    """Ends an encryption in the middle, so that what was written cannot pass for whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlet:
+    """Where the bytes leave."""
+
+    file: OpenFile
+    """Takes the bytes; closed when the writing thread ends."""
+    digest: Digest
+    """Takes every byte that is written."""
+    encrypt: Encrypt | None = None
+    """Applied before either of them."""
+
+
 class Conveyor:
     """Moves buffers from one producer into one file, in order.
 
     Args:
-        file: Takes the bytes; closed when the writing thread ends.
+        outlet: Where they go.
         compressor: Makes a frame of each buffer, or None.
-        digest: Takes every byte that is written.
         ring: The buffers, each of one piece where there is a compressor.
         frame_bytes: Frames waiting or being written are kept below this size before the next
             one is made, so they take twice as much at most.
@@ -39,15 +62,14 @@ class Conveyor:
 
     def __init__(
         self,
-        file: OpenFile,
+        outlet: Outlet,
         compressor: Compressor | None,
-        digest: Digest,
         ring: Ring,
         frame_bytes: int,
     ) -> None:
-        self._file = file
+        self._file, self._digest = outlet.file, outlet.digest
+        self._encrypt = outlet.encrypt
         self._compressor = compressor
-        self._digest = digest
         self._ring = ring
         self._frame_bytes = frame_bytes
         self._full: deque[Buffer] = deque()
@@ -173,10 +195,13 @@ class Conveyor:
     def _write(self) -> None:
         """The writing thread: the only one that touches the file."""
         try:
-            if self._compressor is None:
-                self._write_buffers()
+            if self._encrypt is not None:
+                with suppress(EndsEarly):
+                    self._encrypt(self._until_stopped(), self._put)
             else:
-                self._write_frames()
+                for pieces in self._taken():
+                    self._put(pieces)
+                    del pieces  # Its memory is used again, or counts as free, from here on.
             if not self._stopped:
                 started = perf_counter()
                 self._file.finish()
@@ -184,22 +209,31 @@ class Conveyor:
         finally:
             self._file.close()
 
-    def _write_buffers(self) -> None:
+    def _taken(self) -> Iterator[Sequence[BytesLike]]:
+        """Yield what is to be written; each counts as written once the next one is asked for."""
+        return self._buffers() if self._compressor is None else self._made_frames()
+
+    def _until_stopped(self) -> Iterator[Sequence[BytesLike]]:
+        yield from self._taken()
+        if self._stopped:
+            raise EndsEarly
+
+    def _buffers(self) -> Iterator[Sequence[BytesLike]]:
         while (buffer := self._next(self._full, lambda: self._finishing)) is not None:
-            self._put(buffer.pieces())
+            yield buffer.pieces()
             with self._change:
                 self._ring.give_back(buffer)
                 self._unwritten -= 1
                 self._change.notify_all()
 
-    def _write_frames(self) -> None:
+    def _made_frames(self) -> Iterator[Sequence[BytesLike]]:
         while (frame := self._next(self._frames, lambda: self._framed_all)) is not None:
-            self._put([frame])
+            yield [frame]
             with self._change:
                 self._frames_held -= len(frame)
                 self._unwritten -= 1
                 self._change.notify_all()
-            del frame  # Its memory counts as free from here on.
+            del frame
 
     def _put(self, pieces: Sequence[BytesLike]) -> None:
         for piece in pieces:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from writers.codecs.compression import open_compressor
+from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.os_errors import write_error
 from writers.files.readable import open_bytes, parquet_source
@@ -67,6 +68,8 @@ def merge_files(
     staging = Path(spec.directory)
     extension = "parquet"
     if isinstance(spec.format, TextFormat):
+        if spec.encryption.recipients:
+            raise WriteError("encrypted files of text cannot be joined.", "use --file-per unit.")
         extension = text_extension(spec.format, spec.compression)
     result = f"{stem}.{extension}{PART_SUFFIX}"
     if any(file.path == result for file in files):
@@ -126,12 +129,12 @@ def _merge_parquet(
 ) -> WrittenFile:
     from writers.parquet.writer import ParquetWriter
 
-    with _open_parquet(inputs[0][1]) as first:
+    with _open_parquet(inputs[0][1], spec) as first:
         schema = first.schema_arrow
     writer = ParquetWriter(spec, schema, stem)
     try:
         for file, source in inputs:
-            for table in _row_groups(file, source, schema):
+            for table in _row_groups(file, source, schema, spec):
                 check()
                 for batch in table.to_batches():
                     writer.write(batch)
@@ -143,9 +146,11 @@ def _merge_parquet(
     return merged
 
 
-def _row_groups(file: WrittenFile, path: Readable, schema: pa.Schema) -> Iterator[pa.Table]:
+def _row_groups(
+    file: WrittenFile, path: Readable, schema: pa.Schema, spec: OutputSpec
+) -> Iterator[pa.Table]:
     rows = 0
-    with _open_parquet(path) as source:
+    with _open_parquet(path, spec) as source:
         if not source.schema_arrow.equals(schema):
             raise WriteError(
                 f"{path} has other columns than the first file to join.",
@@ -166,12 +171,12 @@ def _row_groups(file: WrittenFile, path: Readable, schema: pa.Schema) -> Iterato
 
 
 @contextlib.contextmanager
-def _open_parquet(path: Readable) -> Iterator[Any]:
+def _open_parquet(path: Readable, spec: OutputSpec) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        source = pq.ParquetFile(parquet_source(path))
+        source = pq.ParquetFile(parquet_source(path), **reading_options(spec.encryption))
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     except pa.ArrowInvalid as exc:

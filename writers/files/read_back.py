@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
+from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
 from writers.files.readable import Readable, arrow_stream, open_bytes, parquet_source
-from writers.model import Compression, ParquetFormat, TextFormat
+from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
     from typing import Any
@@ -43,8 +45,11 @@ def read_back(
     rows: bool,
     checksum: str = DEFAULT,
     advance: Callable[[int], None] = lambda size: None,
+    encryption: Encryption = PLAIN,
 ) -> ReadBack:
     """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
+
+    Size and checksum are those of the file as it is, encrypted or not.
 
     Args:
         path: The file; a local one is read without the interpreter where that is possible.
@@ -53,6 +58,7 @@ def read_back(
         rows: Count records.
         checksum: Which one, of `writers.files.checksums.CHECKSUMS`.
         advance: Called with the size of each piece of the file; what it raises comes through.
+        encryption: What it was encrypted with, and the keys; without them no record is counted.
 
     Raises:
         WriteError: The file is missing, unreadable, or not of its format.
@@ -60,7 +66,9 @@ def read_back(
     """
     try:
         size, found = _digest(path, checksum, advance)
-        counted = _count(path, output_format, compression) if rows else None
+        counted = None
+        if rows and encryption.is_readable:
+            counted = _count(decrypted(path, encryption), output_format, compression, encryption)
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     return ReadBack(bytes=size, checksum=found, rows=counted)
@@ -78,7 +86,10 @@ def _digest(path: Readable, checksum: str, advance: Callable[[int], None]) -> tu
 
 
 def _count(
-    path: Readable, output_format: TextFormat | ParquetFormat, compression: Compression
+    path: Readable,
+    output_format: TextFormat | ParquetFormat,
+    compression: Compression,
+    encryption: Encryption,
 ) -> int | None:
     import csv
     import zlib
@@ -89,7 +100,7 @@ def _count(
     damage = (pa.ArrowException, EOFError, ValueError, csv.Error, zlib.error, zstandard.ZstdError)
     try:
         if isinstance(output_format, ParquetFormat):
-            return _count_parquet(path)
+            return _count_parquet(path, encryption)
         if output_format.fixed:
             return count_fixed(path, output_format, compression)
         if output_format.record_length_digits:
@@ -103,11 +114,11 @@ def _count(
     return None
 
 
-def _count_parquet(path: Readable) -> int:
+def _count_parquet(path: Readable, encryption: Encryption) -> int:
     import pyarrow.parquet as pq
 
     rows = 0
-    with pq.ParquetFile(parquet_source(path)) as file:
+    with pq.ParquetFile(parquet_source(path), **reading_options(encryption)) as file:
         for batch in file.iter_batches():
             rows += batch.num_rows
         if rows != file.metadata.num_rows:

@@ -15,19 +15,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from writers.codecs.compression import open_compressor
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import DEFAULT, open_digest
-from writers.files.conveyor import Conveyor
+from writers.files.conveyor import Conveyor, Outlet
 from writers.files.open_files import open_file
 from writers.files.os_errors import write_error
 from writers.files.ring import Ring
 
 if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike, Compressor
+    from writers.files.conveyor import Encrypt
     from writers.files.ring import Buffer
     from writers.model import Compression
 
@@ -53,6 +55,7 @@ class Sink:
         direct_io: Write past the page cache where the file system can; buffers of bytes that
             are not compressed are then cut to whole blocks.
         min_free_bytes: What must stay free on the disk: writing waits for it. 0 does not look.
+        recipients: Public keys of age that the compressed bytes are encrypted for; empty for none.
 
     Raises:
         WriteError: The file cannot be created.
@@ -69,6 +72,7 @@ class Sink:
         checksum: str = DEFAULT,
         direct_io: bool = False,
         min_free_bytes: int = 0,
+        recipients: tuple[str, ...] = (),
     ) -> None:
         if buffer_bytes < 1 or buffers < 1:
             raise FormatError(
@@ -80,6 +84,7 @@ class Sink:
         if compression.codec != "none":
             self._compressor = open_compressor(compression)
         self._digest = open_digest(checksum)
+        encrypt = _encrypting(recipients) if recipients else None
         try:
             self._file = open_file(self.path, direct=direct_io, min_free_bytes=min_free_bytes)
         except OSError as exc:
@@ -91,7 +96,10 @@ class Sink:
         self._accepted = 0
         self._filling: Buffer | None = None
         self._conveyor = Conveyor(
-            self._file, self._compressor, self._digest, Ring(buffers, whole), buffer_bytes
+            Outlet(file=self._file, digest=self._digest, encrypt=encrypt),
+            self._compressor,
+            Ring(buffers, whole),
+            buffer_bytes,
         )
 
     @property
@@ -101,7 +109,7 @@ class Sink:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes in the file so far, after compression; behind `bytes_accepted`."""
+        """Bytes in the file so far, after compression and encryption; behind `bytes_accepted`."""
         return self._file.written
 
     @property
@@ -229,3 +237,12 @@ class Sink:
             raise write_error("write", self.path, failure) from failure
         if failure is not None:
             raise failure
+
+
+def _encrypting(recipients: tuple[str, ...]) -> Encrypt:
+    """Return what encrypts; the keys are looked at now, before there is a file."""
+    # Imported on use: few ask for it.
+    from writers.encryption.age import check_recipients, encrypt
+
+    check_recipients(recipients)
+    return partial(encrypt, recipients=recipients)

@@ -62,6 +62,7 @@ class StagedFiles:
                 checksum=self._spec.checksum,
                 direct_io=self._spec.direct_io,
                 min_free_bytes=self._spec.min_free_bytes,
+                recipients=self._spec.encryption.recipients,
             )
         return self._sink
 

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from writers.codecs.compression import CODECS, check_codec
+from writers.encryption.parquet import check_encryption, writing_options
 from writers.errors import FormatError
 from writers.files.staging import StagedFiles
 from writers.large_rows import LargeRow, check_collectable, check_large_row, collected
@@ -59,6 +60,8 @@ class ParquetWriter:
         check_options(spec.format)
         check_codec("parquet", spec.compression, CODECS["parquet"])
         check_bloom_filters(schema, spec.format)
+        self._encryption = spec.encryption
+        check_encryption(spec)
         self._paths = check_types(schema, spec.format)
         self._order = OrderCheck(schema, spec.format.sorted_by)
         self._format = spec.format
@@ -162,6 +165,7 @@ class ParquetWriter:
             sorting_columns=sorting_columns(self._paths, self._format.sorted_by),
             **format_options(self._format),
             **(self._options or compression_options(self._compression, [])),
+            **writing_options(self._encryption),
         )
 
     def _finish_file(self) -> None:

@@ -7,11 +7,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from writers.codecs.compression import CODECS, SUFFIXES, check_codec
+from writers.encryption.age import SUFFIX
 from writers.errors import FormatError
 from writers.files.staging import StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
-from writers.model import TextFormat
+from writers.model import PLAIN, TextFormat
 from writers.schema import check_schema
 from writers.text.encoders import encode_into, open_encoder
 from writers.text.record_count import RecordCounter
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from writers.model import Compression, OutputSpec, StageSeconds, WrittenFile
+    from writers.model import Compression, Encryption, OutputSpec, StageSeconds, WrittenFile
     from writers.native.encoder import NativeEncoder
     from writers.text.delimited import PlainEncoder
     from writers.text.formulas import FormulaGuard
@@ -33,15 +34,20 @@ _WIDE_BYTES = 8 * 1024 * 1024
 """Rows from this size on are encoded piece by piece. Whole, one takes several times its size."""
 
 
-def text_extension(text_format: TextFormat, compression: Compression) -> str:
+def text_extension(
+    text_format: TextFormat, compression: Compression, encryption: Encryption = PLAIN
+) -> str:
     """Return `csv`, or `tsv` where tabs separate fields, with `.gz` and the like if compressed.
+
+    Behind that comes `.age` if the text is encrypted.
 
     Raises:
         FormatError: Text cannot be compressed with this codec or level.
     """
     check_codec("csv", compression, CODECS["csv"])
     separated_by_tabs = text_format.delimiter == "\t" and not text_format.fixed
-    return ("tsv" if separated_by_tabs else "csv") + SUFFIXES[compression.codec]
+    name = ("tsv" if separated_by_tabs else "csv") + SUFFIXES[compression.codec]
+    return name + SUFFIX if encryption.recipients else name
 
 
 def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
@@ -78,7 +84,9 @@ class _TextFiles:
     """The staged files of a text writer and what is asked about them."""
 
     def __init__(self, spec: OutputSpec, text_format: TextFormat, stem: str) -> None:
-        extension = text_extension(text_format, spec.compression)
+        if spec.encryption.keyed:
+            raise FormatError("text cannot be encrypted with a Parquet key.", "give recipients.")
+        extension = text_extension(text_format, spec.compression, spec.encryption)
         self._files = StagedFiles(spec, stem, extension, spec.compression)
         self._encode_seconds = 0.0
 

@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,16 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 def assert_no_connection_left(server: OracleServer) -> None:
     """Check that the server has nobody to serve any more."""
     wait_for(lambda: server.open_connections == 0, "the end of every connection")
+
+
+@contextmanager
+def undisturbed(server: OracleServer) -> Iterator[OracleServer]:
+    """Yield a server that has forgotten every earlier test; at the end nobody may be connected."""
+    server.faults.clear()
+    server.sessions.clear()
+    server.connect_data.clear()
+    yield server
+    assert_no_connection_left(server)
 
 
 def scns(server: OracleServer) -> set[str]:

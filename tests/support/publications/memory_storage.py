@@ -17,10 +17,12 @@ from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
     RECORDS,
+    RUN_RECORD,
     STAGED_LINE,
     STATUS,
     Claim,
     Cleaning,
+    Completed,
     Leftover,
     Move,
     Place,
@@ -69,7 +71,7 @@ class MemoryStorage:
 
     def take(self, claim: Claim) -> MemoryRun:
         """Take all places, or none."""
-        told = [text for place in claim.places for text in self.complete(place)]
+        told = [t for place in claim.places for run in self.complete(place) for t in run.messages]
         for place in claim.places:
             room = self.rooms.get(place)
             if room is not None and room.is_locked:
@@ -102,16 +104,20 @@ class MemoryStorage:
                 found.add((place, MANIFEST))
         return frozenset(found)
 
-    def complete(self, place: str) -> tuple[str, ...]:
+    def complete(self, place: str) -> tuple[Completed, ...]:
         """Repeat a commit that was cut short."""
         room = self.rooms.get(place)
         if room is None or room.plan is None or room.is_locked:
             return ()
         plan = room.plan
+        record = self.rooms[plan.places[0]].records.get(RUN_RECORD, b"")
         self.carry_out(plan)
-        return (f"run {plan.run_id} was cut short while it was published: that is completed",)
+        text = f"run {plan.run_id} was cut short while it was published: that is completed"
+        return (
+            Completed(place=plan.places[0], run_id=plan.run_id, record=record, messages=(text,)),
+        )
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: Plan, then: Callable[[], None] = lambda: None) -> None:
         """Do all steps of a commit; each can be done again."""
         for key in sorted(plan.gone, key=lambda key: key[1] != MANIFEST):
             self.before_step()
@@ -119,6 +125,7 @@ class MemoryStorage:
         for place, name, data in plan.puts:
             self.before_step()
             self.objects[place, name] = data
+        then()
         for place in plan.places:
             self.rooms.pop(place, None)
 
@@ -195,7 +202,7 @@ class MemoryStorage:
             if place in self.rooms and self.rooms[place].is_locked:
                 raise OutputFailed(f"a run is writing to {place}", "wait until it ends")
             if not dry_run:
-                completed += self.complete(place)
+                completed += [text for run in self.complete(place) for text in run.messages]
         rooms = [self.rooms[place] for place in places if place in self.rooms]
         dead = dict.fromkeys(each for room in rooms for each in room.places)
         removed = tuple(self.left(place) for place in dead)
@@ -298,7 +305,12 @@ class MemoryRun:
         """Return what lies in the room."""
         return self._room(0).wish
 
-    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
+    def commit(
+        self,
+        moves: Sequence[Move],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> tuple[str, ...]:
         """Store the plan, then carry it out."""
         if len({(move.place, move.final) for move in moves}) < len(moves):
             raise WriteError("two staged files would have one name. Next: choose other names.")
@@ -320,7 +332,7 @@ class MemoryRun:
         )
         for room in self._rooms.values():
             room.plan = plan
-        self._storage.carry_out(plan)
+        self._storage.carry_out(plan, then)
         return ()
 
     def abandon(self, manifest: bytes | None) -> None:

@@ -39,15 +39,18 @@ def test_an_edited_job_of_a_plan_is_refused(
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda plan: plan.update(format_version=1), "this is not a plan file of this version"),
+        (
+            lambda plan: (plan.update(format_version=4), plan["job"].update({"later-option": 1})),
+            "the plan has format version 4",
+        ),
         (lambda plan: plan["request"].update(fetch_bytes=1), "edited"),
         (lambda plan: plan["extract"].update(where="id < 3"), "edited"),
         (lambda plan: plan["outputs"].clear(), "edited"),
         (lambda plan: plan.pop("seating"), "no 'seating'"),
     ],
-    ids=["older", "request", "extract", "outputs", "seating"],
+    ids=["newer", "request", "extract", "outputs", "seating"],
 )
-def test_a_run_that_was_edited_or_is_of_an_older_version_is_refused(
+def test_a_run_that_was_edited_or_is_of_another_version_is_refused(
     unloader: Run,
     plan: dict[str, Any],
     tmp_path: Path,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
-from long_tests import OTHER_ROUTES
-from processes import command
+from long_tests import OTHER_ROUTES, also
+from processes import command, killing_calls
+from processes.breaking import staged_units
 
 import unloader.retention.removing as removing
 from unloader.manifest.read import directories_of, read_manifest
@@ -17,6 +19,12 @@ from unloader.retention.earlier_runs import EarlierRun
 from unloader.retention.following import finish_removals
 
 HOSTILE = "../../up"
+
+
+@pytest.fixture(scope="module")
+def killing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that ends processes just before a system call."""
+    return killing_calls.build(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +144,54 @@ def test_only_whole_runs_of_the_same_table_are_removed(source: str, tmp_path: Pa
         f"{copies['running']}/_run is no file of the run",
     }
     assert sorted(each.name for each in elsewhere.iterdir()) == ["_manifest.json", file.name]
+
+
+@pytest.mark.parametrize("by_cron", [False, *also(OTHER_ROUTES, True)])
+def test_a_run_killed_before_its_link_is_switched(
+    source: str, tmp_path: Path, killing: Path, by_cron: bool
+) -> None:
+    """It is published, and resume or the line for cron does the rest: the link, and --keep."""
+    to, after = f"{tmp_path}/{{run_id}}", ("--keep", "1", "--latest-link", "latest")
+    unload(source, to, *after)
+    old = only(tmp_path)
+    line = ("run", source, "--table", "t", "--to", to, *after, "--parallelism", "1")
+    env = {"LD_PRELOAD": str(killing), "KILL_CALL": "rename", "KILL_PATH": "/latest"}
+    died = command.Running(*line, "--progress", "none", env=env)
+    assert died.finish()[0] == -signal.SIGKILL
+    (new,) = {each for each in tmp_path.glob("2*") if each.is_dir()} - {old}
+    assert os.readlink(tmp_path / "latest") == old.name
+    again = (*line, "--resume-or-start") if by_cron else ("resume", str(new))
+    done = command.ended(*again, "--progress", "none")
+    assert done.returncode == 0, done.stderr
+    assert f"removed run {old.name}" in done.stderr
+    assert os.readlink(tmp_path / "latest") == new.name
+    assert only(tmp_path) == new
+
+
+def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
+    """The link stays with the newer run, and --keep removes none that is newer."""
+    import duckdb
+
+    path = tmp_path / "s.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT i AS id FROM range(60000) t(i)")
+    runs, after = tmp_path / "runs", ("--keep", "1", "--latest-link", "latest")
+    job = ("--unit-bytes", "32kB", "--split", "range", *after)
+    line = ("run", f"duckdb://{path}", "--table", "t", "--to", f"{runs}/{{run_id}}")
+    died = command.Running(*line, *job, "--parallelism", "1", "--progress", "none")
+    died.wait_until(
+        lambda: any(staged_units(each) for each in runs.glob("*")), "a run with finished units"
+    )
+    died.signal(signal.SIGKILL)
+    died.finish()
+    old = only(runs)
+    unload(f"duckdb://{path}", f"{runs}/{{run_id}}", *after)
+    newest = os.readlink(runs / "latest")
+    done = command.ended("resume", str(old), "--progress", "none")
+    assert done.returncode == 0, done.stderr
+    assert f"{runs}/latest stays with run {newest}, which is newer" in done.stderr
+    assert {each.name for each in runs.iterdir()} == {"latest", newest, old.name}
+    assert os.readlink(runs / "latest") == newest
 
 
 @pytest.mark.long(OTHER_ROUTES)

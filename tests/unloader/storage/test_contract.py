@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from publications.memory_storage import MemoryRun, MemoryStorage, Plan
 from unloader.storage.base import RunStorage
 from unloader.storage.directories import publishing, run_directories
 from unloader.storage.directories.local import LocalDirectories
-from unloader.storage.model import Claim, Cleaning, Index, Move, WhoWasHere
+from unloader.storage.model import Claim, Cleaning, Completed, Index, Move, WhoWasHere
 from unloader.storage.testing import check_storage
 from writers.files.readable import RemoteFile
 
@@ -94,10 +94,10 @@ class Leaky(MemoryStorage):
             room.is_locked = False
         return super().take(claim)
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: Plan, then: Callable[[], None] = lambda: None) -> None:
         """Leave files of the earlier run."""
         gone = () if self.fault == "replaces by half" else plan.gone
-        super().carry_out(replace(plan, gone=gone))
+        super().carry_out(replace(plan, gone=gone), then)
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         """Remove nothing."""
@@ -122,7 +122,7 @@ class Leaky(MemoryStorage):
         """Find nothing."""
         return () if self.fault == "finds no runs" else super().places_below(place, depth)
 
-    def complete(self, place: str) -> tuple[str, ...]:
+    def complete(self, place: str) -> tuple[Completed, ...]:
         """Leave what was cut short."""
         return () if self.fault == "finishes no commit" else super().complete(place)
 

@@ -9,6 +9,7 @@ import click
 
 from unloader.cli.commands.run import answer
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
@@ -22,18 +23,20 @@ from unloader.cli.watching import watched
     Examples:
       unloader resume /extract/orders
       unloader resume /extract/orders --password-file ~/.secrets/db01
+      unloader resume /extract/orders --parallelism 4
       unloader resume /extract/orders --new-snapshot
     """,
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @declared_options("resume")
-def command(destination: Path, **values: Any) -> None:
+@click.pass_context
+def command(context: click.Context, /, destination: Path, **values: Any) -> None:
     """Continue the run that was stopped, failed or killed in DEST.
 
-    The run goes on with the options it was started with, and reads at the same snapshot. Work units
-    that were done are kept once their files have been read again and their checksums are right. The
-    others are unloaded again. Files and manifest are then the same as those of a run that was never
-    interrupted.
+    The run goes on with the options it was started with, apart from those that are given here, and
+    reads at the same snapshot. Work units that were done are kept once their files have been read
+    again and their checksums are right. The others are unloaded again. Files and manifest are then
+    the same as those of a run that was never interrupted.
 
     If the database can no longer read the snapshot, the command fails with exit status 4. Then
     --new-snapshot unloads everything again. Two snapshots never end up in one output.
@@ -42,16 +45,21 @@ def command(destination: Path, **values: Any) -> None:
     already, the command shows its result.
     """
     from unloader import api
-    from unloader.cli.options.credentials import secret_at
+    from unloader.cli.options.credentials import secret_of
+    from unloader.cli.options.encryption import keys_at
 
-    secret = secret_at(str(destination), values)
     request = api.interrupted(destination)
+    secret = secret_of(request.source, values) if request else None
+    # A variable may be set for all jobs of a machine, and the run may have had a number of its own.
+    asked = "parallelism" in on_command_line(context)
     with watched(values, request) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.resume(
             destination,
             secret=secret,
             session_sql=tuple(values["session_sql"] or ()),
+            parallelism=values["parallelism"] if asked else None,
             new_snapshot=values["new_snapshot"],
+            keys=keys_at(values),
             observe=display,
             stop=stop,
         )

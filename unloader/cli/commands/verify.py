@@ -40,6 +40,7 @@ def command(
     _ or . are ignored.
     """
     from unloader.cli.options.credentials import connect_to
+    from unloader.cli.options.encryption import keys_at
 
     if source is None and values["password_prompt"]:
         raise UsageError("--password-prompt without SOURCE", "give the SOURCE, or leave it out")
@@ -53,6 +54,7 @@ def command(
             level=values["level"],
             strict=strict,
             parallelism=values["parallelism"] or 0,
+            keys=keys_at(values),
             observe=display,
         )
     if values["json"]:

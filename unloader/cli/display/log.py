@@ -182,11 +182,14 @@ def progress_text(figures: Figures, phase: str) -> str:
 def ended_text(figures: Figures, finished: bool) -> str:
     """Return the line that tells what was done."""
     seconds = max(figures.seconds, 1e-3)
+    rows = (figures.rows - figures.rows_kept) / seconds
+    size = (figures.bytes - figures.bytes_kept) / seconds
+    kept = f" ({figures.units_kept} of them before)" if figures.units_kept else ""
     return (
-        f"{'done' if finished else 'stopped'}: {figures.units_done}/{figures.units} units, "
+        f"{'done' if finished else 'stopped'}: {figures.units_done}/{figures.units} units{kept}, "
         f"{render.count(figures.rows)} rows, {render.size(figures.bytes)} in "
-        f"{render.seconds(figures.seconds)}, {render.rows_per_second(figures.rows / seconds)}, "
-        f"{render.megabytes_per_second(figures.bytes / seconds)}"
+        f"{render.seconds(figures.seconds)}, {render.rows_per_second(rows)}, "
+        f"{render.megabytes_per_second(size)}"
     )
 
 

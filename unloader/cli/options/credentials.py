@@ -17,7 +17,7 @@ from unloader.cli.options.rules import validate_source
 from unloader.errors import UsageError
 from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
-from unloader.request.locations import parse_source, secret_reference
+from unloader.request.locations import keyring_reference, parse_source, secret_reference
 from unloader.secrets.credentials import credential
 from unloader.sources.registry import KINDS, url_form
 
@@ -48,20 +48,22 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
     return replace(spec, session=session_of(values))
 
 
-def secret_at(destination: str, values: Mapping[str, Any]) -> SecretReference | None:
+def secret_of(source: SourceSpec, values: Mapping[str, Any]) -> SecretReference | None:
     """Return where the password of a run's source is found, where that is said; None if it is not.
 
     Args:
-        destination: Of the run; the question for the password names it.
+        source: As the run had it.
         values: Every option by its name with underscores.
 
     Raises:
-        UsageError: There is no terminal to ask at.
+        UsageError: There is no terminal to ask at, or nobody whose password the keyring could have.
         ConfigError: The password file cannot be read.
     """
     path = _password_file(values)
     if values["password_prompt"]:
-        _ask(f"the source of {destination}")
+        _ask(source.location)
+    if values["password_keyring"] is not None:
+        return keyring_reference(values["password_keyring"], source.location)
     found = secret_reference(path)
     return None if found.kind == "none" else found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from unloader.cli.options.encryption import encryption_of
 from unloader.errors import UsageError
 from unloader.model import OutputOptions, Request, SeatOptions, SessionOptions, Setting, SourceSpec
 from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
@@ -51,6 +52,7 @@ def request_of(
         **field_values(every_option(), values),
         **_compression(values),
         **_destination(values),
+        "output.encryption": encryption_of(values),
         **_layout(values),
         **_limits(values),
         "settings": settings,

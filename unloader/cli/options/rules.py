@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from unloader.cli.options.encryption import check_variables, has_parquet_key
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
@@ -355,6 +356,34 @@ def _verification(values: Mapping[str, Any], given: frozenset[str]) -> None:
         )
 
 
+def _encryption(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    # Unlike other options, a variable that does not apply is not let pass here: what somebody
+    # wants to be encrypted must not be written in the open.
+    if "encrypt_to" not in values:
+        return
+    check_variables()
+    text, keyed = values["format"] != "parquet", has_parquet_key(values["parquet_key_file"])
+    if text and keyed and not values["encrypt_to"]:
+        raise UsageError(
+            "a Parquet key is given, and text is not encrypted with it",
+            "give --encrypt-to as well, or --format parquet, or no key",
+        )
+    if not text and values["encrypt_to"] and not keyed:
+        raise UsageError(
+            "--encrypt-to is for text, and Parquet is encrypted with a key",
+            "give --parquet-key-file as well, or leave --encrypt-to out",
+        )
+    if values["parquet_key_name"] is not None and not keyed:
+        raise UsageError(
+            "--parquet-key-name names a key, and there is none", "give --parquet-key-file"
+        )
+    if "decrypt_with" in given and values["decrypt_with"] and not values["encrypt_to"]:
+        raise UsageError(
+            "--decrypt-with is for text that is encrypted, and this is not",
+            "give --encrypt-to, or leave --decrypt-with out",
+        )
+
+
 _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _empty,
     _subject,
@@ -367,5 +396,6 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _snapshot,
     _slow_hours,
     _verification,
+    _encryption,
     validate_seats,
 )

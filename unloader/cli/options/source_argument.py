@@ -213,9 +213,10 @@ def _load_plan(path: str) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise _no_plan(path, f"is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise _no_plan(path, "holds no plan")
-    return document
+    from unloader.resolve.resolved import checked_version
+
+    # Before its options are looked at: those of another version may have other names.
+    return checked_version(document)
 
 
 def _no_plan(path: str, problem: str) -> PlanFailed:

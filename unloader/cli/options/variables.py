@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from unloader.cli.display.json_log import writing
-from unloader.redaction import PASSWORD_VARIABLE
+from unloader.redaction import PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
 from unloader.sources.options import every_option, source_variables
 
 NOT_OURS = ("UNLOADER_RUN_", "UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
@@ -50,7 +50,7 @@ def unknown_variables() -> tuple[str, ...]:
 
 def _known() -> frozenset[str]:
     options = (name for option in every_option() for name in option.variables)
-    return source_variables() | {PASSWORD_VARIABLE, *options}
+    return source_variables() | {PASSWORD_VARIABLE, PARQUET_KEY_VARIABLE, *options}
 
 
 def _with_guess(name: str) -> str:

@@ -6,7 +6,12 @@ from functools import partial
 
 from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
 from unloader.request.options.option import REACHING, Option
-from unloader.request.options.running import ASKED, DEMO_PARALLELISM, VERIFY_PARALLELISM
+from unloader.request.options.running import (
+    ASKED,
+    DEMO_PARALLELISM,
+    RESUME_PARALLELISM,
+    VERIFY_PARALLELISM,
+)
 
 _option = partial(Option, effect="unrecorded")
 _shown = partial(_option, section="Progress and result")
@@ -46,6 +51,7 @@ OWN = (
         commands=("resume",),
         help="Unload everything again at a new snapshot. What is done so far is dropped.",
     ),
+    RESUME_PARALLELISM,
     _option(
         name="strict",
         kind=FLAG,

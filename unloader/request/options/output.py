@@ -8,6 +8,7 @@ from unloader.model import OutputOptions
 from unloader.request.options.kinds import (
     FLAG,
     PLACES,
+    RECIPIENTS,
     SECONDS,
     SIZE,
     SIZE_FROM_1,
@@ -237,4 +238,55 @@ RIGHTS = (
     ),
 )
 
-OPTIONS = (*DESTINATION, *FILES, *RIGHTS)
+ENCRYPTION = "Encryption"
+
+PARQUET_KEY_FILE = Option(
+    name="parquet-key-file",
+    kind=PathText("FILE", only="file"),
+    section=ENCRYPTION,
+    commands=("plan", "resume", "run", "verify"),
+    effect="unrecorded",
+    empty=False,
+    help="Encrypt Parquet files, and read encrypted ones, with the key in FILE: 16, 24 or 32 bytes "
+    "in base64. No other user may read FILE. Without it the key in UNLOADER_PARQUET_KEY is used, "
+    "or the systemd credential unloader-parquet-key.",
+)
+
+DECRYPT_WITH = Option(
+    name="decrypt-with",
+    kind=PathText("FILE", only="file"),
+    section=ENCRYPTION,
+    commands=("plan", "resume", "run", "verify"),
+    effect="unrecorded",
+    empty=False,
+    help="Read encrypted text with the private keys in FILE, which age-keygen has made and no "
+    "other user may read. Only a check of the values needs it (full, source).",
+)
+
+ENCRYPTING = (
+    Option(
+        name="encrypt-to",
+        kind=RECIPIENTS,
+        multiple=True,
+        section=ENCRYPTION,
+        commands=("plan", "run"),
+        effect="changes",
+        empty=False,
+        help="Encrypt text with age for this recipient: a public key age1..., or @FILE with one on "
+        "each line. Separated by commas, or repeated.",
+    ),
+    PARQUET_KEY_FILE,
+    Option(
+        name="parquet-key-name",
+        kind=Kind("NAME"),
+        section=ENCRYPTION,
+        commands=("plan", "run"),
+        effect="changes",
+        empty=False,
+        default_text="none",
+        help="Name of the Parquet key. The manifest tells it to who reads the files.",
+    ),
+    DECRYPT_WITH,
+)
+
+OPTIONS = (*DESTINATION, *FILES, *RIGHTS, *ENCRYPTING)

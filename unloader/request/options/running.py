@@ -263,6 +263,15 @@ VERIFY_PARALLELISM = replace(
     effect="unrecorded",
     help="Number of files that are read at a time; auto is the number of usable cores.",
 )
+RESUME_PARALLELISM = replace(
+    _KNOWN_BEFORE,
+    section="How to go on",
+    commands=("resume",),
+    effect="unrecorded",
+    default_text="that of the run",
+    help="Number of workers for the rest of the run; auto is the number of usable cores. Only the "
+    "command line sets it, no variable.",
+)
 SEATS_PARALLELISM = replace(
     _KNOWN_BEFORE,
     section="Seats on the machine",

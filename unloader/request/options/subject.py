@@ -5,7 +5,7 @@ from __future__ import annotations
 from unloader.model import Selection
 from unloader.request.names import parse_table
 from unloader.request.options.kinds import FLAG, GLOBS, NAMES, Kind, PathText
-from unloader.request.options.option import CONNECTING, REACHING, READING, Option
+from unloader.request.options.option import REACHING, READING, Option
 
 SOURCE = "Source"
 WHAT = "What to unload"
@@ -25,7 +25,7 @@ PASSWORD_KEYRING = Option(
     name="password-keyring",
     kind=Kind("SERVICE[/USER]"),
     section=SOURCE,
-    commands=CONNECTING,
+    commands=REACHING,
     effect="unrecorded",
     kept=False,
     empty=False,

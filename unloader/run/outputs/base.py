@@ -98,7 +98,11 @@ class RunOutput(Protocol):
         """
 
     def publish(
-        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
     ) -> Manifest:
         """Make the output final; return the manifest.
 
@@ -106,6 +110,8 @@ class RunOutput(Protocol):
             units: All of them, in table order.
             manifest: Makes the manifest once the files have final names.
             stop: As everywhere.
+            then: Takes the manifest once all is final, and must not raise. If the process dies
+                before it has returned, `resume` still knows the run and does it again.
         """
 
     def abandon(self, manifest: Manifest | None) -> None:

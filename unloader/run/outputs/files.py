@@ -38,6 +38,7 @@ from unloader.storage.opening import storage_at
 from unloader.verification.content import fetched_of
 from unloader.verification.files import CheckedFile, Reading, read_files, some_of
 from writers.files.direct_io import refusal
+from writers.model import OutputSpec
 
 
 class FileOutput:
@@ -133,6 +134,7 @@ class FileOutput:
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
+            encryption=self._output.options.encryption,
         )
 
     def check(self) -> None:
@@ -185,7 +187,7 @@ class FileOutput:
             for unit in units
             for file in unit.result.files
         ]
-        spec = self._output.spec("")
+        spec = self._keyed(self._output.spec(""))
         fetched = fetched_of(
             self._extract.projection.schema,
             tuple(column.name for column in self._extract.projection.columns),
@@ -203,7 +205,11 @@ class FileOutput:
         return fetched.not_compared()
 
     def publish(
-        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
     ) -> Manifest:
         """Give all files their final names, the manifest last."""
         _check_stop(stop)
@@ -222,9 +228,10 @@ class FileOutput:
         _check_stop(stop)
         document = manifest(published, self._listed())
         data = manifest_bytes(document)
-        for text in self._storage.commit(moves, data):
+        document = replace(document, digest=digest_at_end(data))
+        for text in self._storage.commit(moves, data, lambda: then(document)):
             self._observe(Notice(text=text))
-        return replace(document, digest=digest_at_end(data))
+        return document
 
     def abandon(self, manifest: Manifest | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
@@ -245,6 +252,14 @@ class FileOutput:
         """Release the directories."""
         self._storage.close()
 
+    def _keyed(self, spec: OutputSpec) -> OutputSpec:
+        """Return what reads the files again, or writes one, in this process."""
+        if self._output.options.encryption is None:
+            return spec
+        from unloader.secrets.keys import with_keys
+
+        return with_keys(spec, self._output.options.encryption)
+
     def _check_direct(self, observe: Observer) -> None:
         """Say once where files will go through the page cache after all."""
         for place, staging in zip(self._storage.places, self._stagings(), strict=True):
@@ -264,7 +279,7 @@ class FileOutput:
         """Return the units with the joined file as the first one's, which begins the table."""
         from writers.files.merge import merge_files
 
-        spec = self._output.spec(self._storage.staging(0).directory)
+        spec = self._keyed(self._output.spec(self._storage.staging(0).directory))
         files = [file for unit in ordered for file in unit.result.files]
         joined = merge_files(
             files,

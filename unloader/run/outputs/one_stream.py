@@ -89,6 +89,7 @@ class StreamOutput:
             stem="stream",
             header=self._headers.of_task(first),
             writes_header=first,
+            encryption=self._run.output.options.encryption,
         )
 
     def check(self) -> None:
@@ -124,7 +125,11 @@ class StreamOutput:
         raise UsageError(f"what went to {self.name} cannot be read back", "use --verify count")
 
     def publish(
-        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
     ) -> Manifest:
         """Pass the rest on and end the stream."""
         self._stream.commit((), b"")
@@ -132,7 +137,9 @@ class StreamOutput:
             replace(unit, finals=tuple(replace(file, path=self.name) for file in unit.result.files))
             for unit in units
         ]
-        return manifest(sent, ())
+        document = manifest(sent, ())
+        then(document)
+        return document
 
     def abandon(self, manifest: Manifest | None) -> None:
         """Pass nothing on any more."""

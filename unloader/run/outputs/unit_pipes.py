@@ -71,6 +71,7 @@ class PipeOutput:
             spec=replace(self._output.spec(staging.directory), stream=staging.stream),
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
+            encryption=self._output.options.encryption,
             reader_seconds=self._output.options.pipe_seconds,
         )
 
@@ -109,7 +110,11 @@ class PipeOutput:
         raise UsageError("what went through pipes cannot be read back", "use --verify count")
 
     def publish(
-        self, units: Sequence[FinishedUnit], manifest: MakeManifest, stop: Stop
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
     ) -> Manifest:
         """Return the manifest: all has been read, or is in the hands of the system."""
         self._pipes.commit((), b"")
@@ -122,7 +127,9 @@ class PipeOutput:
             )
             for unit in units
         ]
-        return manifest(sent, ())
+        document = manifest(sent, ())
+        then(document)
+        return document
 
     def abandon(self, manifest: Manifest | None) -> None:
         """Leave the pipes as they are: what has left cannot be taken back."""

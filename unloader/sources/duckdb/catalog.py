@@ -22,8 +22,9 @@ from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.duckdb import layout as duckdb_layout
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import OpenFile, relation, translated
-from unloader.sources.duckdb.hashing import HASHING, DuckDBHasher
+from unloader.sources.duckdb.hashing import HASHING, hasher_of
 from unloader.sources.duckdb.statement import relation_of, selector_statement
+from unloader.sources.hashing import Hasher
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
     check_condition,
@@ -178,9 +179,9 @@ class DuckDBCatalog(Catalog):
         """Return the columns that DuckDB cannot hash."""
         return HASHING.unhashed(extract)
 
-    def open_hasher(self, extract: Extract) -> DuckDBHasher:
+    def open_hasher(self, extract: Extract) -> Hasher:
         """Open another connection to the same open file."""
-        return DuckDBHasher(self._connection.cursor())
+        return hasher_of(self._connection.cursor())
 
     def cancel(self) -> None:
         """Interrupt the query that is running."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from unloader.model import Extract
 from unloader.sources.duckdb.file import translated
 from unloader.sources.duckdb.statement import selector_statement
-from unloader.sources.hashing import HashedColumn, Hashing
-from writers.model import ContentSums
-
-if TYPE_CHECKING:
-    from partition_planner.model import Selector
+from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
 
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 _INTEGER = re.compile(r"u?int\d+")
@@ -57,29 +52,23 @@ def _timestamp(shown: str, *, zoned: bool) -> str:
     )
 
 
-HASHING = Hashing(text=_text, sum="sum(CAST('0x' || left(md5({}), 16) AS UBIGINT))")
+HASHING = Hashing(
+    text=_text,
+    sum="sum(CAST('0x' || left(md5({}), 16) AS UBIGINT))",
+    statement=selector_statement,
+)
 
 
-class DuckDBHasher:
-    """A further connection to the file that the parent has open; DuckDB uses all cores."""
+def hasher_of(connection: Any) -> SqlHasher:
+    """Return what computes checksums in a further connection; DuckDB uses all cores."""
 
-    def __init__(self, connection: Any) -> None:
-        """Take over a connection."""
-        self._connection = connection
-
-    def sums(self, extract: Extract, selector: Selector) -> ContentSums:
-        """Return the checksums of the rows of a selector."""
-        sql = selector_statement(HASHING.items(extract), extract, selector)
+    def rows(sql: str) -> list[tuple[Any, ...]]:
         try:
-            row = self._connection.execute(sql).fetchone()
+            found: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
         except Exception as error:
             raise translated(error) from error
-        return HASHING.result(row, extract)
+        return found
 
-    def cancel(self) -> None:
-        """Interrupt the query that is running."""
-        self._connection.interrupt()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+    return SqlHasher(
+        hashing=HASHING, rows=rows, cancel=connection.interrupt, close=connection.close
+    )

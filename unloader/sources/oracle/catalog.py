@@ -20,12 +20,13 @@ from unloader.model import (
 )
 from unloader.request.names import matching_partitions
 from unloader.sources.base import Capabilities
+from unloader.sources.hashing import Hasher
 from unloader.sources.oracle.columns.native import described_column
 from unloader.sources.oracle.columns.types import readings_of
 from unloader.sources.oracle.condition import refuse_row_numbers
 from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
-from unloader.sources.oracle.hashing import OracleHasher, unhashed
+from unloader.sources.oracle.hashing import hasher_of, unhashed
 from unloader.sources.oracle.load import OracleLoad
 from unloader.sources.oracle.reading.fetch import select_columns
 from unloader.sources.oracle.reading.units import (
@@ -257,9 +258,9 @@ class OracleCatalog:
         self._revive()
         return unhashed(self._session, extract)
 
-    def open_hasher(self, extract: Extract) -> OracleHasher:
+    def open_hasher(self, extract: Extract) -> Hasher:
         """Connect once more; the SCN is in the statements."""
-        return OracleHasher(self._spec)
+        return hasher_of(self._spec)
 
     def end_sessions_sql(self) -> str:
         """Return a block that kills the run's sessions on all instances, for a DBA."""

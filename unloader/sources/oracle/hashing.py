@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from unloader.errors import UnloaderError
 from unloader.model import Extract, SourceSpec
-from unloader.sources.hashing import HashedColumn, Hashing
+from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
 from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.columns.types import form_of, fraction_digits, moment_text, number_text
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.reading.units import selector_statement
-from writers.model import ContentSums
-
-if TYPE_CHECKING:
-    from partition_planner.model import Selector
 
 _INTEGER = re.compile(r"int\d+")
 _REALS = {"BINARY_FLOAT": "float", "BINARY_DOUBLE": "double"}
 _NATIONAL = ("NCHAR", "NVARCHAR2")
-_LOCAL = "TIMESTAMP WITH LOCAL TIME ZONE"
 _CHARACTER_SET = "SELECT VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER = 'NLS_CHARACTERSET'"
 _UTF_8 = "AL32UTF8"
 
@@ -92,6 +84,7 @@ HASHING = Hashing(
         "SUM(CASE WHEN {0} IS NOT NULL THEN TO_NUMBER(SUBSTR(RAWTOHEX(STANDARD_HASH({0}, 'MD5')), "
         "1, 16), 'XXXXXXXXXXXXXXXX') END)"
     ),
+    statement=selector_statement,
     reason="STANDARD_HASH cannot make its checksum",
 )
 
@@ -107,24 +100,7 @@ def unhashed(session: Session, extract: Extract) -> Mapping[int, str]:
     return found
 
 
-class OracleHasher:
-    """A session that reads at the run's SCN."""
-
-    def __init__(self, spec: SourceSpec) -> None:
-        """Connect."""
-        self._session = Session(spec, action="checksums", scans=True)
-
-    def sums(self, extract: Extract, selector: Selector) -> ContentSums:
-        """Return the checksums of the rows of a selector."""
-        sql = selector_statement(HASHING.items(extract), extract, selector)
-        (row,) = self._session.run(sql)
-        return HASHING.result(row, extract)
-
-    def cancel(self) -> None:
-        """Send a break to the statement that is running."""
-        self._session.cancel()
-
-    def close(self) -> None:
-        """Close the session."""
-        with suppress(UnloaderError):
-            self._session.close()
+def hasher_of(spec: SourceSpec) -> SqlHasher:
+    """Connect; return what computes checksums in that session, which reads at the run's SCN."""
+    session = Session(spec, action="checksums", scans=True)
+    return SqlHasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)

@@ -22,10 +22,11 @@ from unloader.model import (
 )
 from unloader.request.names import matching_partitions, no_such_table, resolve
 from unloader.sources.base import Capabilities
+from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.exported import EXPORTED, enter, export
-from unloader.sources.postgres.hashing import HASHING, PostgresHasher
+from unloader.sources.postgres.hashing import HASHING, hasher_of
 from unloader.sources.postgres.load import PostgresLoad
 from unloader.sources.postgres.reader import session_in
 from unloader.sources.postgres.selectors import (
@@ -331,9 +332,9 @@ class PostgresCatalog:
         """Return the columns that PostgreSQL cannot hash."""
         return HASHING.unhashed(extract)
 
-    def open_hasher(self, extract: Extract) -> PostgresHasher:
+    def open_hasher(self, extract: Extract) -> Hasher:
         """Connect once more, and enter the snapshot."""
-        return PostgresHasher(session_in(extract.source, extract.snapshot))
+        return hasher_of(session_in(extract.source, extract.snapshot))
 
     def end_sessions_sql(self) -> str:
         """Return the call that ends the backends of this run."""

@@ -7,18 +7,10 @@ same for most types, but takes the blanks off a `char(n)`; `concat` takes the ou
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from unloader.errors import UnloaderError
-from unloader.model import Extract
-from unloader.sources.hashing import HashedColumn, Hashing
+from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
 from unloader.sources.postgres.selectors import selector_statement
 from unloader.sources.postgres.session import Session
-from writers.model import ContentSums
-
-if TYPE_CHECKING:
-    from partition_planner.model import Selector
 
 _INTEGER = re.compile(r"u?int\d+")
 
@@ -56,27 +48,13 @@ def _string(column: HashedColumn) -> str:
     )
 
 
-HASHING = Hashing(text=_text, sum="sum(('x' || left(md5({}), 16))::bit(64)::bigint)")
+HASHING = Hashing(
+    text=_text,
+    sum="sum(('x' || left(md5({}), 16))::bit(64)::bigint)",
+    statement=selector_statement,
+)
 
 
-class PostgresHasher:
-    """A session inside the run's snapshot."""
-
-    def __init__(self, session: Session) -> None:
-        """Take over a session."""
-        self._session = session
-
-    def sums(self, extract: Extract, selector: Selector) -> ContentSums:
-        """Return the checksums of the rows of a selector."""
-        sql = selector_statement(HASHING.items(extract), extract, selector)
-        (row,) = self._session.rows(sql)
-        return HASHING.result(tuple(row), extract)
-
-    def cancel(self) -> None:
-        """Have the server cancel the query that is running."""
-        self._session.cancel()
-
-    def close(self) -> None:
-        """Close the session."""
-        with suppress(UnloaderError):
-            self._session.close()
+def hasher_of(session: Session) -> SqlHasher:
+    """Return what computes checksums in a session inside the run's snapshot."""
+    return SqlHasher(hashing=HASHING, rows=session.rows, cancel=session.cancel, close=session.close)

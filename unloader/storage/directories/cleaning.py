@@ -94,7 +94,7 @@ def _would_complete(directory: Path) -> tuple[str, ...]:
 
 def _complete(directory: Path) -> tuple[str, ...]:
     try:
-        return complete(directory)
+        return tuple(text for run in complete(directory) for text in run.messages)
     except OutputFailed as error:
         give_up(directory)
         return (f"{error.message}; it is given up",)

@@ -31,6 +31,7 @@ from unloader.storage.model import (
     WISH,
     Claim,
     Cleaning,
+    Completed,
     Disk,
     WhoWasHere,
 )
@@ -44,7 +45,7 @@ class LocalDirectories:
         """Take the directories of a run."""
         return RunDirectories(claim)
 
-    def complete(self, place: str) -> tuple[str, ...]:
+    def complete(self, place: str) -> tuple[Completed, ...]:
         """Finish publications into a directory that were cut short."""
         return complete(Path(place))
 

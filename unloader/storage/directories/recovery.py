@@ -20,28 +20,30 @@ from unloader.storage.directories.leftovers import (
     Locked,
     holder_of,
     is_directory_of,
+    is_file_of,
     owners_for,
     take_lock,
 )
 from unloader.storage.directories.publication import Publication, Share, read_publication, twin_name
 from unloader.storage.directories.publishing import carry_out, check_found, is_out, take_back
+from unloader.storage.model import RUN_RECORD, Completed
 from writers.errors import WriteError
 
 
-def complete(directory: Path) -> tuple[str, ...]:
-    """Finish what was being published into a directory; return messages for the user.
+def complete(directory: Path) -> tuple[Completed, ...]:
+    """Finish what was being published into a directory; return whose it was.
 
     A run that is still at it is left alone.
 
     Raises:
         OutputFailed: It cannot be finished; everything is as it was, and a later try may succeed.
     """
-    messages: list[str] = []
+    found = []
     for publication in pending(directory):
         with _locked(publication) as ours:
             if ours:
-                messages += _finished(publication)
-    return tuple(messages)
+                found.append(_finished(publication))
+    return tuple(found)
 
 
 def give_up(directory: Path) -> None:
@@ -190,7 +192,8 @@ def _rooms(publication: Publication, share: Share) -> Iterator[Path]:
             yield room
 
 
-def _finished(publication: Publication) -> tuple[str, ...]:
+def _finished(publication: Publication) -> Completed:
+    record = _record_of(publication)
     try:
         was_out = is_out(publication)
         messages = carry_out(publication)
@@ -202,7 +205,23 @@ def _finished(publication: Publication) -> tuple[str, ...]:
     text = f"run {publication.run_id} was cut short while it was published into {places}: "
     if was_out:
         text = f"run {publication.run_id} was cut short just after it was published into {places}: "
-    return (text + ("it is cleared up" if was_out else "that is completed"), *messages)
+    text += "it is cleared up" if was_out else "that is completed"
+    return Completed(
+        place=publication.home.path,
+        run_id=publication.run_id,
+        record=record,
+        messages=(text, *messages),
+    )
+
+
+def _record_of(publication: Publication) -> bytes:
+    """Return what the run was to do; empty where that cannot be read: it is complete without."""
+    for room in _rooms(publication, publication.home):
+        path = room / RUN_RECORD
+        with suppress(OSError):
+            if is_file_of(path, publication.owners):
+                return path.read_bytes()
+    return b""
 
 
 def _failed(publication: Publication, why: str, how: str = "brought to its end") -> OutputFailed:

@@ -172,7 +172,12 @@ class RunDirectories:
         for directory in self.all:
             remove_staged(directory.staged, stems)
 
-    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
+    def commit(
+        self,
+        moves: Sequence[Move],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> tuple[str, ...]:
         """Publish: give every staged file its final name, the manifest last; see `publishing`."""
         self._check_held()
         self._earlier.check_unchanged()
@@ -189,10 +194,17 @@ class RunDirectories:
         publication = self._publication(moves)
         check_real(publication)
         self._publishing = True
+        waiting = [then]
+
+        def clearing() -> None:
+            while waiting:
+                waiting.pop()()
+            self._show_no_more()
+
         try:
             publication.write()
             # Until then machines that the lock does not reach see that it goes on.
-            messages = carry_out(publication, live=True, clearing=self._show_no_more)
+            messages = carry_out(publication, live=True, clearing=clearing)
             self._check_out(manifest)
             return messages
         except BaseException as error:
@@ -235,7 +247,7 @@ class RunDirectories:
         """Take all directories once nothing is being published into them; return how to undo it."""
         for _ in range(_TRIES):
             for path in paths:
-                self.notices += complete(path)
+                self.notices += tuple(text for run in complete(path) for text in run.messages)
             with ExitStack() as undo:
                 self.all = ()
                 for path in paths:

@@ -99,7 +99,12 @@ class Stream:
             f"fix the cause, then {FROM_THE_START}",
         ) from failure
 
-    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
+    def commit(
+        self,
+        moves: Sequence[Move],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> tuple[str, ...]:
         """Pass the rest on and end the stream; the reader gets no manifest.
 
         Raises:
@@ -110,6 +115,7 @@ class Stream:
         self._relay.finish()
         self._await_reader(self._relay)
         self.check()
+        then()
         return ()
 
     def abandon(self, manifest: bytes | None) -> None:

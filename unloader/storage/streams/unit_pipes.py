@@ -5,7 +5,7 @@ They are `RunPlaces` and no `RunStorage`; see `unloader.storage.base`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from unloader.storage.model import Move, Place, Staging
@@ -37,8 +37,14 @@ class UnitPipes:
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
 
-    def commit(self, moves: Sequence[Move], manifest: bytes) -> tuple[str, ...]:
-        """Do nothing: all has been read, or is in the hands of the system."""
+    def commit(
+        self,
+        moves: Sequence[Move],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> tuple[str, ...]:
+        """Do nothing more: all has been read, or is in the hands of the system."""
+        then()
         return ()
 
     def abandon(self, manifest: bytes | None) -> None:

@@ -61,6 +61,8 @@ BY_NAME = {
     "mode": "640",
     "near": "eth0",
     "latest-link": "newest",
+    "encrypt-to": "age1x",
+    "parquet-key-name": "nightly",
     "owner-group": ":dba",
     "client-library": "/opt/client",
     "number-without-precision": "double",
@@ -89,8 +91,10 @@ def around(option: Option) -> list[str]:
     found += ["--table", "T"] if option.name not in ("table", "query") else []
     dated = option.name in ("keep", "latest-link")
     found += ["--to", "out/{date}" if dated else "out"] if option.name != "to" else []
-    found += ["--format", "parquet"] if "parquet" in option.formats else []
     found += ["--slow-between", "8:00-9:00"] if option.name == "slow-parallelism" else []
+    named = option.name == "parquet-key-name"
+    found += ["--format", "parquet"] if named or "parquet" in option.formats else []
+    found += ["--parquet-key-file", "key"] if named else []
     return found + (["--fixed"] if option.name == "width" else [])
 
 

@@ -127,7 +127,9 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "last seen", live.updated
-        counts = f"{units.done:,} of {units.total:,} done"
+        # What was done after the run was last seen is in its journal.
+        done = units.done if status.left is None else status.left.units
+        counts = f"{done:,} of {units.total:,} done"
     yield "units", counts
     about = "" if live.rows_expected is None else f" of about {render.count(live.rows_expected)}"
     yield "rows", f"{render.count(live.rows)}{about} ({live.fraction * 100:.0f} %)"

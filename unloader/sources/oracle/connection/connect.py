@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from unloader.errors import ConfigError
 from unloader.model import SourceSpec
 from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
+from unloader.secrets.reading import secret_in
 from unloader.sources.oracle.connection.errors import code_of, one_line, translated
 from unloader.sources.oracle.connection.url import OracleAddress, parse_location
 from unloader.sources.oracle.connection.wallet import check_wallet
 from unloader.sources.oracle.options import TOKEN_FILE, TOKEN_KEY_FILE, WALLET_PASSWORD_FILE
-from unloader.sources.password import password_of, secret_in
+from unloader.sources.password import password_of
 
 if TYPE_CHECKING:
     import oracledb

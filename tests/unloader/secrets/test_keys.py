@@ -1,0 +1,115 @@
+"""Keys of encrypted files: where they are found, and what is refused without being shown."""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from encrypted_files.age import new_keys
+
+from unloader.errors import ConfigError
+from unloader.model import SecretReference
+from unloader.secrets.keys import (
+    check_identities,
+    identities,
+    identity_reference,
+    parquet_key,
+    parquet_key_reference,
+)
+from unloader.secrets.proofs import is_proof_of, proof_of
+
+KEY = os.urandom(32)
+CODED = base64.b64encode(KEY).decode()
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory for keys that nobody else may read, and no key in the environment."""
+    monkeypatch.delenv("UNLOADER_PARQUET_KEY", raising=False)
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    return home
+
+
+def test_a_key_is_found_in_three_places(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file comes before the variable, and that before the credential."""
+    assert parquet_key_reference(None) == SecretReference()
+    (places / "unloader-parquet-key").write_text(base64.b64encode(bytes(16)).decode() + "\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(places))
+    assert parquet_key(parquet_key_reference(None)) == bytes(16)
+    monkeypatch.setenv("UNLOADER_PARQUET_KEY", base64.b64encode(bytes(24)).decode())
+    assert parquet_key(parquet_key_reference(None)) == bytes(24)
+    (places / "key").write_text(CODED)
+    assert parquet_key(parquet_key_reference(places / "key")) == KEY
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n",
+        "0123456789abcdef",
+        CODED[:-5],
+        CODED + "!",
+        "näht",
+        base64.b64encode(b"x" * 33).decode(),
+    ],
+)
+def test_what_is_no_key_is_refused_and_not_shown(places: Path, text: str) -> None:
+    """The message says what a key looks like."""
+    (places / "key").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        parquet_key(parquet_key_reference(places / "key"))
+    assert not text.strip() or text.strip() not in str(caught.value)
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that every user may enter; those of pytest let nobody in."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def test_a_file_that_others_can_read_is_refused(open_directory: Path) -> None:
+    """Of either kind of key; the command that ends it is named."""
+    path = open_directory / "key"
+    path.write_text(CODED)
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="open to other users") as caught:
+        parquet_key(parquet_key_reference(path))
+    assert "chmod 600" in caught.value.hint
+    with pytest.raises(ConfigError, match="open to other users"):
+        identities(identity_reference(path))
+
+
+def test_private_keys_are_read_as_age_writes_them(places: Path) -> None:
+    """Comments and empty lines are passed over; one of the keys must be a recipient's."""
+    first, second = new_keys(), new_keys()
+    path = places / "keys"
+    path.write_text(
+        f"# created: today\n# public key: {first.public}\n{first.private}\n\n{second.private}\n"
+    )
+    found = identities(identity_reference(path))
+    assert found == (first.private, second.private)
+    check_identities(found, (new_keys().public, second.public))
+    with pytest.raises(ConfigError, match="belongs to a recipient") as caught:
+        check_identities(found, (new_keys().public,))
+    assert "SECRET" not in str(caught.value)
+    path.write_text("# nothing\n")
+    with pytest.raises(ConfigError, match="no private key"):
+        identities(identity_reference(path))
+    assert identities(identity_reference(None)) == ()
+
+
+def test_a_proof_tells_keys_apart_and_is_never_the_same() -> None:
+    """It has a salt, so that two runs with one key do not show that they have."""
+    proof = proof_of(KEY)
+    assert (is_proof_of(KEY, proof), is_proof_of(bytes(32), proof)) == (True, False)
+    assert proof != proof_of(KEY)
+    assert not is_proof_of(KEY, "")

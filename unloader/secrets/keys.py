@@ -1,0 +1,172 @@
+"""The keys of encrypted files: where they are found, and what is demanded of them.
+
+A Parquet key is 16, 24 or 32 random bytes, written in base64. It is found in the file of
+`--parquet-key-file`, else in UNLOADER_PARQUET_KEY, else in the systemd credential
+`unloader-parquet-key`. Private keys of age are in a file as `age-keygen` makes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from unloader.errors import ConfigError
+from unloader.model import EncryptionOptions, SecretReference
+from unloader.redaction import PARQUET_KEY_VARIABLE, learn
+from unloader.secrets.credentials import USUAL_PARQUET_KEY, usual_credential
+from unloader.secrets.proofs import is_proof_of
+from unloader.secrets.reading import secret_in
+from writers.encryption.parquet import KEY_BYTES
+from writers.model import OutputSpec
+
+NO_KEY = (
+    f"set {PARQUET_KEY_VARIABLE}, or use --parquet-key-file or the systemd credential "
+    f"{USUAL_PARQUET_KEY}"
+)
+"""What to do where a Parquet key is missing."""
+
+_KEY_FORM = "give 32 random bytes in base64, as `openssl rand -base64 32` writes them"
+
+
+def parquet_key_reference(path: Path | None) -> SecretReference:
+    """Return where the Parquet key is found; of kind none if there is none.
+
+    Args:
+        path: Its file, if one was given.
+    """
+    if path is None and PARQUET_KEY_VARIABLE not in os.environ:
+        path = usual_credential(USUAL_PARQUET_KEY)
+    if path is not None:
+        return SecretReference(kind="file", name=str(path.absolute()))
+    if PARQUET_KEY_VARIABLE in os.environ:
+        return SecretReference(kind="environment", name=PARQUET_KEY_VARIABLE)
+    return SecretReference()
+
+
+def identity_reference(path: Path | None) -> SecretReference:
+    """Return where private keys of age are found; of kind none if no file was given."""
+    return (
+        SecretReference()
+        if path is None
+        else SecretReference(kind="file", name=str(path.absolute()))
+    )
+
+
+def parquet_key(reference: SecretReference) -> bytes:
+    """Return the Parquet key; no text of ours shows it.
+
+    Raises:
+        ConfigError: It is not there, others can read its file, or it is no key.
+    """
+    text, where = "", PARQUET_KEY_VARIABLE
+    if reference.kind == "file":
+        where = "the file of the Parquet key"
+        text = secret_in(Path(reference.name), "Parquet key file", "check --parquet-key-file")
+    elif reference.kind == "environment":
+        text = os.environ.get(reference.name, "")
+    if not text.strip():
+        raise ConfigError("the Parquet key is not there", NO_KEY)
+    learn(text.strip())
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(f"{where} holds no key in base64", _KEY_FORM) from None
+    if len(key) not in KEY_BYTES:
+        raise ConfigError(
+            f"{where} holds a key of {len(key)} bytes, and Parquet takes 16, 24 or 32", _KEY_FORM
+        )
+    return key
+
+
+def identities(reference: SecretReference) -> tuple[str, ...]:
+    """Return private keys of age, none where no file was given.
+
+    Raises:
+        ConfigError: The file cannot be read, others can read it, or it holds no such key.
+    """
+    if reference.kind == "none":
+        return ()
+    path = Path(reference.name)
+    text = secret_in(path, "file of private keys", "check --decrypt-with")
+    lines = (line.strip() for line in text.splitlines())
+    found = tuple(line for line in lines if line and not line.startswith("#"))
+    if not found:
+        raise ConfigError(f"{path} holds no private key of age", "give what age-keygen has made")
+    return found
+
+
+def check_identities(found: Sequence[str], recipients: Sequence[str]) -> None:
+    """Return if one of the private keys belongs to one of the public ones.
+
+    Raises:
+        ConfigError: None does, so that no file could be read with them.
+        FormatError: One is no private key of age.
+    """
+    from writers.encryption.age import public_keys
+
+    if not set(public_keys(found)) & set(recipients):
+        raise ConfigError(
+            "no private key in the file of --decrypt-with belongs to a recipient of the files",
+            f"give the private key of one of {', '.join(recipients)}",
+        )
+
+
+def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec:
+    """Return what the writer of a Parquet file is given, in the process that writes it.
+
+    Raises:
+        ConfigError: The key is not there any more, or another one is in its place.
+    """
+    if options is None or not spec.encryption.keyed:
+        return spec
+    if not check_key(options):
+        raise ConfigError(
+            "the Parquet key is not the one that the files were, or are being, encrypted with",
+            "give the key of the run"
+            + (f", which is called {options.key_name}" if options.key_name else ""),
+        )
+    return replace(spec, encryption=replace(spec.encryption, key=parquet_key(options.key)))
+
+
+def with_keys(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec:
+    """Return what a reader of the files is given: with the Parquet key, or those of age.
+
+    Raises:
+        ConfigError: A key is not there, or is not the right one.
+    """
+    if options is None:
+        return spec
+    return with_identities(with_parquet_key(spec, options), options)
+
+
+def with_identities(spec: OutputSpec, options: EncryptionOptions) -> OutputSpec:
+    """Return what a reader of encrypted text is given, if its keys are found anywhere.
+
+    Raises:
+        ConfigError: The file cannot be read, or no key in it is one of the recipients'.
+        FormatError: It holds what is no key.
+    """
+    known = identities(options.identity) if spec.encryption.recipients else ()
+    if known:
+        check_identities(known, spec.encryption.recipients)
+    return replace(spec, encryption=replace(spec.encryption, identities=known))
+
+
+def check_key(options: EncryptionOptions) -> bool:
+    """Return whether the Parquet key is the one of the proof; text has none, which is right.
+
+    Raises:
+        ConfigError: The key is not there, others can read its file, or it is no key.
+    """
+    return not options.keyed or _is_the_key(parquet_key(options.key), options.key_proof)
+
+
+@lru_cache(maxsize=4)
+def _is_the_key(key: bytes, proof: str) -> bool:
+    # Once in each process: the proof takes long on purpose.
+    return is_proof_of(key, proof)

@@ -1,0 +1,218 @@
+"""Text encrypted with age (age-encryption.org/v1), by the package `pyrage`.
+
+Bytes go through in pieces of 64 KiB, so the memory does not depend on the size of a file. What is
+encrypted differs each time, for every file has a key of its own. This is the only module that
+knows the library.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from writers.errors import FormatError, WriteError
+
+if TYPE_CHECKING:
+    from writers.codecs.compression import BytesLike
+
+SUFFIX = ".age"
+"""What encryption adds to the extension of a text file."""
+
+RECIPIENT = "age1"
+"""What every public key begins with."""
+
+IDENTITY = "AGE-SECRET-KEY-1"
+"""What every private key begins with."""
+
+
+def check_recipients(recipients: Sequence[str]) -> None:
+    """Refuse what is no public key of age; it is not shown, as it may be a private one.
+
+    Raises:
+        FormatError: The message has the number of the first such key, or names what is missing.
+    """
+    library = _library()
+    for number, recipient in enumerate(recipients, 1):
+        try:
+            library.x25519.Recipient.from_str(recipient)
+        except library.RecipientError as error:
+            raise FormatError(
+                f"recipient {number} is not a public key of age.",
+                "give what `age-keygen -y` shows: age1 and 58 more characters.",
+            ) from error
+
+
+def public_keys(identities: Sequence[str]) -> tuple[str, ...]:
+    """Return the public keys of private ones.
+
+    Raises:
+        FormatError: One is no private key of age; it is not shown.
+    """
+    return tuple(str(each.to_public()) for each in _identities(identities))
+
+
+def encrypt(
+    pieces: Iterator[Sequence[BytesLike]],
+    put: Callable[[Sequence[BytesLike]], None],
+    recipients: Sequence[str],
+) -> None:
+    """Encrypt bytes as they come.
+
+    Args:
+        pieces: The bytes. What it raises comes through, and the file has no valid end then.
+        put: Takes the encrypted bytes; what it raises comes through.
+        recipients: Public keys, at least one.
+
+    Raises:
+        WriteError: The library refused.
+    """
+    library = _library()
+    known = [library.x25519.Recipient.from_str(each) for each in recipients]
+    source, target = _Source(pieces), _Target(put)
+    try:
+        library.encrypt_io(source, target, known)
+    except library.EncryptError as error:
+        # The library makes a text of whatever its source and its target raise.
+        failure = target.failure or source.failure
+        if failure is not None:
+            raise failure from None
+        raise WriteError(f"age could not encrypt: {error}.", "report this.") from error
+
+
+class Decrypted(io.RawIOBase):
+    """The bytes of an encrypted file before they were encrypted, from the first to the last.
+
+    A thread decrypts into a pipe, so the memory is that of the pipe. Reading raises ValueError
+    where the file is damaged, not whole, or for others.
+
+    Args:
+        file: The encrypted file; closed at the end.
+        identities: Private keys.
+
+    Raises:
+        FormatError: One is no private key of age.
+    """
+
+    def __init__(self, file: Any, identities: Sequence[str]) -> None:
+        self._file = file
+        self._failure: Exception | None = None
+        keys = _identities(identities)
+        self._reading, self._writing = os.pipe()
+        self._thread = threading.Thread(target=self._decrypt, args=(keys,), daemon=True)
+        self._thread.start()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.readv(self._reading, [buffer]) if len(buffer) else 0
+        if not count and len(buffer):
+            self._thread.join()
+            if self._failure is not None:
+                raise ValueError(f"it cannot be decrypted: {self._failure}") from self._failure
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            os.close(self._reading)
+            self._thread.join()
+
+    def _decrypt(self, keys: list[Any]) -> None:
+        try:
+            with self._file:
+                _library().decrypt_io(self._file, _Pipe(self._writing), keys)
+        except Exception as error:
+            self._failure = error
+        finally:
+            os.close(self._writing)
+
+
+class _Source:
+    """Pieces as the library reads them."""
+
+    def __init__(self, pieces: Iterator[Sequence[BytesLike]]) -> None:
+        self._pieces = pieces
+        self._rest: list[memoryview] = []
+        self.failure: BaseException | None = None
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self._next(size)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _next(self, size: int) -> bytes:
+        while not self._rest:
+            taken = next(self._pieces, None)
+            if taken is None:
+                return b""
+            self._rest = [memoryview(piece).cast("B") for piece in taken if len(piece)]
+        view = self._rest[0]
+        if view.nbytes > size:
+            self._rest[0] = view[size:]
+        else:
+            # Let go before the next one is asked for: its memory is used again.
+            del self._rest[0]
+        return bytes(view[:size])
+
+
+class _Target:
+    """What takes encrypted bytes, as the library writes them."""
+
+    def __init__(self, put: Callable[[Sequence[BytesLike]], None]) -> None:
+        self._put = put
+        self.failure: BaseException | None = None
+
+    def write(self, data: bytes) -> int:
+        try:
+            self._put([data])
+        except BaseException as error:
+            self.failure = error
+            raise
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+
+class _Pipe:
+    """The end of a pipe as the library writes to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: bytes) -> int:
+        return os.write(self._descriptor, data)
+
+    def flush(self) -> None:
+        pass
+
+
+def _identities(texts: Sequence[str]) -> list[Any]:
+    library = _library()
+    found = []
+    for text in texts:
+        try:
+            found.append(library.x25519.Identity.from_str(text))
+        except library.IdentityError:
+            # Not from the library's error, which may show the key.
+            raise FormatError(
+                "what was given as a private key of age is none.",
+                "give a file that `age-keygen -o FILE` has made.",
+            ) from None
+    return found
+
+
+def _library() -> Any:
+    try:
+        import pyrage
+    except ImportError as error:
+        raise FormatError(
+            f"the module {error.name!r} is not installed.", "pip install 'unloader[encryption]'"
+        ) from error
+    return pyrage
