@@ -92,8 +92,9 @@ class LocalExecutor:
         self._watch.close()
         self._seating = replace(self._seating, seats=self._seating.seats[:of])
         self._watch = self._new_watch()
-        self._started = 0
-        self.start(places)
+        # Those that were started before the number was known may be too many.
+        self._started = places
+        self.start_early(places)
 
     def start(self, places: int) -> None:
         """Keep a process on so many of the first seats, beside those that have one.
