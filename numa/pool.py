@@ -88,15 +88,18 @@ class Pool:
         member = self._member(worker)
         if member.busy:
             raise PoolError(f"worker {worker} is busy.", "wait for the end of its task.")
-        try:
-            body = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
-        # Pickling runs the task's own code, and the ways it fails share no base class.
-        except Exception as error:
-            raise PoolError(
-                f"the task for worker {worker} cannot be pickled: {error}.",
-                "build it of plain data and importable types.",
-            ) from error
-        self._members.give(member, task, body)
+        self._members.give(member, task, _pickled(task, worker))
+
+    def tell(self, worker: int, payload: object) -> None:
+        """Send a worker something while it is at its task; see `numa.told`. Returns at once.
+
+        It comes before the next task. Who is not told any more because he is just dead has lost
+        his task, too.
+
+        Raises:
+            PoolError: The worker is not started, or the payload cannot be pickled.
+        """
+        self._members.tell(self._member(worker), _pickled(payload, worker))
 
     def wait(self, timeout_seconds: float | None) -> tuple[PoolEvent, ...]:
         """Return the events that have come, in order of arrival; wait for the first if none has.
@@ -196,3 +199,14 @@ class Pool:
     def _check_open(self) -> None:
         if self._closed:
             raise PoolError("the pool is closed.", "make a new one.")
+
+
+def _pickled(value: object, worker: int) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    # Pickling runs the task's own code, and the ways it fails share no base class.
+    except Exception as error:
+        raise PoolError(
+            f"the task for worker {worker} cannot be pickled: {error}.",
+            "build it of plain data and importable types.",
+        ) from error

@@ -136,6 +136,15 @@ class Supervisor:
         self._idle.discard(worker)
         self._busy.add(worker)
 
+    def tell(self, worker: int, payload: object) -> None:
+        """Send a worker something while it is at its task; nothing happens where there is none.
+
+        Raises:
+            PoolError: The payload cannot be pickled.
+        """
+        if worker in self._busy and worker in self._pool.pids():
+            self._pool.tell(worker, payload)
+
     def wait(self, timeout_seconds: float) -> tuple[SupervisorEvent, ...]:
         """Return the events that have come; wait for the first, so long at most.
 

@@ -98,7 +98,7 @@ FLOORS = {
         {"numa.topology"},
         {"numa.sysfs", "numa.mempolicy"},
         {"numa.model"},
-        {"numa.errors"},
+        {"numa.errors", "numa.told"},
     ),
 }
 """Rooms of a package from the top floor down; each imports its own floor and those below."""

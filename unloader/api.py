@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
+    from unloader.status.setting import ChangedRun
+    from unloader.status.wishes import Wish
     from unloader.verification.finished_run import Level
 
 
@@ -546,6 +548,30 @@ def stop(
 
     with _translated():
         return stop_run(str(destination), timeout_seconds, stop)
+
+
+def change(
+    destination: Path,
+    wish: Wish,
+    *,
+    timeout_seconds: float,
+    stop: Callable[[], bool] = lambda: False,
+) -> ChangedRun:
+    """Change the number of workers of the run at a destination, or a limit on it.
+
+    Args:
+        destination: One of the run's directories, on any machine.
+        wish: What is to change.
+        timeout_seconds: How long to wait for the run's answer; 0 does not wait.
+        stop: Asked several times a second; True ends the waiting.
+
+    Raises:
+        UnloaderError: OutputFailed if no run is there, it refuses, or does not answer in that time.
+    """
+    from unloader.status.setting import change_run
+
+    with _translated():
+        return change_run(str(destination), wish, timeout_seconds, stop)
 
 
 def topology(

@@ -32,6 +32,11 @@ Phase = Literal[
 `unloader preflight`."""
 
 
+Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
+"""Why another number of workers works: a number is tried, was found faster, or was not and the one
+before it is taken again; a limit begins or ends to hold; somebody asks for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """The plan stands and workers are about to start."""
@@ -52,6 +57,8 @@ class RunStarted:
     """Where the output goes; the first place has the manifest."""
     nodes: tuple[int, ...] = ()
     """NUMA node of each worker's seat."""
+    adaptive: bool = False
+    """How many of the workers work is found by measuring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +113,8 @@ class UnitAdvanced:
     bytes: int
     waiting_for: str = ""
     """What must come before the first row: the pipe whose reader is missing."""
-    waits_for: Literal["nothing", "source", "destination"] = "nothing"
-    """Whom the attempt waits for."""
+    waits_for: Literal["nothing", "source", "destination", "limit"] = "nothing"
+    """Whom the attempt waits for; `limit` while it is held up, as fewer workers are to work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +191,21 @@ class PointMeasured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelismChanged:
+    """Another number of workers is to work from now on."""
+
+    seconds: float
+    """Since the first unit was handed out."""
+    workers: int
+    of: int
+    """Those that have a seat."""
+    rows_per_second: float
+    """With the number before, as it was last measured; 0 where it was not."""
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One line the user should know: a degraded placement, a missing right, a slow path."""
 
@@ -205,6 +227,7 @@ Event = (
     | UnitFinished
     | DirectoryFilled
     | UnitFailed
+    | ParallelismChanged
     | Verified
     | RunFinished
     | PointMeasured

@@ -249,7 +249,21 @@ class Preload:
     source_kind: str
 
 
-Waits = Literal["nothing", "source", "destination"]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Asks an idle worker to close its session; its answer is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOrder:
+    """Tells a worker at an attempt to hold up its fetch, or to go on with it."""
+
+    unit: str
+    attempt: int
+    paused: bool
+
+
+Waits = Literal["nothing", "source", "destination", "limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +276,8 @@ class UnitProgress:
     waiting_for: str = ""
     """What must come before the first row: the pipe whose reader is missing."""
     waits_for: Waits = "nothing"
-    """Whom it has mostly waited for since it last told, or waits for now and for a second."""
+    """Whom it has mostly waited for since it last told, or waits for now and for a second; `limit`
+    while its fetch is held up by an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,6 +490,24 @@ class SeatOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyOptions:
+    """How many workers may work at a time, where that may change while a run goes on."""
+
+    adaptive: bool = False
+    """As many as make the run fastest, found by measuring."""
+    max_sessions: int | None = None
+    """Sessions of the run in the database, the parent's own included; None is no limit."""
+    max_cpu: float | None = None
+    """Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not look."""
+    max_db_load: int | None = None
+    """Active sessions in the database, those of others and ours together; None does not look."""
+    slow_between: str | None = None
+    """`HH:MM-HH:MM` in local time, when fewer work; None is never."""
+    slow_parallelism: int = 1
+    """How many work then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
     """When an attempt is repeated, and when it counts as stalled."""
 
@@ -539,3 +572,7 @@ class Request:
     """For records of fixed width; None for delimited text and Parquet."""
     ceilings: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """Absolute path of a file of ceilings that the run is compared with; None compares nothing."""
+    concurrency: ConcurrencyOptions | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """None is a fixed number of workers without limits."""

@@ -11,6 +11,7 @@ import faulthandler
 import importlib
 import os
 import pickle
+import queue
 import select
 import signal
 import socket
@@ -20,7 +21,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, frame, read_frame
+from numa import told
+from numa.processes.channel import MESSAGE, RAISED, READY, RESULT, TASK, TOLD, frame, read_frame
 
 _PR_SET_PDEATHSIG = 1
 
@@ -45,12 +47,30 @@ def main(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> 
     _die_with_parent(sock, parent_pid, tied_to_thread)
     function = _load(entry)
     link = _Link(sock)
+    tasks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sock, tasks), daemon=True, name="inbox").start()
     link.send(READY, b"")
     while True:
-        received = read_frame(sock)
-        if received is None or received[0] == LEAVE:
+        body = tasks.get()
+        if body is None:
             return
-        link.send(*_run(function, received[1], link.report))
+        link.send(*_run(function, body, link.report))
+        del body
+
+
+def _read(sock: socket.socket, tasks: "queue.SimpleQueue[bytes | None]") -> None:
+    """Take what the parent sends, also while a task runs; None at the end of the pipe."""
+    while True:
+        received = read_frame(sock)
+        if received is not None and received[0] == TASK:
+            tasks.put(received[1])
+        elif received is not None and received[0] == TOLD:
+            # A listener that fails, or cannot read what it is told, must not cost the worker.
+            with contextlib.suppress(Exception):
+                told.tell(pickle.loads(received[1]))
+        else:
+            tasks.put(None)
+            return
         del received
 
 

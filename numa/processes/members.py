@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from numa.model import Finished, Lost, Message, PoolEvent, Raised, Ready
-from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, frame
+from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, TOLD, frame
 from numa.processes.launch import Member
 from numa.processes.waker import Waker
 
@@ -66,6 +66,11 @@ class Members:
         member.busy, member.task = True, task
         member.trim_stderr()
         member.channel.post(frame(TASK, body))
+        self._watch(member)
+
+    def tell(self, member: Member, body: bytes) -> None:
+        """Send a child something while it works; it is read at once, whatever the task does."""
+        member.channel.post(frame(TOLD, body))
         self._watch(member)
 
     def wake(self) -> None:

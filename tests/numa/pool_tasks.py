@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from numa import told
+
 Report = Callable[[object], None]
 
 KEPT: list[bytes] = []
@@ -207,3 +209,18 @@ def _start_a_helper_and_return(argument: object, report: Report) -> int:
     # Nobody will poll it any more, and Python would complain of that.
     helper.returncode = 0
     return helper.pid
+
+
+def _wait_until_told(argument: object, report: Report) -> list[object]:
+    heard: list[object] = []
+    done = threading.Event()
+
+    def listen(payload: object) -> None:
+        heard.append(payload)
+        if payload == argument:
+            done.set()
+
+    told.listen(listen)
+    report("listening")
+    assert done.wait(60)
+    return heard

@@ -258,3 +258,18 @@ def test_bad_seats_and_policy_are_refused() -> None:
         Pool(seats(1) * 2, ENTRY)
     with pytest.raises(PoolError, match="memory policy"):
         Pool(seats(1), ENTRY, memory_policy="near")
+
+
+def test_a_task_hears_what_it_is_told_while_it_runs(shared: Pool) -> None:
+    """In order, also what is told to a worker that is idle; and its next task comes as ever."""
+    shared.assign(0, ("wait_until_told", "end"))
+    gather(shared, 1, (Message,))
+    for payload in ("one", {"two": 2}, "end"):
+        shared.tell(0, payload)
+    (ended,) = gather(shared, 1)
+    assert isinstance(ended, Finished)
+    assert ended.result == ["one", {"two": 2}, "end"]
+    shared.tell(0, "nobody waits for this")
+    assert run(shared, "double", 4) == [Finished(worker=0, result=8)]
+    with pytest.raises(PoolError, match="cannot be pickled"):
+        shared.tell(0, lambda: None)

@@ -19,7 +19,7 @@ from unloader.errors import UsageError
 
 COMMANDS = (
     *("demo", "describe", "codecs", "plan", "run", "resume", "verify", "clean"),
-    *("status", "runs", "stop", "report", "keepers"),
+    *("status", "runs", "stop", "set", "report", "keepers"),
     *("preflight", "sweep", "size"),
     *("topology", "formats", "sources", "help"),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from unloader.engine.executor import (
     AttemptFailed,
@@ -27,6 +27,9 @@ from unloader.errors import ConnectFailed, SessionsRefused
 from unloader.failures import is_a
 from unloader.model import AttemptFailure
 
+if TYPE_CHECKING:
+    from unloader.engine.concurrency.steering import Steering
+
 TICK_SECONDS = 0.2
 
 
@@ -39,6 +42,10 @@ class Work(Generic[U]):
 
     def check(self) -> None:
         """Raise whatever is to end the run; called several times a second."""
+
+    def steering(self) -> Steering[U] | None:
+        """Return what decides how many places work; None lets all work. Asked at each turn."""
+        return None
 
     def may_start(self) -> bool:
         """Return whether an attempt may be started now; asked before each one."""
@@ -104,6 +111,7 @@ class Engine(Generic[U]):
     """By place: when its attempt was sent, in seconds listened."""
     _last_message: dict[int, float] = field(default_factory=dict)
     """By place: when its attempt last sent anything, in seconds listened."""
+    _steering: Steering[U] | None = None
 
     def run(self, executor: Executor) -> None:
         """Run until every unit is done, given up, or the schedule is stopped by a failure.
@@ -123,6 +131,9 @@ class Engine(Generic[U]):
                 self.work.discard(attempt)
 
     def _step(self, executor: Executor) -> None:
+        self._steering = self.work.steering()
+        if self._steering is not None:
+            self._steering.turn(self.schedule, executor, self.clock())
         self._give_all(executor)
         began = self.clock()
         events = executor.events(TICK_SECONDS)
@@ -140,6 +151,8 @@ class Engine(Generic[U]):
             self._handle(executor, event)
 
     def _handle(self, executor: Executor, event: ExecutorEvent) -> None:
+        if self._steering is not None and self._steering.is_own(self.schedule, event):
+            return
         if isinstance(event, Result):
             self._finished(executor, event)
         elif isinstance(event, Message):
@@ -160,7 +173,10 @@ class Engine(Generic[U]):
         attempt = self.schedule.finished(place)
         del self._sent[place]
         self.work.finished(place, attempt, event.value)
-        if place in executor.places():
+        if self._steering is not None:
+            self._steering.ended(place)
+            self._give_all(executor)
+        elif place in executor.places():
             self._give(executor, place)
         self.work.record(place, attempt, event.value)
 
@@ -171,6 +187,8 @@ class Engine(Generic[U]):
             self.schedule.vacated(place)
             return
         del self._sent[place]
+        if self._steering is not None:
+            self._steering.ended(place)
         if failure.retryable:
             failure = self.work.verdict_on(attempt, failure)
         verdict = self._verdict(event, failure)
@@ -214,6 +232,10 @@ class Engine(Generic[U]):
         reasons = {}
         for place, sent in self._sent.items():
             attempt = self.schedule.running(place)
+            if place in self.schedule.held:
+                # It is silent as it was told to be, and has all its time when it goes on.
+                self._last_message[place] = self._listened
+                continue
             limit = self._passed_limit(self._last_message[place], sent)
             if limit and attempt is not None:
                 reasons[place] = self.work.overdue(place, attempt, limit)

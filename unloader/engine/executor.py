@@ -87,6 +87,26 @@ class Executor(Protocol):
             ConfigError: The system refuses a place.
         """
 
+    def begin_with(self, places: int, of: int) -> None:
+        """Be ready to use so many places, of which these are the first; see `start`.
+
+        Raises:
+            ConfigError: The system refuses a place.
+        """
+
+    def start(self, places: int) -> None:
+        """Make so many of the first places ready if they are not; none is given up for that.
+
+        Raises:
+            ConfigError: The system refuses a place.
+        """
+
+    def tell(self, place: int, payload: object) -> None:
+        """Tell the task at a place something while it goes on; what it makes of it is its own.
+
+        Nothing happens where there is no task any more, or one that hears nothing.
+        """
+
     def places(self) -> Collection[int]:
         """Return the places that can take a task now."""
 
@@ -105,6 +125,9 @@ class Executor(Protocol):
 
     def finish(self) -> Sequence[ExecutorEvent]:
         """Look at the places a last time, when all work is done; return the last notes."""
+
+    def pids(self) -> Mapping[int, int]:
+        """Return the process of each place that has one on this machine."""
 
     def worker(self, place: int) -> WorkerEvidence:
         """Return what is known of the worker at a place."""

@@ -32,6 +32,15 @@ class InProcessExecutor:
     def resize(self, places: int) -> None:
         """Change nothing: there is one place."""
 
+    def begin_with(self, places: int, of: int) -> None:
+        """Change nothing: there is one place."""
+
+    def start(self, places: int) -> None:
+        """Change nothing: there is one place."""
+
+    def tell(self, place: int, payload: object) -> None:
+        """Tell nobody: while a task runs nobody can."""
+
     def places(self) -> Collection[int]:
         """Return the one place while it has no task."""
         return () if self._tasks or self._is_closed else (0,)
@@ -57,6 +66,10 @@ class InProcessExecutor:
     def finish(self) -> Sequence[ExecutorEvent]:
         """Return nothing: there is nothing to look at."""
         return ()
+
+    def pids(self) -> Mapping[int, int]:
+        """Return nothing: it is the caller's."""
+        return {}
 
     def worker(self, place: int) -> WorkerEvidence:
         """Return a seat that binds nothing."""

@@ -65,6 +65,8 @@ class LocalExecutor:
             memory_policy=seating.memory_policy,
             warm_up=warm_up,
         )
+        self._started = 0
+        """Seats that were asked to have a process."""
         self._events: list[ExecutorEvent] = []
         self._reasons: dict[int, AttemptFailure] = {}
         """Why places were stopped, until their end has been read."""
@@ -79,10 +81,30 @@ class LocalExecutor:
         Raises:
             PoolError: The system refuses a process.
         """
+        self.begin_with(places, places)
+
+    def begin_with(self, places: int, of: int) -> None:
+        """Do the same with so many seats, and keep a process on the first few of them.
+
+        Raises:
+            PoolError: The system refuses a process.
+        """
         self._watch.close()
-        self._seating = replace(self._seating, seats=self._seating.seats[:places])
+        self._seating = replace(self._seating, seats=self._seating.seats[:of])
         self._watch = self._new_watch()
+        # Those that were started before the number was known may be too many.
+        self._started = places
         self.start_early(places)
+
+    def start(self, places: int) -> None:
+        """Keep a process on so many of the first seats, beside those that have one.
+
+        Raises:
+            PoolError: The system refuses a process.
+        """
+        if places > self._started:
+            self._started = places
+            self.start_early(places)
 
     def start_early(self, places: int) -> None:
         """Start the processes of so many of the first seats, before the number is known.
@@ -102,6 +124,10 @@ class LocalExecutor:
             self._supervisor.assign(place, task)
         except PoolError as error:
             self._events.append(AttemptFailed(place=place, failure=failure_of(error)))
+
+    def tell(self, place: int, payload: object) -> None:
+        """Send a payload to the worker's process, for `numa.told`."""
+        self._supervisor.tell(place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
         """Return what has come from the processes, and what became of them."""

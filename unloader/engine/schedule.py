@@ -82,6 +82,10 @@ class Schedule(Generic[U]):
     """
     jitter: Jitter = no_jitter
     capacity: Capacity = field(default_factory=Capacity)
+    allowed: int | None = None
+    """How many attempts may be at work at once, by the run's own choice; None is no limit."""
+    held: set[int] = field(default_factory=set)
+    """Places whose attempt is held up: it is running, and not at work."""
     _next: int = 0
     _waiting: list[tuple[float, int, Attempt[U]]] = field(default_factory=list)
     _running: dict[int, Attempt[U]] = field(default_factory=dict)
@@ -98,6 +102,8 @@ class Schedule(Generic[U]):
         """Return what an idle place does next, None if there is nothing now."""
         if self._stopped or now < self._rest_until or not self._places.may_work(place, now):
             return None
+        if self.allowed is not None and self.at_work >= self.allowed:
+            return None
         if not self._has_work(now) or not self.capacity.allows(len(self._running), now):
             return None
         assignment = self._due(place, now) or self._fresh()
@@ -109,14 +115,18 @@ class Schedule(Generic[U]):
         """Return idle places in the order in which they are to be given work.
 
         Those that have a session come first: where the source takes no more, only they can work.
+        Where the run itself lets fewer work, those with the lowest numbers do, whose seats keep the
+        nodes balanced.
         """
+        if self.allowed is not None and self.capacity.limit is None:
+            return sorted(places)
         return sorted(places, key=lambda place: (place not in self._connected, place))
 
     def finished(self, place: int) -> Attempt[U]:
         """Note that the unit at a place is done; return what it was."""
         self._connected.add(place)
         self._places.worked(place)
-        return self._running.pop(place)
+        return self._ended(place)
 
     def failed(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
         """Note a failed attempt: tried again if that may help and attempts are left.
@@ -124,7 +134,7 @@ class Schedule(Generic[U]):
         The delay doubles with each attempt. A failure that no retry can mend stops the schedule.
         """
         self._connected.discard(place)
-        assignment = self._running.pop(place)
+        assignment = self._ended(place)
         if not failure.retryable:
             self._stopped = True
         elif assignment.failures < self.retry.retries:
@@ -183,6 +193,20 @@ class Schedule(Generic[U]):
         return self._running.get(place)
 
     @property
+    def at_work(self) -> int:
+        """How many attempts run and are not held up."""
+        return len(self._running) - len(self.held & self._running.keys())
+
+    @property
+    def running_places(self) -> frozenset[int]:
+        """The places that are busy, held up or not."""
+        return frozenset(self._running)
+
+    def has_session(self, place: int) -> bool:
+        """Return whether an idle place has kept its session."""
+        return place in self._connected and place not in self._running
+
+    @property
     def given_up(self) -> dict[str, AttemptFailure]:
         """Units without a further attempt, with the failure of their last one."""
         return dict(self._given_up)
@@ -209,9 +233,13 @@ class Schedule(Generic[U]):
         heapq.heappush(self._waiting, (due, self._put_back, again))
 
     def _not_counted(self, place: int, now: float) -> Verdict[U]:
-        assignment = self._running.pop(place)
+        assignment = self._ended(place)
         self._put(assignment, now)
         return Verdict(assignment=assignment, retry_in_seconds=0.0, counted=False)
+
+    def _ended(self, place: int) -> Attempt[U]:
+        self.held.discard(place)
+        return self._running.pop(place)
 
     def _has_work(self, now: float) -> bool:
         return bool(self._waiting and self._waiting[0][0] <= now) or self._has_fresh()

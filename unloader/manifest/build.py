@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
 from unloader import __version__
+from unloader.events import ParallelismChanged
 from unloader.json_fields import OPTIONAL, from_json, to_json
 from unloader.manifest.model import (
     FORMAT_REVISION,
@@ -30,6 +31,7 @@ from unloader.manifest.model import (
     SettingRecord,
     SourceRecord,
     StagesRecord,
+    StepRecord,
     TableRecord,
     TotalsRecord,
     UnitRecord,
@@ -38,6 +40,7 @@ from unloader.manifest.model import (
 )
 from unloader.model import (
     COMPARING,
+    ConcurrencyOptions,
     EncryptionOptions,
     ReadColumn,
     UnitResult,
@@ -93,6 +96,8 @@ class RunFacts:
     """Workers that the source let work when it took fewest sessions; None if it refused none."""
     ceilings: Ceilings | None = None
     """What the run is compared with, where that is wanted."""
+    steps: tuple[ParallelismChanged, ...] | None = None
+    """How many workers worked when; None where that was not steered."""
     kept: frozenset[str] = frozenset()
     """Units that an earlier process of the run has done: no part of what `seconds` took."""
     failed_attempts: tuple[FailedAttemptRecord, ...] = ()
@@ -143,6 +148,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             from_json(NodeRecord, each, "a node")
             for each in nodes_json(evidence, results, facts.seconds, facts.kept)
         ),
+        parallelism_steps=_steps(facts),
         warnings=tuple(redact(text) for text in (*evidence.warnings.values(), *_refusals(facts))),
         not_measured=evidence.not_measured,
         totals=totals,
@@ -163,6 +169,12 @@ def _efficiency(facts: RunFacts, totals: TotalsRecord) -> Efficiency | None:
     from unloader.manifest.compared import compared
 
     return compared(facts.run, facts.ceilings, totals, resumed=bool(facts.kept))
+
+
+def _steps(facts: RunFacts) -> tuple[StepRecord, ...] | None:
+    if facts.steps is None:
+        return None
+    return tuple(StepRecord(**asdict(step)) for step in facts.steps)
 
 
 def _refusals(facts: RunFacts) -> tuple[str, ...]:
@@ -214,9 +226,18 @@ def options_json(run: ResolvedRun) -> dict[str, Any]:
         "compression_library": codec_library(format_name(shape), compression),
         "compression_choice": choice.to_json() if choice else None,
         "parallelism": found["parallelism"] or 0,
+        **_concurrency(run.request.concurrency, found),
         "dialect": asdict(shape),
         **_encryption(output.encryption),
     }
+
+
+def _concurrency(known: ConcurrencyOptions | None, found: dict[str, Any]) -> dict[str, Any]:
+    """Return what was said of the number of workers, and nothing of what was not."""
+    if known is None:
+        return {}
+    slow = found["slow_parallelism"] if known.slow_between else None
+    return {"adaptive": known.adaptive or None, "slow_parallelism": slow}
 
 
 def _encryption(options: EncryptionOptions | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
+from unloader.events import Cause
 from unloader.json_fields import KEY, OPTIONAL
 from unloader.model import Snapshot, VerifyLevel
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
@@ -144,6 +145,14 @@ class OptionsRecord:
     bind: str = "node"
     memory_policy: str = "preferred"
     near: str | None = None
+    adaptive: bool | None = field(default=None, metadata={OPTIONAL: True})
+    """`--parallelism adaptive`; parallelism is 0 then."""
+    max_sessions: int | None = field(default=None, metadata={OPTIONAL: True})
+    max_cpu: float | None = field(default=None, metadata={OPTIONAL: True})
+    """A share, 0 to 1."""
+    max_db_load: int | None = field(default=None, metadata={OPTIONAL: True})
+    slow_between: str | None = field(default=None, metadata={OPTIONAL: True})
+    slow_parallelism: int | None = field(default=None, metadata={OPTIONAL: True})
     dialect: TextFormat | ParquetFormat
     encryption: EncryptionRecord | None = field(default=None, metadata={OPTIONAL: True})
 
@@ -297,6 +306,21 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """From when on so many workers worked."""
+
+    seconds: float
+    """Since the first unit was handed out."""
+    workers: int
+    of: int
+    """Those that have a seat."""
+    rows_per_second: float
+    """With the number before, as it was last measured; 0 where it was not."""
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TotalsRecord:
     """The whole run."""
 
@@ -352,6 +376,10 @@ class Manifest:
     """At equal intervals while units were read, at most 121."""
     workers: tuple[WorkerRecord, ...] = ()
     nodes: tuple[NodeRecord, ...] = ()
+    parallelism_steps: tuple[StepRecord, ...] | None = field(
+        default=None, metadata={OPTIONAL: True}
+    )
+    """Where the number of workers was steered."""
     warnings: tuple[str, ...] = ()
     not_measured: tuple[str, ...] = ()
     totals: TotalsRecord

@@ -10,7 +10,7 @@ from numa.model import Node, Seat, Topology
 from numa.placement import place
 from numa.sysfs.devices import DeviceNode, node_of_device
 from numa.topology import cpu_list_text, detect
-from unloader.errors import ConfigError
+from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
 
 
@@ -64,14 +64,49 @@ def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
         parallelism: Of a plan made earlier; None is that of the request.
 
     Raises:
+        UsageError: `--max-sessions` leaves none for a worker.
         ConfigError: As `seat_workers`.
         PlacementError: As `seat_workers`.
         TopologyError: As `seat_workers`, or the kernel's files cannot be read.
     """
     topology = machine()
+    return _seat_plan(topology, _most_workers(request, topology, parallelism), request.seats)
+
+
+ADAPTIVE_FACTOR = 2
+"""Guess: with so many workers for each CPU that waits for a source or a disk are filled."""
+
+
+def _most_workers(request: Request, topology: Topology, parallelism: int | None) -> int:
+    """Return how many workers there may be, within the sessions that the run may have."""
+    known = request.concurrency
     asked = parallelism or request.limits.parallelism
     workers = asked or automatic_parallelism(topology, request.seats)
-    return _seat_plan(topology, workers, request.seats)
+    if known is None:
+        return workers
+    if known.adaptive and not asked:
+        workers *= ADAPTIVE_FACTOR
+    if known.max_sessions is None:
+        return workers
+    others = sessions_beside_workers(request)
+    room = known.max_sessions - others
+    if room < 1:
+        raise UsageError(
+            f"--max-sessions {known.max_sessions} leaves no session for a worker: the run itself "
+            f"has {others}",
+            f"give at least {others + 1}",
+        )
+    return room if known.adaptive and not asked else min(workers, room)
+
+
+def sessions_beside_workers(request: Request) -> int:
+    """Return how many sessions a run has beside those of its workers.
+
+    The parent's; one that reads the load of the database; and the one that keeps the snapshot.
+    """
+    known = request.concurrency
+    loads = known is not None and known.max_db_load is not None
+    return 1 + int(loads) + int(request.source.session.keep_snapshot_seconds > 0)
 
 
 def machine() -> Topology:

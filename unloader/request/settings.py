@@ -99,6 +99,25 @@ def percent_text(share: float) -> str:
     return f"{share * 100:.12g}%"
 
 
+_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
+
+
+def parse_hours(text: str) -> tuple[int, int]:
+    """Return begin and end of `HH:MM-HH:MM`, in minutes from midnight.
+
+    Raises:
+        ValueError: It is something else, or has no length.
+    """
+    match = _HOURS.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not HH:MM-HH:MM, such as 08:00-18:00")
+    hours = [int(part) for part in match.groups()]
+    begin, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
+    if begin == end:
+        raise ValueError(f"{text!r} begins and ends at the same time")
+    return begin, end
+
+
 def size_text(size: int) -> str:
     """Return a size as it is written, in the largest unit of 1024 that is exact."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):

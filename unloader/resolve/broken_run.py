@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from unloader.errors import OutputFailed, PlanFailed
 from unloader.model import (
     COMPARING,
+    ConcurrencyOptions,
     EncryptionOptions,
     OutputOptions,
     Request,
@@ -99,8 +100,16 @@ class BrokenRun:
         workers = workers or automatic_parallelism(machine(), asked.seats)
         others = tuple(each for each in asked.settings if each.name != setting.name)
         limits = replace(asked.limits, parallelism=workers)
-        asked = replace(asked, limits=limits, settings=(*others, setting))
+        known = asked.concurrency
+        known = None if known is None else replace(known, adaptive=False)
+        settings = (*others, setting)
+        asked = replace(asked, limits=limits, settings=settings, concurrency=known)
         return replace(self, run=replace(self.run, request=asked), parallelism=workers)
+
+    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenRun:
+        """Return the same with other limits on the number of workers than the run had."""
+        asked = replace(self.run.request, concurrency=known)
+        return replace(self, run=replace(self.run, request=asked))
 
     def request_here(self) -> Request:
         """Return what was asked, for a new run into the places as they are now."""

@@ -29,6 +29,7 @@ from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.ceilings import check_ceilings
+from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.unloading import run
 from unloader.run.workers import early_workers
 from unloader.storage.kinds import destination_kind
@@ -155,8 +156,9 @@ def _resumed(
         known = broken.with_source(source.secret, source.session.session_sql)
         known = known.with_keys(request.output.encryption)
         for setting in request.settings:
-            if setting.name == PARALLEL.name:
+            if setting.name == PARALLEL.name and not is_adaptive(request):
                 known = known.with_parallelism(setting, request.limits.parallelism)
+        known = known.with_concurrency(request.concurrency)
         return _go_on(known, observe, stop)
     except SnapshotGone as error:
         observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
@@ -34,10 +35,14 @@ from unloader.events import (
 from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
+from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
+
+if TYPE_CHECKING:
+    from unloader.engine.concurrency.steering import Steering
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class UnitWork(Work[WorkUnit]):
     """How many there are."""
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
+    concurrency: RunSteering
+    """What decides how many workers work."""
     _working: int = 0
     """How many the source lets work, once it has refused one; 0 before."""
     _began: dict[str, float | None] = field(default_factory=dict)
@@ -87,6 +94,11 @@ class UnitWork(Work[WorkUnit]):
         self.stop()
         if self.room is not None:
             self.room.check()
+
+    def steering(self) -> Steering[WorkUnit] | None:
+        """Return what holds the run to a number of workers."""
+        steered = self.concurrency.turn()
+        return None if steered is None else steered.steering
 
     def may_start(self) -> bool:
         """Return whether the disks have room for another unit."""
@@ -113,6 +125,8 @@ class UnitWork(Work[WorkUnit]):
         """Report a unit that a worker has taken."""
         unit = attempt.unit
         self.history.started(place)
+        if (steered := self.concurrency.current) is not None:
+            steered.count.started(place)
         self._tell(
             UnitStarted(
                 worker=place,
@@ -129,6 +143,8 @@ class UnitWork(Work[WorkUnit]):
         if self.room is not None and payload.waiting_for:
             self.room.worker_waits(payload.waiting_for)
         self.history.advanced(place, payload.rows, payload.bytes)
+        if (steered := self.concurrency.current) is not None:
+            steered.count.reached(place, payload.rows)
         self._tell(
             UnitAdvanced(
                 worker=place,
@@ -146,6 +162,9 @@ class UnitWork(Work[WorkUnit]):
         size = sum(file.bytes for file in result.files)
         began = self.history.finished(place, result.rows, size, result.seconds)
         self._began[result.unit] = began
+        if (steered := self.concurrency.current) is not None:
+            steered.count.reached(place, result.rows)
+            steered.count.ended(place)
         self._tell(
             UnitFinished(
                 worker=place,
@@ -205,6 +224,8 @@ class UnitWork(Work[WorkUnit]):
     def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
         """Report a failed attempt, and put it on record."""
         assignment = verdict.assignment
+        if (steered := self.concurrency.current) is not None:
+            steered.count.ended(place)
         self.output.failed(assignment, failure.message)
         self.history.failed(place, assignment.unit.id, assignment.attempt, failure.message)
         self._tell(

@@ -44,6 +44,7 @@ from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.ceilings import ceilings_of
 from unloader.run.comparing import compare
+from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput
@@ -63,6 +64,7 @@ from unloader.verification.source_values import Asking, check_able
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings
+    from unloader.run.concurrency.load_watch import LoadWatch
 
 
 def run(
@@ -142,6 +144,7 @@ def _executed(
             raise
         finally:
             live.close()
+            current.close()
 
 
 @dataclass(slots=True)
@@ -150,7 +153,7 @@ class _Run:
 
     resolved: OpenRun
     output: RunOutput
-    observe: Observer
+    observe: LiveRun
     then: Callable[[Manifest], None]
     """See `RunOutput.publish`."""
     history: History
@@ -167,6 +170,10 @@ class _Run:
     """Units of these that an earlier process of the run has done."""
     _lowest: int | None = None
     """See `unloader.engine.capacity`."""
+    _end_workers: Callable[[], None] = lambda: None
+    _load: LoadWatch | None = None
+    _steering: RunSteering | None = None
+    """What steers the number of workers; None before there are any."""
 
     @property
     def run(self) -> ResolvedRun:
@@ -177,6 +184,7 @@ class _Run:
         plan = self.run.plan
         if self.run.request.verify == "source":
             check_able(self.resolved.catalog, self.run.extract.source.kind)
+        self._load = watched_load(self.run.request, self.resolved.catalog)
         self.output.begin(self.observe, stop)
         until = self._keep_snapshot()
         if not self.resolved.resumed_in:
@@ -194,6 +202,7 @@ class _Run:
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
                 destinations=self.resolved.resumed_in or self.run.output.options.destinations,
                 nodes=tuple(seat.node for seat in self.run.seating.seats),
+                adaptive=is_adaptive(self.run.request),
             )
         )
         for text in self.run.seating.notices:
@@ -292,6 +301,10 @@ class _Run:
         in_order = self.output.in_order
         if in_order:
             units = tuple(sorted(units, key=lambda unit: unit.id))
+        places = max(1, min(len(self.run.seating.seats), len(units)))
+        steering = self._steering = RunSteering(
+            request=request, most=places, live=self.observe, pids=executor.pids, load=self._load
+        )
         work = UnitWork(
             extract=self.run.extract,
             catalog=self.resolved.catalog,
@@ -306,6 +319,7 @@ class _Run:
             finished_units=self._finished,
             workers=len(self.run.seating.seats),
             room=self._room_watch(),
+            concurrency=steering,
         )
         schedule = Schedule(
             units=units,
@@ -315,19 +329,27 @@ class _Run:
             jitter=spread(self.run.run_id),
         )
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
-        executor.resize(max(1, min(len(self.run.seating.seats), len(units))))
+        executor.begin_with(min(steering.first_workers, places), places)
         self.history.look()
         try:
             engine.run(executor)
         finally:
             self.history.look(at_once=True)
             self._evidence = executor.evidence()
+            self._end_workers = executor.close
             self._lowest = schedule.capacity.lowest
+            self.close()
         if engine.failure is not None:
             self.output.check()
             raise error_of(engine.failure)
         if schedule.given_up:
             raise work.partial(schedule.given_up, len(self.run.plan.units))
+
+    def close(self) -> None:
+        """End what watches the database; may be called again."""
+        if self._load is not None:
+            self._load.close()
+            self._load = None
 
     def _room_watch(self) -> RoomWatch | None:
         options = self.run.output.options
@@ -374,6 +396,10 @@ class _Run:
         self.not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()
         if self.run.request.verify != "source":
             return
+        known = self.run.request.concurrency
+        if known is not None and known.max_sessions is not None:
+            # Each that computes checksums has a session of its own, in place of a worker's.
+            self._end_workers()
         self.observe(PhaseStarted(phase="comparing"))
         asking = Asking(
             catalog=self.resolved.catalog,
@@ -404,6 +430,7 @@ class _Run:
             evidence=self._evidence,
             lowest_parallelism=self._lowest,
             ceilings=self.ceilings,
+            steps=None if self._steering is None else self._steering.steps(),
             kept=self._kept,
             failed_attempts=tuple(self.history.failures),
             failed_attempts_left_out=self.history.failures_left_out,

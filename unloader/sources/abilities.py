@@ -97,6 +97,48 @@ class KeepingCatalog(Protocol):
         """
 
 
+class LoadReader(Protocol):
+    """A session of its own that counts active sessions; used by one thread at a time."""
+
+    def others(self) -> int:
+        """Return how many sessions are active that are not this run's, its own left out.
+
+        Raises:
+            SourceError: The database refused, or the session is lost.
+        """
+
+    def close(self) -> None:
+        """Close the session; never raises."""
+
+
+class LoadCatalog(Protocol):
+    """What a catalog has besides where `capabilities.loads` is true."""
+
+    def open_load(self) -> LoadReader:
+        """Open a session that counts active sessions; may be called from any thread.
+
+        Raises:
+            ConfigError: The user may not see the sessions of others; the hint names the grant.
+            SourceError: The database refused.
+        """
+
+
+def open_load(catalog: Catalog) -> LoadReader:
+    """Open a session that counts active sessions.
+
+    Raises:
+        UsageError: The source cannot tell.
+        ConfigError: The user may not see the sessions of others.
+        SourceError: The database refused.
+    """
+    if not catalog.capabilities.loads:
+        raise UsageError(
+            "--max-db-load does not apply to this source, which tells of no active sessions",
+            "leave it out",
+        )
+    return cast(LoadCatalog, catalog).open_load()
+
+
 def describe_query(catalog: Catalog, query: str) -> TableInfo:
     """Return the columns of a query.
 

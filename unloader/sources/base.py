@@ -81,6 +81,8 @@ class Capabilities:
     sessions: bool = False
     """An administrator can see and end the run's sessions; the catalog is an
     `abilities.SessionCatalog`."""
+    loads: bool = False
+    """The active sessions of others can be counted; the catalog is an `abilities.LoadCatalog`."""
 
 
 class Catalog(Protocol):

@@ -15,7 +15,7 @@ from unloader.json_reading import decode
 
 FORMAT_VERSION = 1
 
-Waits = Literal["nothing", "source", "destination", "reader of a pipe", "retry"]
+Waits = Literal["nothing", "source", "destination", "reader of a pipe", "retry", "limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,29 @@ class WorkerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelismStatus:
+    """How many workers work, where that is not simply all of them."""
+
+    mode: Literal["fixed", "adaptive"]
+    workers: int
+    """How many may work now."""
+    of: int
+    """Those that have a seat."""
+    paused: int = 0
+    """Those that are held up in the middle of a unit."""
+    limit: str = ""
+    """The limit that holds now; empty if none does."""
+    since: float = 0.0
+    """Seconds since the first unit was handed out when the number last changed."""
+    reason: str = ""
+    """Of the last change."""
+    taken: str = ""
+    """The last request of `unloader set` that the run has answered."""
+    refused: str = ""
+    """Why it has not done what that asked; empty if it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveStatus:
     """How far a run is, at one point in time."""
 
@@ -93,6 +116,8 @@ class LiveStatus:
     seconds_left: float | None = None
     """An estimate; None until there is one."""
     workers: tuple[WorkerStatus, ...] = ()
+    parallelism: ParallelismStatus | None = None
+    """None where it is not steered."""
     retries: int = 0
     last_error: str = ""
     last_notice: str = ""

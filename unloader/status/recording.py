@@ -17,7 +17,9 @@ from unloader.status.tally import Tally
 
 if TYPE_CHECKING:
     from numa.model import Seat
+    from unloader.status.model import ParallelismStatus
     from unloader.status.speeds import Speeds
+    from unloader.status.wishes import Wish
     from unloader.storage.base import LiveStorage
 
 FIRST_SECONDS, EVERY_SECONDS = 0.2, 1.0
@@ -65,6 +67,10 @@ class LiveRun:
         """ISO 8601; empty if nobody keeps it."""
         self.stopped_by_others = False
         """The end was asked for by way of the storage."""
+        self._wish_read = b""
+        self._wishes: list[Wish] = []
+        self.parallelism: ParallelismStatus | None = None
+        """How many workers work now; replaced as a whole by whoever decides."""
         self._thread: threading.Thread | None = None
         if storage is not None:
             self._thread = threading.Thread(
@@ -83,6 +89,10 @@ class LiveRun:
     def stop(self) -> bool:
         """Tell whether the run is to end; asked several times a second, from any thread."""
         return self._asked() or self.stopped_by_others
+
+    def wish(self) -> Wish | None:
+        """Return what the run is asked to change, once."""
+        return self._wishes.pop(0) if self._wishes else None
 
     def close(self, storage: LiveStorage | None = None, error: BaseException | None = None) -> None:
         """End the recording; may be called again.
@@ -104,7 +114,22 @@ class LiveRun:
             if not self.stopped_by_others and storage.stop_asked():
                 self._notices.append(STOP_ASKED)
                 self.stopped_by_others = True
+            self._look_for_wish(storage)
             self._show(storage)
+
+    def _look_for_wish(self, storage: LiveStorage) -> None:
+        found = storage.wish()
+        if found == self._wish_read:
+            return
+        self._wish_read = found
+        if found:
+            from unloader.status.wishes import parse_wish
+
+            wish = parse_wish(found)
+            if wish is None:
+                self._notices.append("what the run was asked to change cannot be read")
+            else:
+                self._wishes.append(wish)
 
     def _show(self, storage: LiveStorage, error: BaseException | None = None) -> None:
         # Imported here: a run of a moment does without.
@@ -121,6 +146,7 @@ class LiveRun:
             stopping=self.stop(),
             resumable=self.resumable,
             snapshot_kept_until=self.snapshot_kept_until,
+            parallelism=self.parallelism,
             error=error,
             speeds=self._speeds,
         )

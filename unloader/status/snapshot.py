@@ -9,7 +9,13 @@ from datetime import datetime, timedelta, timezone
 
 from numa.model import Seat
 from unloader.redaction import redact
-from unloader.status.model import LiveStatus, UnitCounts, Waits, WorkerStatus
+from unloader.status.model import (
+    LiveStatus,
+    ParallelismStatus,
+    UnitCounts,
+    Waits,
+    WorkerStatus,
+)
 from unloader.status.speeds import Speeds
 from unloader.status.tally import Figures, Running, Tally
 from unloader.storage.machine import boot_id, host_name
@@ -31,6 +37,7 @@ class Process:
     stopping: bool = False
     resumable: bool | None = None
     snapshot_kept_until: str = ""
+    parallelism: ParallelismStatus | None = None
     error: BaseException | None = None
     """What ended the run."""
     speeds: Speeds | None = None
@@ -75,6 +82,7 @@ def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
         retries=tally.retries,
         last_error=_shown(str(error) if error is not None else tally.last_error),
         last_notice=_shown(tally.last_notice),
+        parallelism=process.parallelism,
         stopping=process.stopping,
         resumable=process.resumable,
         snapshot_kept_until=process.snapshot_kept_until,

@@ -38,7 +38,7 @@ class Running:
     bytes: int = 0
     waiting_for: str = ""
     """The pipe whose reader is missing, or a disk without room."""
-    waits_for: Literal["nothing", "source", "destination"] = "nothing"
+    waits_for: Literal["nothing", "source", "destination", "limit"] = "nothing"
 
     def rows_per_second(self, now: float) -> float:
         """Return the rate of this attempt."""

@@ -98,6 +98,9 @@ class LiveStorage(Protocol):
     def stop_asked(self) -> bool:
         """Tell whether somebody has asked the run to end since the places were taken."""
 
+    def wish(self) -> bytes:
+        """Return what this process of the run was last asked by `Storage.ask`; empty if nothing."""
+
 
 class RunStorage(RunPlaces, LiveStorage, Protocol):
     """Places that keep what is written to them: it is staged, read again and taken back.
@@ -238,6 +241,15 @@ class Storage(Protocol):
 
     def ask_to_stop(self, place: str) -> None:
         """Ask the run that has a place to end; `LiveStorage.stop_asked` tells it so.
+
+        Raises:
+            OSError: This user may not, or there is no run.
+        """
+
+    def ask(self, place: str, wish: bytes) -> None:
+        """Ask the run that has a place for something; `LiveStorage.wish` tells it so.
+
+        What was asked before, and not seen yet, is forgotten.
 
         Raises:
             OSError: This user may not, or there is no run.

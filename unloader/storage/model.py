@@ -27,6 +27,9 @@ STATUS = "status.json"
 STOP = "stop"
 """Name of the file that asks a run to end."""
 
+WISH = "set.json"
+"""Name of the file that asks a run for other settings."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:

@@ -211,10 +211,15 @@ def _check_watched(case: _Case, standing: Contents) -> None:
     _ensure(not run.stop_asked(), "a run is asked to end by nobody")
     case.storage.ask_to_stop(case.places[-1])
     _ensure(run.stop_asked(), "a run that is asked to end does not know it")
+    _ensure(run.wish() == b"", "a run is asked for something by nobody")
+    for wish in (b"one thing", b"another"):
+        case.storage.ask(case.places[-1], wish)
+        _ensure(run.wish() == wish, "what a run is asked for does not reach it")
     run.close()
     _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run shows nothing any more")
     with closing(case.take("watched", resumed=True)) as again:
         _ensure(not again.stop_asked(), "a resumed run is asked to end, as it was before")
+        _ensure(again.wish() == b"", "a resumed run is asked for what it was asked before")
         again.show(b"again")
         _ensure(case.storage.record(home, STATUS) == b"again", "a resumed run is not seen")
     with closing(case.take("next")) as following:

@@ -11,16 +11,27 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from numa import told
 from unloader.failures import failure_of
-from unloader.model import AttemptFailure, Preload, Snapshot, SourceSpec, UnitResult, UnitTask
+from unloader.model import (
+    AttemptFailure,
+    Preload,
+    Release,
+    Snapshot,
+    SourceSpec,
+    UnitResult,
+    UnitTask,
+)
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
+from unloader.worker.gate import GATE
 from unloader.worker.memory import freeze_modules, peak_rss_bytes, tune
 from unloader.worker.progress import Report
 from unloader.worker.unit import copy_unit
 
 tune()
+told.listen(GATE.take)
 
 
 @dataclass(slots=True)
@@ -59,11 +70,14 @@ def release() -> None:
     _process.drop()
 
 
-def work(task: UnitTask | Preload, report: Report) -> UnitResult | AttemptFailure | None:
-    """Do what the parent sent: unload a unit, or get ready for the first one."""
+def work(task: UnitTask | Preload | Release, report: Report) -> UnitResult | AttemptFailure | None:
+    """Do what the parent sent: unload a unit, get ready for the first one, or end the session."""
     guard_streams()  # A driver may warn.
     if isinstance(task, UnitTask):
         return run_unit(task, report)
+    if isinstance(task, Release):
+        _process.drop()
+        return None
     # What cannot be loaded is an error where it is needed, with the unit's name to it.
     with suppress(Exception):
         source_of(task.source_kind).load()

@@ -31,6 +31,8 @@ class Progress:
     """Seconds that the work has waited for the source so far."""
     _starved_before: float = 0.0
     _reported: float = field(default_factory=time.monotonic)
+    _is_held_up: bool = False
+    """Then everything else that is waited for waits for that, too."""
 
     def add(self, rows: int, written: int) -> None:
         self.rows += rows
@@ -42,8 +44,14 @@ class Progress:
             self._starved_before = starved
             self.waits("source" if share > 0.5 else "nothing")
 
+    def held_up(self, waits: bool) -> None:
+        """Report that the fetch waits for an order to go on, or goes on."""
+        self._is_held_up = waits
+        self.waits("nothing")
+
     def waits(self, what: Waits) -> None:
         """Report what the work is waiting for; it counts as progress, so only a change is told."""
+        what = "limit" if self._is_held_up else what
         self.report(
             UnitProgress(unit=self.unit, rows=self.rows, bytes=self.written, waits_for=what)
         )

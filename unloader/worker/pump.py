@@ -38,6 +38,7 @@ class Pump(Generic[T]):
         size: Callable[[T], int] | None = None,
         most_bytes: int = 0,
         waits: Waits = lambda what: None,
+        gate: Callable[[threading.Event], None] = lambda over: None,
     ) -> None:
         """Take a function that makes the iterator; it is called in the fetch thread.
 
@@ -47,6 +48,8 @@ class Pump(Generic[T]):
             size: Returns the bytes that an item takes; they are not counted without it.
             most_bytes: From so many bytes on in items not yet consumed, none is fetched.
             waits: Called with what is waited for, from either thread.
+            gate: Called before each item is fetched, in the fetch thread; may wait until the event
+                it is given is set.
         """
         self._items = items
         self._queue: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=depth)
@@ -54,6 +57,7 @@ class Pump(Generic[T]):
         self._size = size
         self._room = _Room(most_bytes, self._stop)
         self._waits = waits
+        self._gate = gate
         self.starved_seconds = 0.0
         """Wall seconds the consumer waited for items."""
         self.fetch_seconds = 0.0
@@ -122,6 +126,7 @@ class Pump(Generic[T]):
             while not self._room.wait(STILL_SECONDS):
                 self._waits("destination")
                 self._room.wait()
+            self._gate(self._stop)
             started = time.perf_counter()
             self._blocked(started - began)
             try:

@@ -21,6 +21,7 @@ from unloader.model import (
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.worker.columns import columns_of, open_for_columns
+from unloader.worker.gate import GATE
 from unloader.worker.progress import (
     LastReport,
     Progress,
@@ -118,7 +119,13 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
         advance(batch.num_rows)
 
     before = _Clocks.now()
-    pump = Pump(fetch, size=_batch_bytes, most_bytes=task.fetch_bytes, waits=progress.waits)
+    pump = Pump(
+        fetch,
+        size=_batch_bytes,
+        most_bytes=task.fetch_bytes,
+        waits=progress.waits,
+        gate=partial(GATE.pass_by, task.unit.id, task.attempt, progress.held_up),
+    )
     progress.starved = lambda: pump.starved_seconds
     try:
         for index, output in enumerate(task.outputs):
@@ -216,6 +223,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         size=text_bytes,
         most_bytes=task.fetch_bytes,
         waits=progress.waits,
+        gate=partial(GATE.pass_by, task.unit.id, task.attempt, progress.held_up),
     )
     progress.starved = lambda: pump.starved_seconds
     try:

@@ -54,6 +54,7 @@ class Room:
     records: dict[str, bytes] = field(default_factory=dict)
     shown: bytes = b""
     is_stop_asked: bool = False
+    wish: bytes = b""
     is_locked: bool = True
     plan: Plan | None = None
 
@@ -84,6 +85,7 @@ class MemoryStorage:
         for place in claim.places:
             if claim.resumed:
                 self.rooms[place].is_locked, self.rooms[place].is_stop_asked = True, False
+                self.rooms[place].wish = b""
                 continue
             if place in self.rooms and not self.left(place).is_empty:
                 told.append(f"removed {self.left(place).text()}")
@@ -171,6 +173,12 @@ class MemoryStorage:
         if place not in self.rooms:
             raise FileNotFoundError(place)
         self.rooms[self.rooms[place].places[0]].is_stop_asked = True
+
+    def ask(self, place: str, wish: bytes) -> None:
+        """Leave it in the room of the run's first place."""
+        if place not in self.rooms:
+            raise FileNotFoundError(place)
+        self.rooms[self.rooms[place].places[0]].wish = wish
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run that has a room at the place."""
@@ -292,6 +300,10 @@ class MemoryRun:
     def stop_asked(self) -> bool:
         """Tell whether there is a word in the room."""
         return self._room(0).is_stop_asked
+
+    def wish(self) -> bytes:
+        """Return what lies in the room."""
+        return self._room(0).wish
 
     def commit(
         self,

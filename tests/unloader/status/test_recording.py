@@ -29,7 +29,7 @@ class Places:
 
     def __init__(self, fails: OSError | None = None) -> None:
         """Begin with nothing shown."""
-        self.fails, self.asked = fails, False
+        self.fails, self.asked, self.wished = fails, False, b""
         self.shown: list[LiveStatus] = []
         self.tried = threading.Semaphore(0)
 
@@ -45,6 +45,10 @@ class Places:
     def stop_asked(self) -> bool:
         """Tell whether somebody asked for the end."""
         return self.asked
+
+    def wish(self) -> bytes:
+        """Return what somebody asked for."""
+        return self.wished
 
     def wait(self) -> None:
         """Wait for a record of what is so now."""

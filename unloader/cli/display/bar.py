@@ -21,6 +21,7 @@ from unloader.cli.display import render
 from unloader.cli.display.log import (
     ended_text,
     failed_text,
+    parallelism_text,
     rough_seconds,
     setting_text,
     started_text,
@@ -31,6 +32,7 @@ from unloader.cli.streams import give_up
 from unloader.events import (
     Event,
     Notice,
+    ParallelismChanged,
     PhaseStarted,
     PointMeasured,
     RunStarted,
@@ -87,6 +89,8 @@ class BarDisplay:
             self._say(failed_text(event))
         elif isinstance(event, Notice):
             self._say(event.text)
+        elif isinstance(event, ParallelismChanged):
+            self._say(parallelism_text(event))
         elif isinstance(event, SettingUsed) and setting_text(event):
             self._say(setting_text(event))
         elif isinstance(event, PointMeasured):

@@ -17,6 +17,7 @@ from unloader.cli.display.watching.curve import measured_text
 from unloader.events import (
     Event,
     Notice,
+    ParallelismChanged,
     PhaseStarted,
     PointMeasured,
     RunStarted,
@@ -61,6 +62,10 @@ class LogDisplay:
             self._write("unit_failed", failed_text(event), dataclasses.asdict(event))
         elif isinstance(event, Notice):
             self._write("notice", event.text, {"text": event.text})
+        elif isinstance(event, ParallelismChanged):
+            if self._interval is None and event.cause not in ("limit", "asked"):
+                return
+            self._write("parallelism", parallelism_text(event), dataclasses.asdict(event))
         elif isinstance(event, SettingUsed):
             text = setting_text(event)
             # One that selects, and that nobody gave to this very run, is told at any rate.
@@ -134,10 +139,18 @@ def _line(text: str) -> str:
 def started_text(event: RunStarted) -> str:
     """Return the line that tells what is about to be done."""
     rows = "" if event.rows is None else f", about {render.count(event.rows)} rows"
-    workers = _counted(event.workers, "worker")
+    workers = ("at most " if event.adaptive else "") + _counted(event.workers, "worker")
     point = f", at {event.snapshot}" if event.snapshot else ""
     units = _counted(event.units, "unit")
     return f"unloading {render.name(event.table)}: {units} on {workers}{rows}{point}"
+
+
+def parallelism_text(event: ParallelismChanged) -> str:
+    """Return the line on another number of workers, and why."""
+    rate = ""
+    if event.rows_per_second:
+        rate = f", {render.rows_per_second(event.rows_per_second)} before"
+    return f"{event.workers} of {event.of} workers work{rate}: {event.reason}"
 
 
 def kept_text(event: UnitsKept) -> str:

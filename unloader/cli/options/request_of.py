@@ -15,6 +15,7 @@ from unloader.model import OutputOptions, Request, SeatOptions, SessionOptions, 
 from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
 from unloader.request.options.fields import build, field_values
 from unloader.request.options.output import FORMAT
+from unloader.request.options.parsing import ADAPTIVE
 from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import Compression, ParquetFormat, TextFormat
@@ -118,7 +119,8 @@ def _layout(values: Mapping[str, Any]) -> dict[str, Any]:
 def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the limits of a plan for one stream: one worker, and of Parquet one unit."""
     if not is_one_stream(destination_kind(values.get("to") or ())):
-        return {}
+        adaptive = values["parallelism"] == ADAPTIVE
+        return {"concurrency.adaptive": True} if adaptive else {}
     whole = values["format"] == "parquet" and values["split"] == "auto"
     return {"limits.parallelism": 1, **({"limits.split": "none"} if whole else {})}
 

@@ -19,6 +19,7 @@ from unloader.request.directory_names import check_directory, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Circumstance, Option, of_command
+from unloader.request.options.parsing import ADAPTIVE
 from unloader.sources.options import every_option, unknown_to
 from unloader.sources.registry import KINDS
 from unloader.storage.kinds import (
@@ -248,9 +249,11 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
         raise UsageError(
             f"--verify full cannot read back what went to {what}", "use --verify count"
         )
-    if is_one_stream(kind) and "parallelism" in given and values["parallelism"] > 1:
+    parallelism = values["parallelism"]
+    if is_one_stream(kind) and "parallelism" in given and parallelism not in (0, 1):
+        asked = "adaptive" if parallelism == ADAPTIVE else parallelism
         raise UsageError(
-            f"--parallelism {values['parallelism']} does not apply to {what}: it has one writer",
+            f"--parallelism {asked} does not apply to {what}: it has one writer",
             "leave it out, or use a pipe a work unit: --to pipe:DIR/{unit}.csv",
         )
     if kind == "stdout":
@@ -296,6 +299,15 @@ def _alone(places: tuple[str, ...]) -> UsageError:
         f"--to {','.join(places)} mixes directories and streams",
         "give directories only, or one stream",
     )
+
+
+def _slow_hours(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if "slow_parallelism" in given and not values["slow_between"]:
+        raise UsageError(
+            "--slow-parallelism says how many workers work in the hours of --slow-between, and "
+            "there are none",
+            "give --slow-between, or leave --slow-parallelism out",
+        )
 
 
 def _snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -391,6 +403,7 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _file_names,
     _destination,
     _snapshot,
+    _slow_hours,
     _verification,
     _encryption,
     validate_seats,

@@ -7,6 +7,7 @@ from functools import partial
 from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
 from unloader.request.options.option import REACHING, Option
 from unloader.request.options.running import (
+    ASKED,
     DEMO_PARALLELISM,
     RESUME_PARALLELISM,
     VERIFY_PARALLELISM,
@@ -20,7 +21,7 @@ WATCHED = ("demo", *REACHING)
 
 ANSWERING = (
     *WATCHED,
-    *("status", "runs", "stop", "report"),
+    *("status", "runs", "stop", "set", "report"),
     *("clean", "keepers", "topology", "sweep", "formats", "sources", "size"),
 )
 """Commands that have a result to show."""
@@ -100,6 +101,7 @@ OWN = (
         default=300.0,
         help="Seconds to wait for the end of the run; 0 asks it to end and does not wait.",
     ),
+    *ASKED,
     _option(
         name="output",
         kind=PathText("FILE", only="file"),

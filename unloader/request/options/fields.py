@@ -50,9 +50,9 @@ def recorded(options: Iterable[Option], request: Any) -> dict[str, Any]:
 
 
 def value_at(request: Any, path: str) -> Any:
-    """Return a field by its dotted path."""
+    """Return a field by its dotted path; None where what has the field is None."""
     for name in path.split("."):
-        request = getattr(request, name)
+        request = None if request is None else getattr(request, name)
     return request
 
 

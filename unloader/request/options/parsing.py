@@ -32,6 +32,52 @@ def _parallelism(text: str) -> int:
     return int(text)
 
 
+ADAPTIVE = -1
+"""Stands for the word in an option's value, as 0 does for auto."""
+
+
+def _run_parallelism(text: str) -> int:
+    if text.strip().lower() == "adaptive":
+        return ADAPTIVE
+    try:
+        return _parallelism(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is neither auto, adaptive nor a number of workers from 1 to {MAX_WORKERS}"
+        ) from None
+
+
+def _percent(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?)\s*%?", text.strip())
+    if match is None or not 1 <= float(match[1]) <= 100:
+        raise ValueError(f"{text!r} is not a share from 1% to 100%; write for instance 75%")
+    return float(match[1]) / 100
+
+
+def _percent_or_none(text: str) -> float:
+    return 0.0 if text.strip() in ("0", "0%") else _percent(text)
+
+
+def _hours(text: str) -> str:
+    from unloader.request.settings import parse_hours
+
+    parse_hours(text)
+    return text.strip()
+
+
+def _hours_or_none(text: str) -> str:
+    return "never" if text.strip().lower() == "never" else _hours(text)
+
+
+def percent_text(share: float) -> str:
+    """Return a share as it is written."""
+    return f"{share * 100:g}%"
+
+
+def _parallelism_text(value: int) -> str:
+    return {0: "auto", ADAPTIVE: "adaptive"}.get(value, str(value))
+
+
 def _compression(text: str) -> Compression | str:
     from writers.model import Compression
 
@@ -80,6 +126,13 @@ def _owner_group(text: str) -> str:
 PARALLELISM = Parsed(
     "N|auto", _parallelism, write=lambda value: str(value or "auto"), numbers=(int,)
 )
+RUN_PARALLELISM = Parsed(
+    "N|auto|adaptive", _run_parallelism, write=_parallelism_text, numbers=(int,)
+)
+PERCENT = Parsed("PERCENT", _percent, write=percent_text, numbers=(int, float))
+PERCENT_OR_NONE = Parsed("PERCENT", _percent_or_none, write=percent_text, numbers=(int, float))
+HOURS = Parsed("HH:MM-HH:MM", _hours)
+HOURS_OR_NONE = Parsed("HH:MM-HH:MM|never", _hours_or_none)
 COMPRESSION = Parsed("CODEC[:LEVEL]|PRESET", _compression)
 END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)
 ENCODING = Parsed("NAME", _encoding)

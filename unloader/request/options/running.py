@@ -5,34 +5,89 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from unloader.model import OutputOptions, PlanOptions, Request, RetryOptions
+from unloader.model import (
+    ConcurrencyOptions,
+    OutputOptions,
+    PlanOptions,
+    Request,
+    RetryOptions,
+)
 from unloader.request.options.kinds import FLAG, SECONDS, SIZE, SIZE_FROM_1, Choice, Whole
 from unloader.request.options.option import ONE_VALUE, READING, Option
-from unloader.request.options.parsing import PARALLELISM
+from unloader.request.options.parsing import (
+    HOURS,
+    HOURS_OR_NONE,
+    PARALLELISM,
+    PERCENT,
+    PERCENT_OR_NONE,
+    RUN_PARALLELISM,
+)
 
 _speed = partial(Option, section="Speed and memory", commands=READING, effect="none")
 _safety = partial(Option, section="Safety", commands=READING)
 
 
 def _workers(number: int) -> int | None:
-    return number or None
+    return number if number > 0 else None
 
 
 PARALLEL = _speed(
     name="parallelism",
     commands=ONE_VALUE,
-    kind=PARALLELISM,
+    kind=RUN_PARALLELISM,
     field="limits.parallelism",
     owner=PlanOptions,
     shape=_workers,
     default=0,
     planned=True,
     record="parallelism",
-    help="Number of workers, at most one for each work unit; auto is the number of usable cores.",
+    help="Number of workers, at most one for each work unit; auto is the number of usable cores. "
+    "adaptive begins with few, and adds and removes workers as the measured rows per second say.",
+)
+
+_AT_A_TIME = (
+    _speed(
+        name="max-sessions",
+        kind=Whole(2),
+        field="concurrency.max_sessions",
+        owner=ConcurrencyOptions,
+        record="max_sessions",
+        help="Most sessions of the run in the database: that of the parent, one of each worker, and"
+        " those of --max-db-load and --keep-snapshot.",
+    ),
+    _speed(
+        name="max-cpu",
+        kind=PERCENT,
+        field="concurrency.max_cpu",
+        owner=ConcurrencyOptions,
+        record="max_cpu",
+        help="Let fewer workers work while the CPUs of this host are busier than this, for instance"
+        " 75%; one goes on. Linux.",
+    ),
+    _speed(
+        name="slow-between",
+        kind=HOURS,
+        field="concurrency.slow_between",
+        owner=ConcurrencyOptions,
+        record="slow_between",
+        empty=False,
+        help="Let --slow-parallelism workers work in these hours of each day, in the local time of "
+        "this host; 22:00-06:00 goes over midnight.",
+    ),
+    _speed(
+        name="slow-parallelism",
+        kind=Whole(1),
+        field="concurrency.slow_parallelism",
+        owner=ConcurrencyOptions,
+        default_text="1",
+        record="slow_parallelism",
+        help="Number of workers in the hours of --slow-between.",
+    ),
 )
 
 SPEED = (
     PARALLEL,
+    *_AT_A_TIME,
     _speed(
         name="split",
         kind=Choice("auto", "partition", "range", "none"),
@@ -197,16 +252,23 @@ SAFETY = (
     ),
 )
 
-DEMO_PARALLELISM = replace(PARALLEL, section="The table", commands=("demo",), effect="unrecorded")
+_KNOWN_BEFORE = replace(PARALLEL, kind=PARALLELISM)
+DEMO_PARALLELISM = replace(
+    _KNOWN_BEFORE,
+    section="The table",
+    commands=("demo",),
+    effect="unrecorded",
+    help="Number of workers, at most one for each work unit; auto is the number of usable cores.",
+)
 VERIFY_PARALLELISM = replace(
-    PARALLEL,
+    _KNOWN_BEFORE,
     section="What to check",
     commands=("verify",),
     effect="unrecorded",
     help="Number of files that are read at a time; auto is the number of usable cores.",
 )
 RESUME_PARALLELISM = replace(
-    PARALLEL,
+    _KNOWN_BEFORE,
     section="How to go on",
     commands=("resume",),
     effect="unrecorded",
@@ -215,9 +277,49 @@ RESUME_PARALLELISM = replace(
     "command line sets it, no variable.",
 )
 SEATS_PARALLELISM = replace(
-    PARALLEL,
+    _KNOWN_BEFORE,
     section="Seats on the machine",
     commands=("topology",),
     effect="unrecorded",
     help="Number of workers to place; auto is the number of CPUs that can be used at once.",
 )
+
+_asked = partial(Option, section="What to change", commands=("set",), effect="unrecorded")
+
+ASKED = (
+    _asked(
+        name="parallelism",
+        kind=RUN_PARALLELISM,
+        help="Number of workers from now on, at most those that the run has seats for. adaptive "
+        "finds the best number by measuring; auto is all of them.",
+    ),
+    _asked(
+        name="max-sessions",
+        kind=Whole(0),
+        help="Most sessions of the run in the database, as for run; 0 is no limit.",
+    ),
+    _asked(
+        name="max-cpu",
+        kind=PERCENT_OR_NONE,
+        help="Share of the CPUs of the run's host, as for run; 0 does not look.",
+    ),
+    _asked(
+        name="slow-between",
+        kind=HOURS_OR_NONE,
+        help="Hours with --slow-parallelism workers, in the local time of the run's host; never is "
+        "no such hours.",
+    ),
+    _asked(
+        name="slow-parallelism",
+        kind=Whole(1),
+        help="Number of workers in those hours.",
+    ),
+    _asked(
+        name="timeout",
+        kind=SECONDS,
+        section="Waiting",
+        default=30.0,
+        help="Seconds to wait until the run has taken it; 0 does not wait.",
+    ),
+)
+"""What `unloader set` changes of a run that goes on."""

@@ -27,6 +27,7 @@ from unloader.sources.oracle.condition import refuse_row_numbers
 from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
 from unloader.sources.oracle.hashing import hasher_of, unhashed
+from unloader.sources.oracle.load import OracleLoad
 from unloader.sources.oracle.reading.fetch import select_columns
 from unloader.sources.oracle.reading.units import (
     as_of,
@@ -79,6 +80,7 @@ class OracleCatalog:
         hashes=True,
         connects=True,
         sessions=True,
+        loads=True,
         folding=FOLDING,
     )
 
@@ -279,6 +281,10 @@ class OracleCatalog:
             # One that is gone, or marked for it only, must not spare the rest.
             "IF SQLCODE NOT IN (-30, -31) THEN RAISE; END IF; END; END LOOP; END;"
         )
+
+    def open_load(self) -> OracleLoad:
+        """Connect once more."""
+        return OracleLoad(self._spec)
 
     def cancel(self) -> None:
         """Send a break to the statement that is running."""

@@ -16,6 +16,7 @@ from unloader.request.options.kinds import (
     PathText,
     Whole,
 )
+from unloader.request.options.load import MAX_DB_LOAD
 from unloader.request.options.option import CONNECTING, REACHING, READING, Option
 
 WALLET_PASSWORD_FILE = "UNLOADER_WALLET_PASSWORD_FILE"
@@ -156,4 +157,4 @@ VALUES = (
     ),
 )
 
-OPTIONS = (*VALUES, *SESSION)
+OPTIONS = (*VALUES, *SESSION, MAX_DB_LOAD)

@@ -27,6 +27,7 @@ from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.exported import EXPORTED, enter, export
 from unloader.sources.postgres.hashing import HASHING, hasher_of
+from unloader.sources.postgres.load import PostgresLoad
 from unloader.sources.postgres.reader import session_in
 from unloader.sources.postgres.selectors import (
     is_alone,
@@ -73,6 +74,7 @@ class PostgresCatalog:
         connects=True,
         sessions=True,
         keeping=True,
+        loads=True,
         folding="lower",
     )
 
@@ -346,6 +348,10 @@ class PostgresCatalog:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             f"WHERE application_name = {literal(self._name)}"
         )
+
+    def open_load(self) -> PostgresLoad:
+        """Connect once more, outside of the snapshot."""
+        return PostgresLoad(self._spec)
 
     @contextmanager
     def _holding(self) -> Iterator[None]:

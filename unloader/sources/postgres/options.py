@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unloader.model import SessionOptions
 from unloader.request.options.kinds import FLAG, SECONDS, Parsed
+from unloader.request.options.load import MAX_DB_LOAD
 from unloader.request.options.option import CONNECTING, Option
 from unloader.request.settings import parse_seconds
 
@@ -56,4 +57,5 @@ OPTIONS = (
         help="Longest wait in seconds for a lock that another session holds; 0 keeps the "
         "lock_timeout of the server. PostgreSQL.",
     ),
+    MAX_DB_LOAD,
 )

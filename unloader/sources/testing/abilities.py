@@ -22,6 +22,7 @@ METHODS = {
     "encoded_text": "encodes",
     "sessions": "end_sessions_sql",
     "keeping": "kept_until",
+    "loads": "open_load",
 }
 """Ability to the method that a catalog with it has."""
 

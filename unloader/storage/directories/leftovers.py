@@ -24,7 +24,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from unloader.storage.directories.liveness import is_elsewhere, is_replaced
-from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, STAGED_LINE, STATUS, STOP, Leftover
+from unloader.storage.model import (
+    JOURNAL,
+    MANIFEST,
+    RECORDS,
+    STAGED_LINE,
+    STATUS,
+    STOP,
+    WISH,
+    Leftover,
+)
 from writers.files.staging import PART_SUFFIX
 
 RUN = "_run"
@@ -33,12 +42,12 @@ LOCK = "lock"
 RECORD = "publication.json"
 REPLACED = "replaced"
 
-BULK = (STAGED, REPLACED, *RECORDS, STATUS, STOP, MANIFEST)
+BULK = (STAGED, REPLACED, *RECORDS, STATUS, STOP, WISH, MANIFEST)
 """What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed. Of
 the two directories among them only the run's own files are: staged ones by the end of their names,
 replaced ones by the record of the publication."""
 
-_PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, MANIFEST, RECORD))
+_PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, WISH, MANIFEST, RECORD))
 """Records that are being written."""
 
 

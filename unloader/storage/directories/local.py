@@ -28,12 +28,14 @@ from unloader.storage.model import (
     MANIFEST,
     STATUS,
     STOP,
+    WISH,
     Claim,
     Cleaning,
     Completed,
     Disk,
     WhoWasHere,
 )
+from writers.files.staging import PART_SUFFIX
 
 
 class LocalDirectories:
@@ -105,6 +107,21 @@ class LocalDirectories:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(room / STOP, flags, 0o644), "w", encoding="utf-8") as file:
             file.write(holder_of(room, owners).process)
+
+    def ask(self, place: str, wish: bytes) -> None:
+        """Put a file into the `_run` of the run's first directory, as a whole."""
+        room, owners = Path(place) / RUN, owners_for(Path(place))
+        holder = holder_of(room, owners)
+        if holder.directories[:1] and not (room / STATUS).exists():
+            room = Path(holder.directories[0]) / RUN
+        if not is_directory_of(room, owners) or not holder.process.strip():
+            raise FileNotFoundError(errno.ENOENT, "no run is there", str(room))
+        staged = room / f"{WISH}{PART_SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        # The run may be another user's, who must be able to read it.
+        with open(os.open(staged, flags, 0o644), "wb") as file:
+            file.write(holder.process.encode() + b"\n" + wish)
+        os.replace(staged, room / WISH)
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run whose `_run` lies in a directory, if this user may believe it."""

@@ -163,6 +163,10 @@ class RunDirectories:
         """Tell whether the first directory's `_run` has a file that asks for the end."""
         return self.first.has_stop(self._me)
 
+    def wish(self) -> bytes:
+        """Return what the file says that asks for other settings."""
+        return self.first.read_wish(self._me)
+
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged."""
         for directory in self.all:

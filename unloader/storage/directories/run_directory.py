@@ -36,7 +36,7 @@ from unloader.storage.directories.leftovers import (
 )
 from unloader.storage.directories.links import foreign_link
 from unloader.storage.directories.recovery import sweep
-from unloader.storage.model import MANIFEST, STATUS, STOP, Index, Leftover, ReadIndex
+from unloader.storage.model import MANIFEST, STATUS, STOP, WISH, Index, Leftover, ReadIndex
 from writers.files.publish import sync_directory, write_atomically
 from writers.files.staging import PART_SUFFIX
 
@@ -211,6 +211,19 @@ class RunDirectory:
         except (OSError, ValueError):
             return False
 
+    def read_wish(self, holder: Holder) -> bytes:
+        """Return what somebody asks this process of the run for; empty if nothing.
+
+        The first line of the file names the process that is asked.
+        """
+        try:
+            if WISH not in os.listdir(self.room):
+                return b""
+            process, _, wish = read_regular(self.room / WISH).partition(b"\n")
+        except OSError:
+            return b""
+        return wish if process == holder.process.encode() else b""
+
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
         try:
@@ -312,6 +325,7 @@ class RunDirectory:
         try:
             # It was meant for the run before.
             (self.room / STOP).unlink(missing_ok=True)
+            (self.room / WISH).unlink(missing_ok=True)
         except OSError as error:
             os.close(lock)
             raise self.refused("prepare", error) from error

@@ -56,6 +56,8 @@ BY_NAME = {
     "decimal-separator": ";",
     "parallelism": "3",
     "keep-snapshot": "12h",
+    "max-cpu": "75%",
+    "slow-between": "22:00-06:00",
     "mode": "640",
     "ceilings": "/extract/ceilings.json",
     "near": "eth0",
@@ -90,6 +92,7 @@ def around(option: Option) -> list[str]:
     found += ["--table", "T"] if option.name not in ("table", "query") else []
     dated = option.name in ("keep", "latest-link")
     found += ["--to", "out/{date}" if dated else "out"] if option.name != "to" else []
+    found += ["--slow-between", "8:00-9:00"] if option.name == "slow-parallelism" else []
     named = option.name == "parquet-key-name"
     found += ["--format", "parquet"] if named or "parquet" in option.formats else []
     found += ["--parquet-key-file", "key"] if named else []

@@ -16,7 +16,13 @@ from routes.one_output import OneOutput
 
 from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan
-from unloader.errors import SnapshotGone, SnapshotTooOld, SourceError, TransientSourceError
+from unloader.errors import (
+    ConfigError,
+    SnapshotGone,
+    SnapshotTooOld,
+    SourceError,
+    TransientSourceError,
+)
 from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog
@@ -405,3 +411,14 @@ def test_an_integer_has_38_digits(server: OracleServer, catalog: OracleCatalog) 
     server.database.create_table("SCOTT", "INTEGERS", columns=columns)
     found = catalog.describe(parse_table("INTEGERS")).columns
     assert found[0].native_type == "NUMBER(38)"
+
+
+def test_active_sessions_of_others_are_counted(
+    server: OracleServer, catalog: OracleCatalog
+) -> None:
+    """Not those of the run, and not without the right to see any."""
+    with pytest.raises(ConfigError, match="may not read V\\$SESSION"):
+        catalog.open_load()
+    server.database.privileges.grant("SCOTT", "V$SESSION")
+    with closing(catalog.open_load()) as load:
+        assert load.others() == 0

@@ -13,6 +13,7 @@ from typing import Literal
 
 from unloader.events import (
     Notice,
+    ParallelismChanged,
     Phase,
     PhaseStarted,
     PointMeasured,
@@ -106,6 +107,7 @@ LINES: Mapping[str, type] = {
     "progress": Progress,
     "unit_failed": UnitFailed,
     "point_measured": PointMeasured,
+    "parallelism": ParallelismChanged,
     "notice": Notice,
     "stopping": Text,
     "run_finished": Progress,

@@ -10,7 +10,7 @@ from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
 from unloader.cli.display.phases import phase_text
 from unloader.cli.display.watching.sparkline import can_show_blocks, sparkline
-from unloader.status.model import LiveStatus, WorkerStatus
+from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
 from unloader.status.reading import FinishedRun, RunStatus
 
 _WAITS = {
@@ -18,6 +18,7 @@ _WAITS = {
     "source": "the source",
     "destination": "the destination",
     "reader of a pipe": "the reader of its pipe",
+    "limit": "a limit on the run",
 }
 
 
@@ -148,6 +149,8 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
         if len(live.speeds) > 1:
             line = sparkline(live.speeds, unicode=can_show_blocks(sys.stdout))
             yield "so far", f"{line} up to {render.rows_per_second(max(live.speeds))}"
+        if live.parallelism is not None:
+            yield "workers", _parallelism(live.parallelism)
         if live.seconds_left is not None:
             yield "time left", f"about {render.seconds(live.seconds_left)}"
     yield "retries", render.count(live.retries)
@@ -155,6 +158,11 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
         yield "last error", live.last_error
     if live.last_notice and running:
         yield "last notice", live.last_notice
+
+
+def _parallelism(known: ParallelismStatus) -> str:
+    paused = f", {known.paused} held up in the middle of a unit" if known.paused else ""
+    return f"{known.workers} of {known.of} ({known.mode}){paused}: {known.reason}"
 
 
 def _finished(status: RunStatus, finished: FinishedRun) -> Iterator[tuple[str, str]]:

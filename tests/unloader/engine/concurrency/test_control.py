@@ -1,0 +1,110 @@
+"""What is asked for, found by measuring and allowed by limits, put together."""
+
+from __future__ import annotations
+
+from unloader.engine.concurrency.control import Concurrency
+from unloader.engine.concurrency.limits import Held
+
+TICK = 0.2
+
+
+class Simulated:
+    """A run whose places bring 1,000 rows/s each up to four, and no more beyond; obeys at once."""
+
+    def __init__(self, most: int, wanted: int | None) -> None:
+        """Begin at time 0."""
+        self.control = Concurrency(most=most, wanted=wanted, began=0.0)
+        self.now = 0.0
+        self.limits: dict[str, Held] = {}
+        self.sessions: int | None = None
+        self.left: int | None = None
+        """Places that have work, where it comes to an end."""
+
+    def run(self, seconds: float) -> list[tuple[int, str]]:
+        """Let time pass; return the steps, as workers and cause."""
+        until = self.now + seconds
+        while self.now < until:
+            at_work = min(self.control.places, self.left or 99, self.sessions or 99)
+            self.now += TICK
+            self.control.count.rows += int(1000 * min(at_work, 4) * TICK)
+            self.control.count.reports += at_work
+            self.control.decide(self.limits, at_work, self.sessions, self.now)
+        steps = [(each.workers, each.cause) for each in self.control.steps]
+        self.control.steps.clear()
+        return steps
+
+
+def test_a_fixed_number_stays() -> None:
+    """Nothing is measured and nothing tried."""
+    run = Simulated(8, 8)
+    assert run.run(100) == [(8, "start")]
+    assert run.control.settled
+    assert run.control.is_urgent
+
+
+def test_the_best_number_is_found_and_the_way_is_told() -> None:
+    """From few, with a reason for each step and the rate before it."""
+    run = Simulated(8, None)
+    run.run(0.2)
+    for step in run.control.steps:
+        assert step.reason
+    steps = run.run(60)
+    assert steps[:2] == [(4, "trial"), (4, "faster")]
+    assert run.control.places == 4
+    assert not run.control.is_urgent
+
+
+def test_the_lowest_limit_holds_and_is_named() -> None:
+    """Over a fixed number, over a search, and no longer when it has gone."""
+    for wanted in (8, None):
+        run = Simulated(8, wanted)
+        run.run(60)
+        found = run.control.places
+        run.limits = {"a": Held(places=3, reason="a"), "b": Held(places=2, reason="b")}
+        assert run.run(5) == [(2, "limit")]
+        assert run.control.limit == Held(places=2, reason="b")
+        assert run.control.is_urgent
+        run.limits = {}
+        assert run.run(1) == [(found, "limit")]
+        assert run.control.limit is None
+
+
+def test_a_limit_above_what_works_is_none() -> None:
+    """It is not named where it takes nothing away."""
+    run = Simulated(8, 2)
+    run.limits = {"a": Held(places=2, reason="a")}
+    assert run.run(5) == [(2, "start")]
+    assert run.control.limit is None
+
+
+def test_no_more_is_tried_than_limits_and_the_source_allow() -> None:
+    """A source that refuses sessions bounds the search; a trial beyond it is given up."""
+    run = Simulated(8, None)
+    run.limits = {"a": Held(places=3, reason="a")}
+    assert max(workers for workers, _ in run.run(60)) == 3
+    refused = Simulated(8, None)
+    refused.sessions = 3
+    refused.run(60)
+    assert refused.control.places <= 3
+
+
+def test_the_end_of_the_work_is_no_measurement() -> None:
+    """With fewer units left than workers the rate falls, and nothing follows from that."""
+    run = Simulated(8, None)
+    run.run(60)
+    run.left = 1
+    assert run.run(600) == []
+
+
+def test_a_hand_sets_the_number_and_gives_it_back() -> None:
+    """From then on it is fixed; `adaptive` searches on from there."""
+    run = Simulated(8, None)
+    run.run(60)
+    run.control.ask(7, run.now, "somebody")
+    assert run.control.steps[-1].reason == "somebody asks for 7"
+    assert run.run(100) == [(7, "asked")]
+    assert not run.control.is_adaptive
+    run.control.ask(None, run.now, "somebody")
+    assert run.control.places == 7
+    run.run(100)
+    assert run.control.places == 4

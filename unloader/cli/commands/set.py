@@ -1,0 +1,79 @@
+"""`unloader set`: change the number of workers of a run that goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import on_command_line
+from unloader.cli.options.source_argument import finished_directory
+from unloader.cli.signals import stop_on_signals
+from unloader.request.options.parsing import ADAPTIVE
+
+if TYPE_CHECKING:
+    from unloader.status.setting import ChangedRun
+    from unloader.status.wishes import Wish
+
+
+@click.command(
+    "set",
+    cls=JobCommand,
+    short_help="Change the number of workers of a run, from any shell.",
+    epilog="""\b
+    Examples:
+      unloader set /extract/orders --parallelism 4
+      unloader set /extract/orders --parallelism adaptive --max-cpu 75%
+    """,
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+@declared_options("set")
+@click.pass_context
+def command(context: click.Context, /, destination: Path, timeout: float, **values: Any) -> None:
+    """Change the number of workers of the run in DEST, or a limit on it, while it goes on.
+
+    The run is asked by a file in DEST/_run, so it may be another user's or on another machine; the
+    right to write there is needed. Only what is given on this command line changes; variables are
+    not looked at. A run has as many seats as it was started for, and no more workers than that.
+
+    Workers that are too many end their work units, and are held up after two seconds if those last
+    longer. What was asked is in the log of the run and in its manifest.
+
+    The exit status is 6 if no run is going on, if it refuses, or if it has not answered after
+    --timeout.
+    """
+    from unloader import api
+
+    given = on_command_line(context)
+    wish = _wish({key: value for key, value in values.items() if key in given})
+    with stop_on_signals(lambda _: None) as stop:
+        changed = api.change(destination, wish, timeout_seconds=timeout, stop=stop)
+    if values["json"]:
+        render.emit_json(changed.to_json())
+    elif not values["quiet"]:
+        render.emit(render.visible(_text(changed, destination)))
+
+
+def _wish(given: dict[str, Any]) -> Wish:
+    from unloader.status.wishes import Wish
+
+    names = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
+    found = {name: given[name] for name in names if name in given}
+    if found.get("slow_between") == "never":
+        found["slow_between"] = ""
+    if "parallelism" in given:
+        words: dict[int, Any] = {0: "auto", ADAPTIVE: "adaptive"}
+        found["parallelism"] = words.get(given["parallelism"], given["parallelism"])
+    return Wish(id="", **found)
+
+
+def _text(changed: ChangedRun, destination: Path) -> str:
+    run, known = f"run {changed.run_id}", changed.parallelism
+    if not changed.taken or known is None:
+        return f"{run} is asked. Next: unloader status {destination} --watch"
+    limit = f"; held by {known.limit}" if known.limit else ""
+    mode = ", the best number is searched" if known.mode == "adaptive" else ""
+    return f"{run} has taken it: {known.workers} of {known.of} workers{mode}{limit}"

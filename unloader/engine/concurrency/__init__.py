@@ -1,0 +1,1 @@
+"""How many places work at a time: measured rates, a search for the best number, limits, pauses."""

@@ -1,0 +1,227 @@
+"""The search for the number of places with which rows come fastest.
+
+Pure, and of no more than one number of places at a time. It assumes a curve that rises to a top and
+may fall behind it, as queues have it. Numbers are compared as they follow each other in time, so
+that a load which comes and goes slowly does not decide.
+
+    1. From few places the number is doubled as long as that gains.
+    2. Then the step is halved and tried upwards and downwards from the best number, down to one
+       place. Numbers beyond one that was found no better are not tried. Where nothing is known
+       beyond a number that was better the step is doubled again.
+    3. The best number stays. It is tried again after a while, which doubles each time nothing
+       was gained, and at once if the rate has changed by itself: by then another load has come or
+       gone, or the rows are others.
+
+A number of more places is better if its rate is higher by more than `TOLERANCE`, and a number of
+fewer places if it is not lower by more than that: a session that gains nothing is one too many. Two
+rates differ if they do so by twice the error of their difference. What that leaves undecided after
+`MOST_WINDOWS` windows is decided by the rates as they are: near the top it makes little difference.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement
+
+TOLERANCE = 0.02
+"""Of the rate. Fewer places for so little less are worth it to whoever shares the database."""
+
+FEW = 2
+"""Places to begin with."""
+
+HOLD_SECONDS, LONGEST_HOLD_SECONDS = 60.0, 960.0
+"""Between two searches in which nothing changed. A search costs a few seconds at a slower number:
+at most one in twenty at first, and less than one in a hundred soon after."""
+
+CHANGED = 0.15
+"""Part of the rate by which it changes itself before that is a reason to search again."""
+
+_FEWEST_WINDOWS = 3
+_CLEAR = 0.10
+"""A difference so far beyond its error needs no third window."""
+_ERRORS = 2.0
+_BASE_ERROR, _FIRST_ERROR = 0.03, 0.06
+"""The rate that others are compared with is known as well as this, or has had time to be. The first
+steps double the number, and differences are larger."""
+_HOPELESS = 0.10
+"""What was so much worse is not tried again until the rate itself has changed."""
+_SHORTEST_HOLD_SECONDS = 15.0
+
+Verdict = Literal["better", "worse", "same"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Another number of places, and why."""
+
+    cause: Literal["trial", "faster", "not faster"]
+    reason: str
+
+
+def compare(base: Measurement, other: Measurement) -> Verdict | None:
+    """Return how another rate compares with a first one; None while that is not known."""
+    if base.rows_per_second <= 0:
+        return "better" if other.rows_per_second > 0 else "same"
+    gain = other.rows_per_second / base.rows_per_second - 1
+    error = math.hypot(base.error, other.error) / base.rows_per_second
+    verdict: Verdict = "same"
+    if abs(gain) > TOLERANCE:
+        verdict = "better" if gain > 0 else "worse"
+    if other.windows < _FEWEST_WINDOWS:
+        return verdict if abs(gain) > _CLEAR + _ERRORS * error else None
+    if abs(gain) > TOLERANCE and abs(gain) > _ERRORS * error:
+        return verdict
+    if abs(gain) + _ERRORS * error < 2 * TOLERANCE:
+        return "same"
+    return None if other.windows < MOST_WINDOWS else verdict
+
+
+@dataclass(slots=True)
+class Climber:
+    """The number that is tried now, and what is known of others."""
+
+    most: int
+    level: int = 0
+    """How many places ought to work; 0 until the first call."""
+    _base: int = 0
+    """The best number so far."""
+    _found: Measurement | None = None
+    """What was measured with it; None if that is not known well enough."""
+    _step: int = 0
+    _doubling: bool = True
+    _seen: dict[int, Measurement] = field(default_factory=dict)
+    """All that was measured in this search."""
+    _hopeless: set[int] = field(default_factory=set)
+    """Numbers that were much worse when the rate was what it is."""
+    _settled: float | None = None
+    """When the search ended; None while it goes on."""
+    _hold: float = HOLD_SECONDS
+    _moved: bool = False
+    """This search has found another number."""
+
+    def __post_init__(self) -> None:
+        """Begin with few places."""
+        self.level = self._base = min(self.level or FEW, self.most)
+        self._step = self._base
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is being tried."""
+        return self._settled is not None
+
+    @property
+    def base(self) -> int:
+        """The best number known."""
+        return self._base
+
+    def begin_at(self, level: int) -> None:
+        """Go on from another number, as somebody has set it."""
+        self.level = self._base = max(1, min(level, self.most))
+        self._search_again()
+
+    def give_up_trial(self) -> None:
+        """Go back to the best number: the one that was tried cannot be measured."""
+        self.level = self._base
+
+    def consider(self, here: Measurement, most: int, now: float) -> Move | None:
+        """Take what is measured at `level` so far; return the move to another level, if any.
+
+        Args:
+            here: With `level` places at work.
+            most: How many the limits allow now; `level` is no more than that.
+            now: As everywhere.
+        """
+        if self.level != self._base:
+            return self._judged(here)
+        if self._settled is not None:
+            if not self._is_to_search(here, now):
+                return None
+            self._search_again()
+        if self._found is None:
+            if not self._is_known(here):
+                return None
+            self._found = self._seen[self.level] = here
+        return self._try_next(most, now)
+
+    def _judged(self, here: Measurement) -> Move | None:
+        found = self._found
+        assert found is not None
+        if self.level < self._base:
+            # Several steps down may not lose more together than one may.
+            found = max(self._seen.values(), key=lambda each: each.rows_per_second)
+        verdict = compare(found, here)
+        if verdict is None:
+            return None
+        tried, before = self.level, self._base
+        self._seen[tried] = here
+        gain = here.rows_per_second / max(found.rows_per_second, 1e-9) - 1
+        told = f"{_places(tried)}: {here.rows_per_second:,.0f} rows/s, {gain:+.1%} against {before}"
+        upwards = tried > before
+        if verdict == "better" or (not upwards and verdict == "same"):
+            self._base, self._moved = tried, True
+            self._found = here if self._is_known(here) else None
+            self._hopeless.clear()
+            beyond = any((each > tried) == upwards for each in self._seen if each != tried)
+            if self._doubling:
+                self._step = tried
+            elif not beyond:
+                self._step *= 2
+            return Move(cause="faster", reason=told if upwards else f"{told}, so fewer do")
+        if gain < -_HOPELESS and gain < -_ERRORS * here.relative_error:
+            self._hopeless.add(tried)
+        self._doubling = False
+        self.level = before
+        return Move(cause="not faster", reason=f"{told}, so back to {before}")
+
+    def _is_known(self, here: Measurement) -> bool:
+        if here.windows < _FEWEST_WINDOWS:
+            return False
+        enough = _FIRST_ERROR if self._doubling else _BASE_ERROR
+        return here.relative_error <= enough or here.windows >= MOST_WINDOWS
+
+    def _try_next(self, most: int, now: float) -> Move | None:
+        while self._step >= 1:
+            for level in (min(self._base + self._step, most), self._base - self._step):
+                if self._may_gain(level):
+                    self.level = level
+                    return Move(cause="trial", reason=f"to see how fast {_places(level)} are")
+            self._step //= 2
+            self._doubling = False
+        self._settled = now
+        changed = self._moved
+        self._hold = HOLD_SECONDS if changed else min(2 * self._hold, LONGEST_HOLD_SECONDS)
+        return None
+
+    def _may_gain(self, level: int) -> bool:
+        if level < 1 or level == self._base or level in self._seen or level in self._hopeless:
+            return False
+        known = self._seen.keys() | self._hopeless
+        if level > self._base:
+            # What lies behind a number that was no better is no better, either.
+            return all(level < each for each in known if each > self._base)
+        return all(level > each for each in known if each < self._base)
+
+    def _is_to_search(self, here: Measurement, now: float) -> bool:
+        assert self._settled is not None
+        assert self._found is not None
+        held = now - self._settled
+        before = self._found.rows_per_second
+        change = abs(here.rows_per_second / max(before, 1e-9) - 1)
+        known = here.windows >= _FEWEST_WINDOWS and here.relative_error * _ERRORS < change
+        if change > CHANGED and known and held >= _SHORTEST_HOLD_SECONDS:
+            self._hopeless.clear()
+            self._hold = HOLD_SECONDS
+            return True
+        return held >= self._hold
+
+    def _search_again(self) -> None:
+        self._settled = self._found = None
+        self._seen.clear()
+        self._step, self._doubling, self._moved = 1, False, False
+
+
+def _places(number: int) -> str:
+    return "1 worker" if number == 1 else f"{number} workers"

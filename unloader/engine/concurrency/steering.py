@@ -1,0 +1,95 @@
+"""Carries out what the control decides: what is handed out, held up, let go on, and given back.
+
+Between the engine's turns it is given the schedule and the executor. Idle places that are not to
+work give their sessions back after a while, so that a database sees as many as there are at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic
+
+from unloader.engine.concurrency.control import Concurrency
+from unloader.engine.concurrency.limits import Held
+from unloader.engine.concurrency.pausing import Pauses
+from unloader.engine.executor import AttemptFailed, Executor, ExecutorEvent, PlaceLost, Result
+from unloader.engine.schedule import Schedule, U
+from unloader.model import FetchOrder, Release
+
+_IDLE_SECONDS = 5.0
+"""A place that is idle for so long, as fewer are to work, gives its session back."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Steering(Generic[U]):
+    """Holds a run to the number of places that its control decides."""
+
+    control: Concurrency
+    limits: Callable[[int, float], Mapping[str, Held]]
+    """Returns what limits allow now, by name, given the places at work and the time."""
+    tell: Callable[[], None]
+    """Called when there are new steps, or other attempts are held up."""
+    _pauses: Pauses = field(default_factory=Pauses)
+    _releasing: set[int] = field(default_factory=set)
+    """Idle places that are giving their session back."""
+    _idle_since: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def paused(self) -> int:
+        """How many attempts are held up."""
+        return len(self._pauses.held)
+
+    def turn(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
+        """Decide, and carry out what follows; before anything is handed out.
+
+        Args:
+            schedule: What runs where.
+            executor: Has the places.
+            now: As for the control.
+        """
+        control, at_work = self.control, schedule.at_work
+        held = self.limits(at_work, now)
+        control.decide(held, at_work, schedule.capacity.limit, now)
+        if control.steps:
+            self.tell()
+        schedule.allowed = control.places
+        executor.start(control.places)
+        running = schedule.running_places
+        orders = self._pauses.orders(running, control.places, now, urgent=control.is_urgent)
+        for places, paused in ((orders.pause, True), (orders.resume, False)):
+            for place in places:
+                attempt = schedule.running(place)
+                assert attempt is not None
+                order = FetchOrder(unit=attempt.unit.id, attempt=attempt.attempt, paused=paused)
+                executor.tell(place, order)
+        if orders.pause or orders.resume:
+            self.tell()
+        schedule.held = set(self._pauses.held)
+        self._release_idle(schedule, executor, now)
+
+    def ended(self, place: int) -> None:
+        """Note that an attempt is over."""
+        self._pauses.ended(place)
+
+    def is_own(self, schedule: Schedule[U], event: ExecutorEvent) -> bool:
+        """Take an event of a place that gives its session back; return whether it was one."""
+        if not isinstance(event, Result | AttemptFailed | PlaceLost):
+            return False
+        if event.place not in self._releasing:
+            return False
+        self._releasing.discard(event.place)
+        schedule.vacated(event.place)
+        return True
+
+    def _release_idle(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
+        """Have idle places close their sessions while no further one may work."""
+        if schedule.at_work < self.control.places:
+            self._idle_since.clear()
+            return
+        idle = [place for place in executor.places() if schedule.has_session(place)]
+        self._idle_since = {place: self._idle_since.get(place, now) for place in idle}
+        for place, since in self._idle_since.items():
+            if now - since >= _IDLE_SECONDS:
+                self._releasing.add(place)
+                executor.send(place, Release())

@@ -1,0 +1,107 @@
+"""Whether a run's number of workers is steered, and the opening of what that needs.
+
+A run without such options is steered from the moment when somebody asks it for something; until
+then it pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unloader.errors import ConfigError
+from unloader.events import ParallelismChanged
+from unloader.model import ConcurrencyOptions, Request
+from unloader.placement.seating import sessions_beside_workers
+from unloader.sources.abilities import open_load
+
+if TYPE_CHECKING:
+    from unloader.run.concurrency.load_watch import LoadWatch
+    from unloader.run.concurrency.steered import SteeredRun
+    from unloader.sources.base import Catalog
+    from unloader.status.model import ParallelismStatus
+    from unloader.status.recording import LiveRun
+
+
+def is_adaptive(request: Request) -> bool:
+    """Return whether the number of workers is to be found by measuring."""
+    return request.concurrency is not None and request.concurrency.adaptive
+
+
+def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
+    """Begin to count active sessions, where a limit needs that; check the other limits.
+
+    Raises:
+        UsageError: The source cannot tell.
+        ConfigError: The user may not see the sessions of others, or this system has no figures of
+            its CPUs.
+        SourceError: The database refused.
+    """
+    known = request.concurrency
+    if known is None:
+        return None
+    if known.max_cpu is not None:
+        from unloader.run.concurrency.host_cpu import HostCpu
+
+        if not HostCpu().readable():
+            raise ConfigError(
+                "--max-cpu cannot be kept: /proc/stat of this host cannot be read",
+                "leave it out, or run on Linux with /proc mounted",
+            )
+    if known.max_db_load is None:
+        return None
+    from unloader.run.concurrency.load_watch import LoadWatch
+
+    return LoadWatch(open_load(catalog), lambda: open_load(catalog))
+
+
+@dataclass(slots=True, kw_only=True)
+class RunSteering:
+    """What steers a run: nothing, as long as nobody has asked for it."""
+
+    request: Request
+    most: int
+    """Workers that have a seat and may have a unit."""
+    live: LiveRun
+    pids: Callable[[], Mapping[int, int]]
+    load: LoadWatch | None
+    current: SteeredRun | None = None
+
+    def __post_init__(self) -> None:
+        """Begin where the options ask for it."""
+        if self.request.concurrency is not None:
+            self.current = self._new(self.request.concurrency)
+
+    @property
+    def first_workers(self) -> int:
+        """How many workers are wanted at first."""
+        return self.most if self.current is None else self.current.steering.control.places
+
+    def turn(self) -> SteeredRun | None:
+        """Take what is asked by hand; return what steers the run now."""
+        while (wish := self.live.wish()) is not None:
+            if self.current is None:
+                self.current = self._new(ConcurrencyOptions())
+            self.current.take(wish)
+        return self.current
+
+    def steps(self) -> tuple[ParallelismChanged, ...] | None:
+        """Return the steps for the manifest; None where the run was not steered."""
+        return None if self.current is None else self.current.record()
+
+    def _new(self, options: ConcurrencyOptions) -> SteeredRun:
+        from unloader.run.concurrency.steered import SteeredRun
+
+        return SteeredRun(
+            options=options,
+            most=self.most,
+            sessions_beside=sessions_beside_workers(self.request),
+            observe=self.live,
+            show=self._show,
+            pids=self.pids,
+            load=self.load,
+        )
+
+    def _show(self, status: ParallelismStatus) -> None:
+        self.live.parallelism = status

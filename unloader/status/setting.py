@@ -1,0 +1,132 @@
+"""Changing a run from elsewhere: asks it by way of its destination and waits for its answer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from unloader import json_fields
+from unloader.errors import Interrupted, OutputFailed, UsageError
+from unloader.status.model import ParallelismStatus
+from unloader.status.reading import RunStatus, status_of
+from unloader.status.wishes import Wish, wish_bytes
+from unloader.storage.opening import storage_at
+
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRun:
+    """A run that was asked to change."""
+
+    run_id: str
+    taken: bool
+    """It has; False if nobody waited for that."""
+    seconds: float
+    """How long it took."""
+    parallelism: ParallelismStatus | None
+    """How many workers work by now; None where that is not known yet."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the answer of the command."""
+        return json_fields.fields_to_json(self)
+
+
+def change_run(
+    place: str, wish: Wish, timeout_seconds: float, stop: Callable[[], bool] = lambda: False
+) -> ChangedRun:
+    """Ask the run at a destination for other settings, and wait until it has taken them.
+
+    Args:
+        place: One of the run's places.
+        wish: What is to change; its id and who asks are filled in here.
+        timeout_seconds: How long to wait at most; 0 does not wait.
+        stop: Asked several times a second; True ends the waiting.
+
+    Raises:
+        UsageError: Nothing is to be changed.
+        OutputFailed: No run is there, it ends before, does not answer in that time, refuses, or
+            this user may not ask it.
+        Interrupted: `stop` returned True.
+    """
+    if wish.is_empty:
+        raise UsageError("nothing says what to change", "give for instance --parallelism 4")
+    before = status_of(place)
+    _check_running(before, place)
+    wish = replace(wish, id=os.urandom(8).hex(), by="`unloader set`")
+    _ask(place, wish)
+    began = time.monotonic()
+    while True:
+        waited = time.monotonic() - began
+        now = _now(place)
+        known = now.live.parallelism if now.live is not None else None
+        if known is not None and known.taken == wish.id:
+            return _answered(before.run_id, known, waited)
+        if (now.state, now.run_id, now.since) != ("running", before.run_id, before.since):
+            raise OutputFailed(
+                f"run {before.run_id} has ended before it took that",
+                f"see how with: unloader status {place}",
+            )
+        if not timeout_seconds:
+            return ChangedRun(run_id=before.run_id, taken=False, seconds=waited, parallelism=known)
+        if waited >= timeout_seconds:
+            phase = now.live.phase if now.live is not None else "planning"
+            raise OutputFailed(
+                f"run {before.run_id} has not taken that within {waited:.0f} s; it is {phase}",
+                f"see it with: unloader status {place}; it takes what is asked while it unloads, "
+                "if it is of this version",
+            )
+        if stop():
+            raise Interrupted(
+                f"the wait for run {before.run_id} was ended; it may still take what was asked",
+                f"see it with: unloader status {place}",
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _check_running(before: RunStatus, place: str) -> None:
+    if before.state != "running":
+        raise OutputFailed(
+            f"no run is writing to {place}, so none can be changed",
+            f"see what is there with: unloader status {place}",
+        )
+    live = before.live
+    if live is not None and live.phase not in ("planning", "confirming", "unloading"):
+        raise OutputFailed(
+            f"the workers of run {before.run_id} have ended: it is {live.phase}",
+            f"see it with: unloader status {place}",
+        )
+
+
+def _answered(run_id: str, known: ParallelismStatus, seconds: float) -> ChangedRun:
+    if known.refused:
+        raise OutputFailed(
+            f"run {run_id} has not done that: {known.refused}",
+            "ask for something else; a run gets its seats when it starts, by its --parallelism "
+            "and --max-sessions",
+        )
+    return ChangedRun(run_id=run_id, taken=True, seconds=seconds, parallelism=known)
+
+
+def _now(place: str) -> RunStatus:
+    try:
+        return status_of(place)
+    except OutputFailed:
+        return RunStatus(destination=place, state="none")
+
+
+def _ask(place: str, wish: Wish) -> None:
+    try:
+        storage_at(place).ask(place, wish_bytes(wish))
+    except FileNotFoundError:
+        raise OutputFailed(
+            f"the run in {place} has just ended", f"see how with: unloader status {place}"
+        ) from None
+    except OSError as error:
+        raise OutputFailed(
+            f"the run in {place} cannot be asked: {error.strerror or error}",
+            "run the same command as a user who may write there",
+        ) from error

@@ -1,0 +1,55 @@
+"""What a run that goes on can be asked to change, as it travels through its destination."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from unloader import json_fields
+from unloader.json_reading import decode
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Other settings; None leaves one as it is."""
+
+    id: str
+    """Tells it from others, so that the run can say which one it has taken."""
+    by: str = ""
+    """Who asks, for the record."""
+    parallelism: int | Literal["adaptive", "auto"] | None = None
+    max_sessions: int | None = None
+    """0 is no limit, as of the next one."""
+    max_cpu: float | None = None
+    slow_between: str | None = None
+    """Empty is no such hours."""
+    slow_parallelism: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be changed."""
+        names = (each.name for each in fields(self) if each.name not in ("id", "by"))
+        return all(getattr(self, name) is None for name in names)
+
+
+def wish_bytes(wish: Wish) -> bytes:
+    """Return the text of a wish."""
+    document = {"format_version": FORMAT_VERSION, **json_fields.to_json(wish)}
+    return (json.dumps(document) + "\n").encode("ascii")
+
+
+def parse_wish(data: bytes) -> Wish | None:
+    """Return the wish that these bytes are; None if they are none, or of a later version.
+
+    Keys that are not known are passed over.
+    """
+    try:
+        document = decode(data.decode())
+        if not isinstance(document, dict) or document.pop("format_version") != FORMAT_VERSION:
+            return None
+        return json_fields.from_json(Wish, document, "the wish", newer=True)
+    except (ValueError, KeyError):
+        return None
