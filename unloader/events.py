@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from unloader.model import UnitResult
+    from unloader.model import Cause, UnitResult
 
 Phase = Literal[
     "connecting",
@@ -30,11 +30,6 @@ Phase = Literal[
 ]
 """In the order of a run; a source leaves out what it does not have. The last two are of
 `unloader preflight`."""
-
-
-Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
-"""Why another number of workers works: a number is tried, was found faster, or was not and the one
-before it is taken again; a limit begins or ends to hold; somebody asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -489,6 +489,11 @@ class SeatOptions:
     """Network interface, block device or path whose node is preferred among equals; None = none."""
 
 
+Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
+"""Why another number of workers works: a number is tried, was found faster, or was not and the one
+before it is taken again; a limit begins or ends to hold; somebody asks for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcurrencyOptions:
     """How many workers may work at a time, where that may change while a run goes on."""

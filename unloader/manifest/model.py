@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
-from unloader.events import Cause
 from unloader.json_fields import KEY, OPTIONAL
-from unloader.model import Snapshot, VerifyLevel
+from unloader.model import Cause, Snapshot, VerifyLevel
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
 FORMAT_VERSION: Literal[1] = 1

@@ -124,7 +124,7 @@ def test_every_option_in_a_text_of_the_program_exists() -> None:
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         for text in _texts(path)
-        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)
+        for option in re.findall(r"(?<![\w-])(?<!var\()--[a-z][a-z-]*[a-z]", text)
         if option not in known
     }
     assert not unknown

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from unloader.engine.concurrency.climbing import Climber
 from unloader.engine.concurrency.limits import Held
 from unloader.engine.concurrency.rates import RowCount, Windows
-from unloader.events import Cause, ParallelismChanged
+from unloader.events import ParallelismChanged
+from unloader.model import Cause
 
 _QUIET_SECONDS = 1.0
 """After a change, until the rate belongs to the new number: buffers fill and sessions open."""
