@@ -112,6 +112,7 @@ def test_a_run_is_killed_again_and_again(
     assert comparable(dest) == undisturbed
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "by_cron", [False, *also(BROKEN_RUNS, True)], ids=["resume", "the line for cron"]
 )
@@ -152,6 +153,7 @@ def test_an_interrupted_run_says_how_it_is_continued(
     assert command.manifest_of(dest)["totals"]["rows"] == ROWS
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_several_directories(database: str, tmp_path: Path) -> None:
     """Whichever of them is named, all are continued."""
     places = [tmp_path / name for name in ("a", "b", "c")]
@@ -188,6 +190,7 @@ def test_what_is_not_confirmed_is_read_again(
     assert comparable(dest) == undisturbed
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -276,6 +279,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     assert (found["totals"]["rows"], found["run_id"] != first) == (100, True)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> None:
     """resume refuses it and says what there is; the line for cron begins anew and says so."""
     dest = tmp_path / "out"
