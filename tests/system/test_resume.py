@@ -167,6 +167,7 @@ def test_several_directories(database: str, tmp_path: Path) -> None:
     command.run("verify", str(places[0]))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_is_not_confirmed_is_read_again(
     database: str, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -312,6 +313,7 @@ def test_the_line_for_cron_begins_anew_where_the_snapshot_is_gone(tmp_path: Path
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_snapshot_that_ended_with_its_run_is_gone(postgres: Any, tmp_path: Path) -> None:
     """PostgreSQL's ends with the connection that holds it, so nothing promises a resume."""
     url = postgres.database("resume_gone")
@@ -370,6 +372,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return killing_calls.build(tmp_path_factory.mktemp("library"))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_killed_while_it_is_published_is_complete(
     database: str, tmp_path: Path, library: Path
 ) -> None:

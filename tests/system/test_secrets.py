@@ -133,6 +133,7 @@ def seen_from_outside(processes: list[psutil.Process]) -> tuple[str, str]:
     return texts["cmdline"], texts["environ"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, place: str) -> None:
     """No process shows the password while the run goes on, and none dumps its memory.

@@ -80,6 +80,7 @@ def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> No
     assert len(run.seating.seats) == 2
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "number",
     [signal.SIGTERM, signal.SIGKILL, *also(SIGNALS, signal.SIGINT, signal.SIGHUP)],

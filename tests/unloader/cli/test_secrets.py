@@ -288,6 +288,7 @@ def test_a_value_that_its_option_cannot_mean_is_not_repeated(ask: Ask) -> None:
     ask(calls)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("command", ["run", "plan", "codecs", "describe"])
 def test_the_password_itself_is_accepted_in_no_option(ask: Ask, command: str, ear: Ear) -> None:
     """What the variable holds may stand in no option: it would go into manifest and plan."""
