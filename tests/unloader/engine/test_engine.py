@@ -330,10 +330,9 @@ def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
 
         def wait(attempt: Assignment) -> None:
             if attempt.unit.id == "last-1":
-                # Its result and its end then come in one.
-                process = psutil.Process(executor.pids()[0])
-                while process.status() != psutil.STATUS_ZOMBIE:
-                    time.sleep(0.01)
+                # Its result and its end then come in one. A process is a zombie as soon as its first
+                # thread has ended; it can be waited for when all have, and its pipe is closed.
+                os.waitid(os.P_PID, executor.pids()[0], os.WEXITED | os.WNOWAIT)
 
         work.on_start = wait
         run_over(engine, executor, 1)
