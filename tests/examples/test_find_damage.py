@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from amounts import amount
+from long_tests import OTHER_ROUTES
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_all_damage_is_found_and_named(tmp_path: Path) -> None:
     """At a reduced number: every flipped bit and every edit, by the name of its file."""
     flips = amount("UNLOADER_TEST_FLIPS", 60, 1000)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from long_tests import OTHER_ROUTES
 
 from unloader.model import SourceSpec
 from unloader.request.names import parse_table
@@ -87,6 +88,7 @@ def test_the_command_line_finds_it(folder: Path) -> None:
     assert f"read {folder}/sales/01.csv" in planned.stdout
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_it_is_unloaded_and_verified(folder: Path, tmp_path: Path, form: str) -> None:
     """All rows are in the files, and `verify` counts them in the source once more."""

@@ -189,6 +189,7 @@ def load_dag() -> None:
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_dag(
     host: Host,
     airflow: list[Any],

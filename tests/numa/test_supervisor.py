@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES
 from waiting import PATIENCE_SECONDS, alive, until
 
 from numa.errors import PoolError, StartError
@@ -208,6 +209,7 @@ def test_a_task_that_takes_too_much_memory_is_ended() -> None:
         assert isinstance(done_by(supervisor, 0, ("double", 1)), Finished)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("body", "seconds", "words"),
     [

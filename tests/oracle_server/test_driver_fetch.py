@@ -13,6 +13,7 @@ from typing import Any
 import oracledb
 import pyarrow as pa
 import pytest
+from long_tests import OTHER_ROUTES
 from oracle_server.data.catalog import User
 from oracle_server.model import (
     Answer,
@@ -304,6 +305,7 @@ def as_python(value: Any) -> Any:
     return value
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("encoded", [False, True], ids=["rows", "encoded"])
 @pytest.mark.parametrize("case", CASES)
 def test_repeated_values(

@@ -9,7 +9,7 @@ import pytest
 from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 
 from partition_planner.balance import makespan
 from partition_planner.costs import unit_costs
@@ -85,6 +85,7 @@ SIZES = [(32, range(1, 65)), (1_000, (1, 2, 3, 7, 12, 16, 31, 32, 48, 63, 64))]
 KINDS = ("even", "one huge", "harmonic")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("partitions", "levels", "kind"),
     [

@@ -409,6 +409,7 @@ def test_nobody_reads(database: str, tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("name", ["all", *also(OTHER_ROUTES, "{unit}")])
 def test_a_reader_that_stands_still_is_a_stall(slow: str, tmp_path: Path, name: str) -> None:
     """It holds the pipe open and takes nothing: --stall-timeout ends the run with status 6."""

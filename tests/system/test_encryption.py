@@ -93,6 +93,7 @@ def assert_nothing_shows(files: dict[str, bytes], secrets: Secrets, *texts: str)
         assert secret not in "".join(texts)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("codec", ["none", *also(OTHER_ROUTES, "zstd")])
 def test_each_recipient_reads_the_text(
     source: str, secrets: Secrets, tmp_path: Path, codec: str
@@ -289,6 +290,7 @@ def test_a_killed_run_leaves_nothing_in_the_open(
     assert_nothing_shows(written_below(dest), secrets)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_is_resumed_with_its_own_key_only(
     source: str, secrets: Secrets, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_killed_worker_costs_one_attempt(slow: str, tmp_path: Path) -> None:
     assert not (dest / "_run").exists()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_stalled_worker_is_replaced_and_given_up(slow: str, tmp_path: Path) -> None:
     """A unit that makes no progress uses up its attempts; the run ends with status 7."""
     dest = tmp_path / "out"

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 VALUES = ("=HYPERLINK(1)", "-1", "plain", "it's =")
@@ -39,6 +40,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.param}://{path}"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_every_source_writes_the_same(source: str, tmp_path: Path) -> None:
     """Texts are guarded, numbers not; the manifest says which columns were, and verify agrees."""
     out = tmp_path / "out"

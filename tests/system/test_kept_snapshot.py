@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 ROWS = 500
@@ -62,6 +63,7 @@ def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     assert "chmod 700" in error
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_complete_run_leaves_nothing(url: str, variables: dict[str, str], tmp_path: Path) -> None:
     """The rows are there, the snapshot was announced as kept, and no keeper is left."""
     done = command.ended(
@@ -75,6 +77,7 @@ def test_a_complete_run_leaves_nothing(url: str, variables: dict[str, str], tmp_
     assert kept(variables) == []
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_failed_run_says_until_when_its_snapshot_is_kept(
     url: str, variables: dict[str, str], tmp_path: Path
 ) -> None:

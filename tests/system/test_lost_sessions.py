@@ -144,6 +144,7 @@ def ended(source: Any, to: Path, end: End, most: int, seed: int) -> tuple[runs.O
     return outcome, killer.count
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_workers_sessions_end_at_random_moments(source: Any, tmp_path: Path) -> None:
     """Each is a lost connection and costs one attempt; in the end every row is there once."""
     total = 0

@@ -45,6 +45,7 @@ def answer(leg: OracleLeg, *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("format", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_oracle_computes_the_same_of_every_type(
     leg: OracleLeg, tmp_path: Path, format: str

@@ -167,6 +167,7 @@ def test_output_is_one_state_while_a_writer_commits(
     assert _rows_of(again) == rows
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_an_scn_that_is_gone_is_refused(oracle: OracleLeg, tmp_path: Path) -> None:
     """With the undo expired nothing is unloaded; the error has Oracle's code and what to do."""
     database = oracle.database

@@ -168,6 +168,7 @@ def test_names_that_must_be_quoted(oracle: OracleLeg, tmp_path: Path) -> None:
     assert _ids(tmp_path / "some") == list(range(50))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.oracle_modes("23ai", "19c")
 def test_a_table_of_somebody_else(oracle: OracleLeg, tmp_path: Path) -> None:
     """It takes the right to look back; without it the error has the grant, and the way round."""

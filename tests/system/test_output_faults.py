@@ -17,7 +17,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from processes import command
 from processes.faulty_calls import FaultyCalls
 
@@ -114,6 +114,7 @@ def test_write_that_takes_nothing_ends_the_run(
     assert command.final_names(dest) == []
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("what", "options"),
     [

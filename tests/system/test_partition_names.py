@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 NAMES = {
@@ -92,6 +93,7 @@ def test_a_map_in_duckdb_may_hold_such_names_too(tmp_path: Path) -> None:
     assert re.search(r"^rows +1 \(estimate\)$", one, re.MULTILINE), one
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("wanted", "keys"),
     [("a", [2]), ("a/b", [1]), (".", [3]), ("two\nlines", [6]), ("a/*", [1]), ("{unit}", [11])],

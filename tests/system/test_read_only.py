@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from oracle import runs
 from oracle.accounts import database
 from oracle_server.server import OracleServer
@@ -31,6 +32,7 @@ def sales(postgres: Any) -> str:
     return url
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("consistency", ["snapshot", "none"])
 @pytest.mark.parametrize(
     "what",

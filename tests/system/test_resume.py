@@ -112,6 +112,7 @@ def test_a_run_is_killed_again_and_again(
     assert comparable(dest) == undisturbed
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "by_cron", [False, *also(BROKEN_RUNS, True)], ids=["resume", "the line for cron"]
 )
@@ -152,6 +153,7 @@ def test_an_interrupted_run_says_how_it_is_continued(
     assert command.manifest_of(dest)["totals"]["rows"] == ROWS
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_several_directories(database: str, tmp_path: Path) -> None:
     """Whichever of them is named, all are continued."""
     places = [tmp_path / name for name in ("a", "b", "c")]
@@ -165,6 +167,7 @@ def test_several_directories(database: str, tmp_path: Path) -> None:
     command.run("verify", str(places[0]))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_is_not_confirmed_is_read_again(
     database: str, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -188,6 +191,7 @@ def test_what_is_not_confirmed_is_read_again(
     assert comparable(dest) == undisturbed
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -276,6 +280,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     assert (found["totals"]["rows"], found["run_id"] != first) == (100, True)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> None:
     """resume refuses it and says what there is; the line for cron begins anew and says so."""
     dest = tmp_path / "out"
@@ -308,6 +313,7 @@ def test_the_line_for_cron_begins_anew_where_the_snapshot_is_gone(tmp_path: Path
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_snapshot_that_ended_with_its_run_is_gone(postgres: Any, tmp_path: Path) -> None:
     """PostgreSQL's ends with the connection that holds it, so nothing promises a resume."""
     url = postgres.database("resume_gone")
@@ -366,6 +372,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return killing_calls.build(tmp_path_factory.mktemp("library"))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_killed_while_it_is_published_is_complete(
     database: str, tmp_path: Path, library: Path
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from oracle import accounts, runs
 from oracle_server import Fault, OracleServer
 from processes import command
@@ -80,6 +80,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
     assert {unit["attempts"] for unit in command.manifest_of(to)["units"]} == {1}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "options", ["--format parquet", *also(DISKS, "--header", "--direct-io", "--compression zstd")]
 )
@@ -135,6 +136,7 @@ def test_a_sync_that_finds_no_room_is_a_retry(
     assert "-a2." in error, "the file of the second attempt"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path: Path) -> None:
     """Its finished units are kept and not read again; with room the rest follows."""
     made = accounts.database()

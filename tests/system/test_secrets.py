@@ -133,6 +133,7 @@ def seen_from_outside(processes: list[psutil.Process]) -> tuple[str, str]:
     return texts["cmdline"], texts["environ"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, place: str) -> None:
     """No process shows the password while the run goes on, and none dumps its memory.
@@ -165,6 +166,7 @@ def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, plac
     assert (SECRET in surroundings) == (place == "variable")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_is_continued_with_a_password_from_elsewhere(protected: str, tmp_path: Path) -> None:
     """resume looks where it is told: in the keyring, for the user of the run's URL."""
     options, variables = placed("keyring", tmp_path / "home")

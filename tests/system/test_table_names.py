@@ -55,6 +55,7 @@ def unloaded(url: str, table: str, to: Path, *options: str) -> tuple[str, str]:
     return line.partition(" unloading ")[2].partition(":")[0], rows
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("typed", "named", "rows"),
     [

@@ -215,6 +215,7 @@ def duckdb_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_duckdb_text_is_the_same_in_every_route(duckdb_file: Path, tmp_path: Path) -> None:
     """Every type's values, infinite ones too, have DuckDB's text, and the same in every route."""
     forms = [DUCKDB_FORMS.get(name, ("CAST({} AS VARCHAR)", str)) for name, _, _ in DUCKDB]

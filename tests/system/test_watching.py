@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 
@@ -131,6 +132,7 @@ def check_elsewhere(dest: Path, parts: str) -> None:
     kept.replace(lock)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_killed_run_is_said_to_be_interrupted(
     running: command.Running, parts: str, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_killed_run_is_said_to_be_interrupted(
     again.finish()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_watching_ends_with_the_run(running: command.Running, tmp_path: Path) -> None:
     """One line a look, and the state at the end, with its exit status."""
     dest = tmp_path / "out"
@@ -187,6 +190,7 @@ def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
     assert f"run {told['run_id']} has ended and has left nothing" in err
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_over_several_directories_is_seen_from_each(parts: str, tmp_path: Path) -> None:
     """It is one run, whichever of its directories is named, and is stopped from each."""
     first, second = tmp_path / "1", tmp_path / "2"

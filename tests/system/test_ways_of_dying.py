@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 from amounts import EVERYTHING
-from long_tests import also
+from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
 from processes.breaking import staged_units
 
@@ -80,6 +80,7 @@ def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> No
     assert len(run.seating.seats) == 2
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "number",
     [signal.SIGTERM, signal.SIGKILL, *also(SIGNALS, signal.SIGINT, signal.SIGHUP)],
@@ -108,6 +109,7 @@ def test_a_run_with_a_finished_unit_is_in_nobodys_way(
     assert not (dest / "_run").exists()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_a_partial_run_says_of_its_finished_units_is_true(parts: str, tmp_path: Path) -> None:
     """Status 7 names the directory they stay in, and says that the next run starts anew: it does.
 

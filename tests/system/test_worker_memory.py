@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 pytestmark = pytest.mark.skipif(
@@ -29,6 +30,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"duckdb://{path}"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(("limit", "restarts"), [("1MiB", 3), ("100GiB", 0)])
 def test_a_worker_above_the_limit_is_replaced_before_the_next_unit(
     database: str, tmp_path: Path, limit: str, restarts: int

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 from writers.errors import ValueNotRepresentable
 from writers.large_rows import COLLECTED_BYTES
@@ -37,7 +38,7 @@ def batch() -> pa.RecordBatch:
     )
 
 
-@pytest.mark.parametrize("encoder", ["auto", "plain"])
+@pytest.mark.parametrize("encoder", ["auto", *also(OTHER_ROUTES, "plain")])
 @pytest.mark.parametrize("name", FORMATS)
 def test_wide_rows_have_the_same_bytes(tmp_path: Path, name: str, encoder: EncoderChoice) -> None:
     """A wide row in a batch is written as the encoder writes it whole."""

@@ -124,13 +124,14 @@ def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> Out
     """
     if options is None or not spec.encryption.keyed:
         return spec
-    if not check_key(options):
+    key = parquet_key(options.key)
+    if not _is_the_key(key, options.key_proof):
         raise ConfigError(
             "the Parquet key is not the one that the files were, or are being, encrypted with",
             "give the key of the run"
             + (f", which is called {options.key_name}" if options.key_name else ""),
         )
-    return replace(spec, encryption=replace(spec.encryption, key=parquet_key(options.key)))
+    return replace(spec, encryption=replace(spec.encryption, key=key))
 
 
 def with_keys(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
+from writers.errors import WriteError
 from writers.files.ring import Buffer, Ring
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ Encrypt = Callable[["Iterator[Sequence[BytesLike]]", Put], None]
 """Takes the bytes to be encrypted, and hands on what they have become."""
 
 
-class EndsEarly(Exception):
+class EndsEarly(WriteError):
     """Ends an encryption in the middle, so that what was written cannot pass for whole."""
 
 
@@ -250,7 +251,7 @@ class Conveyor:
     def _until_stopped(self) -> Iterator[Sequence[BytesLike]]:
         yield from self._taken()
         if self._stopped:
-            raise EndsEarly
+            raise EndsEarly("the output was given up before it was whole.")
 
     def _buffers(self) -> Iterator[Sequence[BytesLike]]:
         while (buffer := self._next(self._full, lambda: self._finishing)) is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 
 from unloader.ceilings.model import ConnectionCeiling
 from unloader.json_fields import to_json
@@ -158,6 +159,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_page_is_what_the_commands_write(documents: list[tuple[str, dict[str, Any]]]) -> None:
     """Every key that occurs is on the page with its type; every key on the page occurs or may not."""
     page = Comparison()

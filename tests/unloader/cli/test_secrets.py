@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import forked_commands
 from processes.forked_commands import Call
 
@@ -220,6 +221,7 @@ def test_a_source_in_a_wrong_place_is_not_shown(ask: Ask, ear: Ear) -> None:
     assert ear.connections == 0
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reflex_of_other_programs_is_not_repeated(ask: Ask, command: str) -> None:
     """`-pSECRET`, `--password SECRET` and what is left over are refused unseen."""
@@ -286,6 +288,7 @@ def test_a_value_that_its_option_cannot_mean_is_not_repeated(ask: Ask) -> None:
     ask(calls)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("command", ["run", "plan", "codecs", "describe"])
 def test_the_password_itself_is_accepted_in_no_option(ask: Ask, command: str, ear: Ear) -> None:
     """What the variable holds may stand in no option: it would go into manifest and plan."""
@@ -347,6 +350,7 @@ def test_files_that_are_read_are_not_repeated(ask: Ask) -> None:
     ask(calls)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "variables",
     [

@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 import psutil
 import pytest
+from long_tests import OTHER_ROUTES
 from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, run_over, unbound
 
 from numa.model import ProcessLimits
@@ -162,6 +163,7 @@ def test_an_exception_in_a_worker_is_a_fault_of_the_program() -> None:
     assert "engine_tasks.py" in engine.failure.traceback
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("limit", ["stall_seconds", "attempt_seconds"])
 def test_an_attempt_that_passes_a_limit_is_stopped(limit: str) -> None:
     """Without a message, or without an end, for too long it uses up one of its attempts."""
@@ -184,6 +186,7 @@ def test_who_talks_is_not_stalled() -> None:
     assert set(late.schedule.given_up) == {"chatter-1"}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_slow_caller_makes_no_attempt_late() -> None:
     """What waits in the pipes while the caller records a result is not held against its worker."""
     work = RecordedWork()
@@ -327,10 +330,9 @@ def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
 
         def wait(attempt: Assignment) -> None:
             if attempt.unit.id == "last-1":
-                # Its result and its end then come in one.
-                process = psutil.Process(executor.pids()[0])
-                while process.status() != psutil.STATUS_ZOMBIE:
-                    time.sleep(0.01)
+                # Its result and its end then come in one. A process is a zombie as soon as its first
+                # thread has ended; it can be waited for when all have, and its pipe is closed.
+                os.waitid(os.P_PID, executor.pids()[0], os.WEXITED | os.WNOWAIT)
 
         work.on_start = wait
         run_over(engine, executor, 1)

@@ -26,6 +26,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"duckdb://{path}"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("way", ["run", *also(OTHER_ROUTES, "resume")])
 def test_a_broken_run_of_today(source: str, tmp_path: Path, way: str) -> None:
     """The link leads to it, the metrics have all its rows, the command runs at its end."""

@@ -168,6 +168,7 @@ def test_a_run_killed_before_its_link_is_switched(
     assert only(tmp_path) == new
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
     """The link stays with the newer run, and --keep removes none that is newer."""
     import duckdb

@@ -59,8 +59,8 @@ def encrypted(home: Path, shape: TextFormat | ParquetFormat) -> EncryptionOption
     return EncryptionOptions(recipients=(KEYS.public,), identity=identity)
 
 
-def text_with_another_value(path: Path) -> None:
-    """Change one value, and encrypt the text again as the program does."""
+def replace_in_text(path: Path, old: bytes, new: bytes) -> None:
+    """Replace the first place of a text, and encrypt all again as the program does."""
     data = decrypted(path.read_bytes(), KEYS.private)
     sink = Sink(
         path,
@@ -69,22 +69,18 @@ def text_with_another_value(path: Path) -> None:
         buffers=2,
         recipients=(KEYS.public,),
     )
-    sink.write(data.replace(b"name 77\n", b"name 78\n", 1))
+    sink.write(data.replace(old, new, 1))
     sink.close()
+
+
+def text_with_another_value(path: Path) -> None:
+    """Change one value."""
+    replace_in_text(path, b"name 77\n", b"name 78\n")
 
 
 def text_that_ends_early(path: Path) -> None:
     """Cut a record in two, so that the reader gives up in the middle."""
-    data = decrypted(path.read_bytes(), KEYS.private)
-    sink = Sink(
-        path,
-        compression=Compression(),
-        buffer_bytes=1 << 20,
-        buffers=2,
-        recipients=(KEYS.public,),
-    )
-    sink.write(data.replace(b"5,name 5\n", b"5\n", 1))
-    sink.close()
+    replace_in_text(path, b"5,name 5\n", b"5\n")
 
 
 def parquet_with_another_value(path: Path) -> None:

@@ -11,6 +11,7 @@ from amounts import amount, examples
 from encoders.native_texts import is_program, native_moments
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from long_tests import OTHER_ROUTES, also
 
 from writers.errors import ValueNotRepresentable
 from writers.model import TextFormat
@@ -124,7 +125,7 @@ def test_any_mask(drawn):
 
 
 @pytest.mark.parametrize("unit", sorted(TICKS))
-@pytest.mark.parametrize("zone", [None, "UTC", "-00:30"])
+@pytest.mark.parametrize("zone", [None, *also(OTHER_ROUTES, "UTC", "-00:30")])
 @pytest.mark.parametrize("mask", [None, COMPACT, "DD.MM.YY HH24:MI:SSXFF3", "SYYYYMMDD FF9 AD"])
 def test_usual_masks(unit, zone, mask):
     """Masks of one layout, at every edge and over the usual years."""

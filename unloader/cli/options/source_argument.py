@@ -223,7 +223,10 @@ def _load_plan(path: str) -> dict[str, Any]:
     from unloader.resolve.resolved import checked_version
 
     # Before its options are looked at: those of another version may have other names.
-    return checked_version(document)
+    try:
+        return checked_version(document)
+    except PlanFailed as error:
+        raise PlanFailed(f"{path} cannot be used: {error.message}", error.hint) from error
 
 
 def _no_plan(path: str, problem: str) -> PlanFailed:

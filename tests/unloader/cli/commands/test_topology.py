@@ -139,6 +139,7 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_tree(spec, tmp_path_factory.mktemp("thousand")))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_real_machines_fit_eighty_columns(environment: dict[str, str]) -> None:
     """The drawing of every real machine has nodes and workers, and no line is too long."""
     script = (

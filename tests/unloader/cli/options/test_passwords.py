@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -72,6 +73,7 @@ def test_a_password_file_open_to_others_is_refused(
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(("mode", "status"), [(0o644, 3), (0o600, 4)])
 def test_a_job_file_with_a_password_is_a_secret(
     unloader: Run, open_directory: Path, mode: int, status: int

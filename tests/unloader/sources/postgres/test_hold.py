@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 
 from partition_planner.model import PlanLimits
@@ -296,6 +297,7 @@ def test_a_wait_beyond_the_servers_longest_is_that_one(url: str) -> None:
         assert ours.value("SHOW lock_timeout") == "2147483647ms"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(("seconds", "wanted"), [("0.25", "250ms"), ("0", "3s")])
 def test_the_wait_for_a_lock_is_an_option(
     postgres: Any, url: str, tmp_path: Path, seconds: str, wanted: str

@@ -115,6 +115,7 @@ def test_a_reader_of_each_directory_sees_all_of_one_run(library: Path, quick: Pa
     check_aftermath(found, TWO, {"overwrite"})
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("run", "why"),
     [

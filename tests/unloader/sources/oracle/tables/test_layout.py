@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 from oracle.accounts import ID_AND_NAME, NUMBER, TEXT, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec
@@ -227,6 +228,7 @@ KEYS: dict[str, tuple[Type, Any]] = {
 }
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("kind", list(KEYS))
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_keys_of_index_organized_tables(
