@@ -361,7 +361,8 @@ def test_a_sweep_is_taken_as_it_was_saved(tmp_path: Path) -> None:
     found = sized(*asked, str(saved))
     steps = {each["what"]: each["value"] for each in found["steps"]}
     assert steps["rows"] == 40000
-    width = len("id,name\r\n") / 40000 + sum(len(f"{i},abcde\r\n") for i in range(40000)) / 40000
+    text_bytes = len("id,name\n") + sum(len(f"{i},abcde\n") for i in range(40000))
+    width = text_bytes / 40000
     assert steps["row width"] == pytest.approx(width, rel=1e-4)
     assert steps["measured rate"] == pytest.approx(40000 * width / measured["seconds"], rel=1e-4)
     assert steps["CPU seconds of a MB"] == pytest.approx(

@@ -196,7 +196,8 @@ def _used(
 ) -> float | None:
     if cpu is None:
         return None
-    busy = cpu.user + cpu.system
+    # The two were rounded apart from one another.
+    busy = min(1.0, cpu.user + cpu.system)
     if not quota or processes.workers is None:
         return busy
     ours = (processes.workers + (processes.parent or 0.0)) * total / seconds
