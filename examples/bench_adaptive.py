@@ -47,7 +47,8 @@ from writers.model import TextFormat
 
 COLUMNS = (
     "i AS id, (CAST(i AS BIGINT) * 7919) % 100000 AS account, 'name ' || (i % 1000) AS name, "
-    "i * 0.25 AS price, DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, md5(CAST(i AS VARCHAR)) AS code"
+    "i * 0.25 AS price, DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, "
+    "md5(CAST(i AS VARCHAR)) AS code"
 )
 
 
