@@ -230,7 +230,7 @@ def one_run(source: Table, to: Path, level: int) -> float:
 def environment() -> dict[str, str]:
     """Return the variables of the sweep, which needs scipy; that of the tests where there is no
     other."""
-    paths = [str(CHECKOUT)]
+    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         import scipy  # noqa: F401
     except ImportError:
