@@ -143,7 +143,7 @@ class BarDisplay:
         figures = self._tally.figures(now)
         for_so_long = render.seconds(now - self._tally.phase_started)
         checked = self._tally.verified
-        if curve := self._sweep(for_so_long):
+        if curve := self._sweep(figures, for_so_long):
             return curve
         if not figures.units:
             text = f"{phase_text(self._tally.phase)} ... {for_so_long}"
@@ -155,14 +155,16 @@ class BarDisplay:
         busy = self._tally.phase == "unloading"
         return Group(overall, self._workers(now)) if busy else overall
 
-    def _sweep(self, for_so_long: str) -> RenderableType | None:
-        """Return the curve of a sweep, None where there is no point of one."""
+    def _sweep(self, figures: Figures, for_so_long: str) -> RenderableType | None:
+        """Return the curve of a sweep over the run of the moment, None without a point of one."""
         size = self._console.size
-        lines = self._curve.lines(size.width, size.height, unicode=self._unicode)
+        # The run takes two lines on a narrow terminal, and the cursor stands below.
+        lines = self._curve.lines(size.width, size.height - 3, unicode=self._unicode)
         if not lines:
             return None
         doing = f"{phase_text(self._tally.phase)} ... {for_so_long}"
-        return Group(*map(self._cut, [*lines, doing]))
+        run = self._overall(figures, for_so_long) if figures.units else self._cut(doing)
+        return Group(*map(self._cut, lines), run)
 
     @property
     def _unicode(self) -> bool:

@@ -40,6 +40,18 @@ def sparkline(values: Sequence[float], *, unicode: bool, most: float | None = No
     return "".join(marks[min(7, int(value / top * 7.999))] for value in values)
 
 
+def means(values: Sequence[float], most: int) -> list[float]:
+    """Return no more than so many means of neighbours, in the same order.
+
+    Args:
+        values: All.
+        most: At least 1.
+    """
+    together = -(-len(values) // most) if values else 1
+    groups = (values[at : at + together] for at in range(0, len(values), together))
+    return [sum(group) / len(group) for group in groups]
+
+
 def plot(
     points: Iterable[tuple[float, float]], *, width: int, height: int, unicode: bool
 ) -> list[str]:
