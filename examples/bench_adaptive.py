@@ -46,8 +46,9 @@ from unloader.request.settings import parse_count, parse_size
 from writers.model import TextFormat
 
 COLUMNS = (
-    "i AS id, (i * 7919) % 100000 AS account, 'name ' || (i % 1000) AS name, i * 0.25 AS price, "
-    "DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, md5(CAST(i AS VARCHAR)) AS code"
+    "i AS id, (CAST(i AS BIGINT) * 7919) % 100000 AS account, 'name ' || (i % 1000) AS name, "
+    "i * 0.25 AS price, DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, "
+    "md5(CAST(i AS VARCHAR)) AS code"
 )
 
 
