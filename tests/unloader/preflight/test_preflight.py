@@ -244,10 +244,10 @@ def test_a_wrong_call_is_one_clear_error(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_result_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
-    """The file of ceilings is there as a whole, or the command says that it is not."""
-    text = command.error_of(
-        *("preflight", "--to", str(tmp_path), *SMALL, "--parallelism", "1"),
-        *("--save", str(tmp_path / "no" / "c.json")),
-        status=6,
-    )
-    assert "--save" in text
+    """The file of ceilings is there as a whole, or the command says that it is not, first of all."""
+    asked = ("preflight", "--to", str(tmp_path), *SMALL, "--parallelism", "1", "--save")
+    assert "--save" in command.error_of(*asked, str(tmp_path / "no" / "c.json"), status=6)
+    manifest = tmp_path / "_manifest.json"
+    manifest.write_text("mine")
+    assert "manifest" in command.error_of(*asked, str(manifest), status=6)
+    assert manifest.read_text() == "mine"
