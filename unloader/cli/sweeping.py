@@ -49,7 +49,8 @@ def live_sweep(
     if values["csv"]:
         _check_writable(Path(values["csv"]))
     variants = _variants(context, values)
-    source = connect_to(argument.url, values, given(context))
+    # Of the options that vary a session knows none; the first point has one value of each.
+    source = connect_to(argument.url, variants[0][1], given(context))
     points = [_variant(settings, one, source) for settings, one in variants]
     with display_for(dict(values)) as display, stop_on_signals(display.stopping) as stop:
         return sweep(points, _options(values), observe=display, stop=stop)

@@ -93,6 +93,8 @@ class Machine:
     cpu_quota: float | None
     """CPUs that our control group grants; None is all."""
     output_disks: frozenset[str]
+    cores: int | None = None
+    """That may be used, threads of one core counted once."""
 
 
 def machine_of(directories: Sequence[str]) -> Machine:
@@ -103,6 +105,7 @@ def machine_of(directories: Sequence[str]) -> Machine:
     """
     from numa.errors import TopologyError
     from numa.topology import detect
+    from unloader.ceilings.machine import this_machine
     from unloader.sweep.measuring.readings import disk_of
 
     disks = frozenset(filter(None, map(disk_of, directories)))
@@ -117,7 +120,12 @@ def machine_of(directories: Sequence[str]) -> Machine:
         for node in topology.nodes
         if node.cpus
     )
-    return Machine(nodes=nodes, cpu_quota=topology.cpu_quota, output_disks=disks)
+    return Machine(
+        nodes=nodes,
+        cpu_quota=topology.cpu_quota,
+        output_disks=disks,
+        cores=this_machine(topology).cores,
+    )
 
 
 def load_between(
@@ -188,7 +196,8 @@ def _used(
 ) -> float | None:
     if cpu is None:
         return None
-    busy = cpu.user + cpu.system
+    # The two were rounded apart from one another.
+    busy = min(1.0, cpu.user + cpu.system)
     if not quota or processes.workers is None:
         return busy
     ours = (processes.workers + (processes.parent or 0.0)) * total / seconds

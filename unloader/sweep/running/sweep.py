@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from unloader import api
 from unloader.errors import Interrupted, SourceError, UnloaderError, UsageError
-from unloader.events import Event, Notice, Observer, Tick
+from unloader.events import Event, Notice, Observer, PhaseStarted, PointMeasured, Tick
 from unloader.model import Request
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
@@ -145,11 +145,18 @@ class _Sweep:
                 continue
             self.measured.setdefault(at, []).append(found)
             self.order.append(at)
-            self._notice(
-                f"{label(self.variants[at].settings)}: {found.rows_per_second:,.0f} rows/s, "
-                f"{found.bytes_per_second / 1e6:,.1f} MB/s in {found.seconds:.1f} s "
-                f"({len(self.measured[at])} of {self.options.repeats})"
-            )
+            self._tell(at, found)
+
+    def _tell(self, at: int, found: Measurement) -> None:
+        planned = len(self.variants) * self.options.repeats
+        event = PointMeasured(
+            number=found.number,
+            of=max(planned, found.number),
+            settings=label(self.variants[at].settings),
+            parallelism=self.variants[at].parallelism,
+            rows_per_second=found.rows_per_second,
+        )
+        self.observe(event)
 
     def _one(self, at: int, planned: ResolvedRun | None, where: Places) -> Measurement | None:
         """Make one measurement; None if it failed, or the user has ended it."""
@@ -216,6 +223,7 @@ class _Sweep:
             options=self.options,
             sample=taken,
             whole_rows=self._whole_rows(taken),
+            cores=self.machine.cores,
             caches=_caches(self.options.warm_up),
             points=points,
             interrupted=self.interrupted,
@@ -246,8 +254,8 @@ class _Sweep:
         self.notices.append(text)
 
     def _shown(self, event: Event) -> None:
-        """Pass on what is of the sweep as a whole: a display knows of one run alone."""
-        if isinstance(event, Tick):
+        """Pass on the time and what is done in it; the rest is of one run alone."""
+        if isinstance(event, (Tick, PhaseStarted)):
             self.observe(event)
 
 

@@ -114,6 +114,7 @@ class Watch:
             queueing=_queueing(self._results),
             machine=self.sampler.load(),
             peak_worker_bytes=max((r.peak_rss_bytes for r in self._results), default=None),
+            row_bytes=_row_bytes(self._results),
             moments=self.sampler.moments(),
             timeline=tuple(self._timeline),
         )
@@ -172,6 +173,13 @@ def _costs(results: list[UnitResult]) -> StageCosts:
         rest=max(0.0, total - fetch - encode - compress - write) / million,
         total=total / million,
     )
+
+
+def _row_bytes(results: list[UnitResult]) -> float | None:
+    sizes = [each.stages.uncompressed_bytes for each in results]
+    rows = sum(each.rows for each in results)
+    known = [size for size in sizes if size]
+    return sum(known) / rows if rows and len(known) == len(results) else None
 
 
 def _queueing(results: list[UnitResult]) -> Queueing:
