@@ -9,15 +9,12 @@ from datetime import datetime, timezone
 from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
 from unloader.cli.display.phases import phase_text
-from unloader.cli.display.watching.sparkline import can_show_blocks, means, sparkline
+from unloader.cli.display.watching.sparkline import can_show_blocks, speeds_text
 from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
 from unloader.status.reading import FinishedRun, RunStatus
 
 _NAMES_WIDTH = 14
 """Columns of the names of facts, and of the gap beside them."""
-
-_FEWEST_MARKS = 8
-"""With less room than these need the line is broken."""
 
 _WAITS = {
     "nothing": "",
@@ -155,7 +152,9 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
             f"{render.megabytes_per_second(live.bytes_per_second)}",
         )
         if len(live.speeds) > 1:
-            yield "so far", _so_far(live.speeds, width)
+            room = None if width is None else width - _NAMES_WIDTH
+            unicode = can_show_blocks(sys.stdout)
+            yield "so far", speeds_text(live.speeds, room, unicode=unicode)
         if live.parallelism is not None:
             yield "workers", _parallelism(live.parallelism)
         if live.seconds_left is not None:
@@ -228,14 +227,6 @@ def _run_cells(status: RunStatus, now: datetime) -> tuple[str, ...]:
         *(status.started or render.UNKNOWN, render.count(rows), render.size(size)),
         *(f"{seconds:.1f}", _age(last, now)),
     )
-
-
-def _so_far(speeds: Sequence[float], width: int | None) -> str:
-    """Return how the speed went on, in as many characters as a line has room for."""
-    told = f" up to {render.rows_per_second(max(speeds))}"
-    room = len(speeds) if width is None else width - _NAMES_WIDTH - len(told)
-    shown = means(speeds, max(room, _FEWEST_MARKS))
-    return sparkline(shown, unicode=can_show_blocks(sys.stdout)) + told
 
 
 def _for(since: str, now: datetime) -> str:
