@@ -23,6 +23,8 @@ from unloader.errors import UsageError
           --parallelism 32..4:-4,3,2 --sample 5%
       unloader sweep postgresql://etl@db01/sales --table public.orders --to null: \\
           --parallelism 1,2,4,8 --compression none,lz4,zstd --seconds 30
+      unloader sweep oracle://scott@db01:1521/SALES --table ORDERS --to /extract/sweep \\
+          --sample 5% --report sweep.html --job orders.toml
       unloader sweep --replay points.csv
       unloader sweep --replay points.csv --predict 48,64 --json
     """,
@@ -44,6 +46,9 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         if argument.url:
             raise UsageError("--replay takes its points from a file, and a source is given, too",
                              "leave one of the two out")  # fmt: skip
+        if values["job"]:
+            raise UsageError("--job needs a source to run, and --replay has none",
+                             "leave --job out, or sweep a source")  # fmt: skip
         _replay(values)
         return
     if not argument.url:
@@ -52,25 +57,30 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         )
     from unloader.cli.sweeping import answer, live_sweep
 
-    answer(live_sweep(context, argument, values), values)
+    answer(context, argument.url, live_sweep(context, argument, values))
 
 
 def _replay(values: dict[str, Any]) -> None:
     """Answer from the points of a file."""
-    from unloader.cli.sweeping import rules_of
+    from unloader.cli.sweep_files import check_page, write_page
+    from unloader.cli.sweeping import after_answer, rules_of
     from unloader.tuning.analysis import analyse
     from unloader.tuning.points_file import read_points
 
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
+    check_page(values)
     file = read_points(Path(values["replay"]))
     found = analyse(file.points, rules_of(values), values["predict"] or ())
     notices = (*file.notices, *found.notices)
+    document = {**found.to_json(), "notices": list(notices)}
     if values["json"]:
-        render.emit_json({**found.to_json(), "notices": list(notices)})
+        render.emit_json(document)
     elif not values["quiet"]:
         from unloader.cli.display.sweeps.answer import shown
 
         render.emit(shown(found))
     for notice in () if values["quiet"] else notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
+    with after_answer(json=values["json"]):
+        write_page(values, document)

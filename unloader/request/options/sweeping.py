@@ -143,4 +143,18 @@ OPTIONS = (
         empty=False,
         help="Write the points to FILE, a line for each measurement, as --replay reads them.",
     ),
+    _point(
+        name="report",
+        kind=PathText("FILE", only="file"),
+        empty=False,
+        help="Write a page in HTML on the sweep to FILE: its curve, stages, timelines and load. It "
+        "needs no network. If it cannot be written the exit status is 10.",
+    ),
+    _point(
+        name="job",
+        kind=PathText("FILE.toml", only="file"),
+        empty=False,
+        help="Write a job file for unloader run: the options of this call with the recommended "
+        "ones. If nothing is recommended the exit status is 10.",
+    ),
 )

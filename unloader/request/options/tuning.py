@@ -19,7 +19,7 @@ OPTIONS: tuple[Option, ...] = (
         name="replay",
         kind=PathText("POINTS.csv", only="file"),
         help="Analyse the points of this file, which has the columns parallelism and seconds, "
-        "and may have bytes, rows, cpu, node, disk, network, source and queued.",
+        "and may have bytes, rows, and figures of the load, such as cpu.",
     ),
     _analysis(
         name="predict",
