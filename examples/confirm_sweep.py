@@ -43,8 +43,9 @@ have one core."""
 
 ORACLE_PARTITIONS = 32
 COLUMNS = (
-    "i AS id, (i * 7919) % 100000 AS account, 'name ' || (i % 1000) AS name, i * 0.25 AS price, "
-    "DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, md5(CAST(i AS VARCHAR)) AS code"
+    "i AS id, (CAST(i AS BIGINT) * 7919) % 100000 AS account, 'name ' || (i % 1000) AS name, "
+    "i * 0.25 AS price, DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, "
+    "md5(CAST(i AS VARCHAR)) AS code"
 )
 
 
@@ -229,7 +230,7 @@ def one_run(source: Table, to: Path, level: int) -> float:
 def environment() -> dict[str, str]:
     """Return the variables of the sweep, which needs scipy; that of the tests where there is no
     other."""
-    paths = [str(CHECKOUT)]
+    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         import scipy  # noqa: F401
     except ImportError:

@@ -178,7 +178,7 @@ def swept(options: argparse.Namespace, url: str, to: Path, group: Path | None) -
 def environment() -> dict[str, str]:
     """Return the variables of a sweep, which needs scipy; that of the tests where there is no
     other."""
-    paths = [str(CHECKOUT)]
+    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         import scipy  # noqa: F401
     except ImportError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from unloader.model import Cause, UnitResult
@@ -230,6 +230,13 @@ Event = (
     | Tick
 )
 Observer = Callable[[Event], None]
+
+
+def late_types() -> dict[str, Any]:
+    """Return the types of fields that are imported for type checks alone."""
+    from unloader.model import Cause, UnitResult
+
+    return {"Cause": Cause, "UnitResult": UnitResult}
 
 
 def silent(event: Event) -> None:

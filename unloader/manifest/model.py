@@ -309,7 +309,7 @@ class StepRecord:
     """From when on so many workers worked."""
 
     seconds: float
-    """Since the first unit was handed out."""
+    """Since the run began, as in units and samples."""
     workers: int
     of: int
     """Those that have a seat."""

@@ -2,7 +2,7 @@
 
 A file goes through `writers.files.sink`, as the files of a run do: the same buffers, checksum,
 write-ahead and sync. It has no name where the file system can do that, so that nothing is left of
-it, however this process ends. Rows come from the reader that a worker has.
+it, however this process ends. Rows are read by the code of a worker, as with `--to null:rows`.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload
 from unloader.preflight.connections import Traffic, traffic
 from unloader.preflight.tasks import Connected, ConnectTask, Fetched, FetchTask, WriteTask, Written
+from unloader.preflight.timed_reader import TimedReader
 from unloader.redaction import guard_streams
-from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
-from unloader.sources.reading import unit_batches, unit_text
+from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
 from unloader.worker.memory import tune
-from unloader.worker.progress import RowEstimate, text_bytes
+from unloader.worker.unit import copy_unit
 from writers.errors import WriteError
 from writers.files.os_errors import write_error
 from writers.files.sink import Sink
 from writers.model import Compression
 
 if TYPE_CHECKING:
-    from partition_planner.model import WorkUnit
     from unloader.model import Extract
 
 tune()
@@ -134,6 +133,10 @@ def _not_writable(directory: str, error: OSError) -> WriteError:
 def _open(extract: Extract) -> Reader:
     source = source_of(extract.source.kind)
     source.load()
+    # What the first unit would load, which is no time of the source.
+    from unloader.worker import dropping  # noqa: F401
+    from writers import large_rows, schema  # noqa: F401
+
     return source.open_reader(extract.source, extract.snapshot)
 
 
@@ -165,53 +168,24 @@ def _received(before: Traffic | None, after: Traffic | None) -> int | None:
 
 
 class _Fetching:
-    """Counts what a reader gives until the time is over."""
+    """Has the code of a worker drop what a reader gives, until the time is over."""
 
     def __init__(self, task: FetchTask, reader: Reader) -> None:
-        self._task = task
+        self._tasks = task.units
         self._reader = reader
-        self._estimate = RowEstimate()
         self.rows = self.bytes = self.wraps = 0
 
     def run(self, until: float) -> None:
-        units = self._task.units
+        reader = TimedReader(self._reader, until)
         for number in count():
-            if number and number % len(units) == 0:
+            if number and number % len(self._tasks) == 0:
                 self.wraps += 1
                 if not self.rows:
                     return  # None of them has a row.
-            if self._unit(units[number % len(units)], until):
+            rows, files, _, _ = copy_unit(
+                self._tasks[number % len(self._tasks)], reader, lambda progress: None
+            )
+            self.rows += rows
+            self.bytes += sum(each.bytes for each in files)
+            if reader.is_over:
                 return
-
-    def _unit(self, unit: WorkUnit, until: float) -> bool:
-        """Read a unit; return whether the time was over before its end."""
-        try:
-            return self._read(self._items(unit), until)
-        except ReadAgain:
-            return self._read(self._items(unit), until)
-
-    def _items(self, unit: WorkUnit) -> Iterator[Any]:
-        task = self._task
-        if task.text is not None:
-            reader = cast(TextReader, self._reader)
-            return unit_text(reader, task.extract, unit, task.text)
-        share = max(1, task.fetch_bytes // SHARES)
-        return unit_batches(self._reader, task.extract, unit, batch_bytes=share)
-
-    def _read(self, items: Iterator[Any], until: float) -> bool:
-        for item in items:
-            self._add(item)
-            if time.monotonic() >= until:
-                return True
-        return time.monotonic() >= until
-
-    def _add(self, item: Any) -> None:
-        if isinstance(item, tuple):
-            self.rows += self._estimate(item)
-            self.bytes += text_bytes(item)
-        elif hasattr(item, "num_rows"):
-            self.rows += item.num_rows
-            self.bytes += int(item.nbytes)
-        else:  # A row with a value too large to be held, whose pieces are passed over.
-            self.rows += 1
-            self.bytes += int(item.held_bytes)

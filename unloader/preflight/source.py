@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from partition_planner.model import WorkUnit
 from unloader.ceilings.model import SourceLevel
 from unloader.engine.local import LocalExecutor
+from unloader.model import OutputTask, UnitTask
 from unloader.preflight.tasks import ConnectTask, Fetched, FetchTask
 from unloader.preflight.together import measure_together
 from unloader.resolve.preparation import Prepared
-from writers.model import TextFormat
+from writers.model import Compression, OutputSpec
 
 _BEGIN_SECONDS = 120.0
 """What the first rows of a statement may take beyond the time for fetching (guess)."""
@@ -92,17 +94,24 @@ def _tasks(
     ready: Prepared, units: Sequence[WorkUnit], level: int, first: int, seconds: float
 ) -> Iterator[FetchTask]:
     """Yield the task of each worker: every n-th unit, from one on that nobody else begins with."""
-    text = ready.format if ready.extract.projection.route == "encoded" else None
+    spec = ready.request.output.spec("", ready.format, Compression())
+    spec = replace(spec, stream=os.devnull)
     for worker in range(level):
         at = (first + worker) % len(units)
         turned = (*units[at:], *units[:at])
-        yield FetchTask(
-            extract=ready.extract,
-            units=turned[:: min(level, len(turned))],
-            text=cast(TextFormat, text) if text is not None else None,
-            fetch_bytes=ready.request.fetch_bytes,
-            seconds=seconds,
-        )
+        mine = turned[:: min(level, len(turned))]
+        yield FetchTask(units=tuple(_dropped(ready, unit, spec) for unit in mine), seconds=seconds)
+
+
+def _dropped(ready: Prepared, unit: WorkUnit, spec: OutputSpec) -> UnitTask:
+    """Return the task that a worker gets of a run with `--to null:rows`."""
+    return UnitTask(
+        unit=unit,
+        attempt=1,
+        extract=ready.extract,
+        outputs=(OutputTask(spec=spec, stem=unit.id, drops="rows"),),
+        fetch_bytes=ready.request.fetch_bytes,
+    )
 
 
 def _received_rate(worker: Fetched) -> float | None:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from unloader.ceilings.model import WriteSettings
 
 if TYPE_CHECKING:
-    from partition_planner.model import WorkUnit
-    from unloader.model import Extract
-    from writers.model import TextFormat
+    from unloader.model import Extract, UnitTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +49,8 @@ class Connected:
 class FetchTask:
     """Fetch rows as a worker would, and throw them away; the source is closed after that."""
 
-    extract: Extract
-    units: tuple[WorkUnit, ...]
+    units: tuple[UnitTask, ...]
     """One after the other, and from the first one again once all are read."""
-    text: TextFormat | None
-    """The dialect where the source renders the text."""
-    fetch_bytes: int
     seconds: float
     """No batch is asked for after them."""
 

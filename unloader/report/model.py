@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unloader import json_fields
+from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY
 from unloader.manifest.model import SourceRecord, StagesRecord, TotalsRecord, VerifiedRecord
-from unloader.model import Snapshot
+from unloader.model import Cause, Snapshot
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -107,6 +108,23 @@ class SampleLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepLine:
+    """A change of the number of workers, of a run whose number was steered."""
+
+    at_s: float
+    before: int | None
+    """Workers until then; None at the first step."""
+    workers: int
+    """From then on."""
+    of: int
+    """Workers that have a seat."""
+    rows_per_second: float | None
+    """As last measured with the number before; None where it was not."""
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """How evenly the work was spread over units and workers."""
 
@@ -156,6 +174,10 @@ class RunReport:
     """The first failed attempts."""
     failed_attempts: int
     samples: tuple[SampleLine, ...]
+    steps: tuple[StepLine, ...]
+    """Empty where the number of workers was not steered."""
+    efficiency: Efficiency | None
+    """None where the run was compared with no ceilings."""
     settings: tuple[SettingLine, ...]
     warnings: tuple[str, ...]
     not_measured: tuple[str, ...]

@@ -8,13 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from unloader.manifest.model import Manifest, SampleRecord, StagesRecord, UnitRecord
+from unloader.manifest.model import (
+    Manifest,
+    SampleRecord,
+    StagesRecord,
+    StepRecord,
+    UnitRecord,
+)
 from unloader.report.model import (
     NodeLine,
     RunReport,
     SampleLine,
     SettingLine,
     Spread,
+    StepLine,
     UnitLine,
     WorkerLine,
 )
@@ -66,6 +73,8 @@ def run_report(manifest: Manifest) -> RunReport:
         failed=tuple(map(failed_bar, manifest.failed_attempts[:MOST_LINES])),
         failed_attempts=len(manifest.failed_attempts) + manifest.failed_attempts_left_out,
         samples=tuple(_samples(manifest.samples)),
+        steps=tuple(_steps(manifest.parallelism_steps or ())),
+        efficiency=manifest.efficiency,
         settings=tuple(
             SettingLine(name=each.name, value=each.value, origin=each.origin)
             for each in manifest.settings
@@ -160,3 +169,18 @@ def _samples(samples: Sequence[SampleRecord]) -> Iterator[SampleLine]:
             busy_workers=now.busy_workers,
             cpu_by_node=now.cpu_by_node or {},
         )
+
+
+def _steps(steps: Sequence[StepRecord]) -> Iterator[StepLine]:
+    before = None
+    for step in steps:
+        yield StepLine(
+            at_s=step.seconds,
+            before=before,
+            workers=step.workers,
+            of=step.of,
+            rows_per_second=step.rows_per_second or None,
+            cause=step.cause,
+            reason=step.reason,
+        )
+        before = step.workers

@@ -51,6 +51,10 @@ class History:
     _interval: float = FIRST_INTERVAL_SECONDS
     _next: float = 0.0
 
+    def seconds(self) -> float:
+        """Return how long the run has been going on."""
+        return self._now()
+
     def started(self, worker: int) -> None:
         """Note that a worker has been given an attempt."""
         self._running[worker] = (self._now(), 0, 0)
@@ -63,13 +67,14 @@ class History:
     def finished(self, worker: int, rows: int, size: int, seconds: float) -> float | None:
         """Note the end of an attempt; return when it began.
 
-        A worker whose process had to be started first began later than it was given the attempt,
-        so its own seconds say when.
+        The worker's own seconds say when: its process may have had to be started first, and it may
+        have begun before this process came to note that it had been given the attempt. So no
+        attempt begins before the end of the one before it.
         """
         self._rows += rows
         self._bytes += size
         given = self._running.pop(worker, None)
-        return None if given is None else round(max(given[0], self._now() - seconds), 4)
+        return None if given is None else round(max(0.0, self._now() - seconds), 4)
 
     def failed(self, worker: int, unit: str, attempt: int, message: str) -> None:
         """Note an attempt that failed."""

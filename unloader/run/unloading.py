@@ -303,7 +303,12 @@ class _Run:
             units = tuple(sorted(units, key=lambda unit: unit.id))
         places = max(1, min(len(self.run.seating.seats), len(units)))
         steering = self._steering = RunSteering(
-            request=request, most=places, live=self.observe, pids=executor.pids, load=self._load
+            request=request,
+            most=places,
+            live=self.observe,
+            pids=executor.pids,
+            load=self._load,
+            seconds=self.history.seconds,
         )
         work = UnitWork(
             extract=self.run.extract,

@@ -1,64 +1,52 @@
-"""The points of a sweep: CSV with `parallelism,seconds`, or the JSON that a sweep writes.
+"""The points of a sweep: CSV as `unloader sweep --csv` writes it, or the JSON of a sweep.
 
-Of other columns `rows`, `bytes`, `cores` and `cpu_seconds` count where they are there; a cell
-without text is a figure that nobody measured. Where a sweep has varied more than the parallelism,
-the settings with the fastest point count, as they stand in further columns.
+Beside parallelism and seconds, rows, their width, cores and CPU seconds count where they are known.
+Where a sweep has varied more than the parallelism, the settings with the fastest point count.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError
 from unloader.sizing.model import Basis, Measured
+from unloader.tuning.points_file import FOR_SIZE, MOST_POINTS, MOST_WORKERS, points_of
 
-_REQUIRED = ("parallelism", "seconds")
-_OPTIONAL = ("rows", "bytes", "cores", "cpu_seconds")
-_LOADS = ("cpu", "node", "disk", "network", "source", "queued")
-"""Columns that say how busy something was, and nothing of the settings."""
-_MOST_POINTS = 10_000
-_MOST_WORKERS = 65_535
+_NUMBERS = ("parallelism", "seconds", "rows", "bytes", *FOR_SIZE)
 _LARGEST = 1e18
 _HOW = "write the head parallelism,seconds and one line for each point; rows and bytes may follow"
+_DROPPED = {
+    "null:": "the sweep wrote to null: - the time of the destination is not in its rates",
+    "null:rows": "the sweep wrote to null:rows - its rates are of the source alone: nothing was "
+    "encoded, compressed or written",
+}
 
 
 def points_of_csv(path: Path, text: str) -> Basis:
-    """Return the points of a CSV file; a line that begins with # is a remark.
+    """Return the points of a CSV file, as `unloader sweep --replay` reads it.
 
     Raises:
         ConfigError: It has no points, or a figure that is none; the message names the line.
     """
-    lines = [
-        (number, line)
-        for number, line in enumerate(io.StringIO(text.removeprefix("\ufeff")), 1)
-        if line.strip() and not line.startswith("#")
-    ]
-    if not lines:
-        raise ConfigError(f"{path} is empty", _HOW)
-    try:
-        heads = [head.strip().lower() for head in next(csv.reader([lines[0][1]], strict=True))]
-        rows = [(number, next(csv.reader([line], strict=True))) for number, line in lines[1:]]
-    except csv.Error as error:
-        raise ConfigError(f"{path} is no CSV: {error}", _HOW) from error
-    for name in _REQUIRED:
-        if heads.count(name) != 1:
-            raise ConfigError(f"{path} has no column {name}, or two of them", _HOW)
+    file = points_of(path, text)
     found = []
-    for number, row in rows:
-        place = f"line {number} of {path}"
-        if len(row) != len(heads):
-            raise ConfigError(f"{place} has {len(row)} cells and the head {len(heads)}", _HOW)
-        cells = dict(zip(heads, row, strict=True))
-        settings = {
-            name: cell.strip()
-            for name, cell in cells.items()
-            if name and name not in (*_REQUIRED, *_OPTIONAL, *_LOADS)
+    for number, (point, others) in enumerate(zip(file.points, file.others, strict=True), 1):
+        settings = {name: cell for name, cell in others.items() if name not in FOR_SIZE}
+        own = {"bytes": point.bytes, **others}
+        if "row_bytes" in others:
+            # A sweep has written it: what it calls bytes may be compressed.
+            own["bytes"] = None
+        cells = {
+            **own,
+            "parallelism": point.parallelism,
+            "seconds": point.seconds,
+            "rows": point.rows,
         }
+        place = f"point {number} of {path}"
         found.append((_key(settings), _point(cells, place, settings)))
     return _basis(found, path)
 
@@ -69,14 +57,14 @@ def points_of_json(path: Path, document: object) -> Basis:
     Raises:
         ConfigError: It is something else.
     """
-    points = document
-    if isinstance(document, dict):
-        points = next((document[key] for key in ("points", "levels") if key in document), None)
+    whole = document if isinstance(document, dict) else {}
+    points = whole.get("points", whole.get("levels")) if whole else document
     if not isinstance(points, list):
         raise ConfigError(
             f"{path} is no manifest, no file of ceilings, and has no points of a sweep",
             "give one of those",
         )
+    same = {"cores": whole.get("cores"), **_work(whole)}
     found = []
     for number, each in enumerate(points, 1):
         place = f"point {number} of {path}"
@@ -86,19 +74,44 @@ def points_of_json(path: Path, document: object) -> Basis:
         if not isinstance(settings, dict):
             raise ConfigError(f"the settings of {place} are no object", _HOW)
         for cells in _measurements(each, place):
-            found.append((_key(settings), _point(cells, place, settings)))
-    return _basis(found, path)
+            found.append((_key(settings), _point({**same, **cells}, place, settings)))
+    basis = _basis(found, path)
+    dropped = _DROPPED.get(str(whole.get("destination")))
+    return replace(
+        basis,
+        rows=_number(whole.get("whole_rows"), "whole_rows", str(path)),
+        notes=(*basis.notes, *((dropped,) if dropped else ())),
+    )
 
 
-def _measurements(point: Mapping[str, Any], place: str) -> list[Mapping[str, Any]]:
-    """Return the single measurements of a point; one without any is one itself."""
+def _work(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the seconds of the levels of an analysis are for; nothing for single points."""
+    work = document.get("work")
+    if "points" in document or not isinstance(work, dict):
+        return {}
+    return {work["unit"]: work.get("amount")} if work.get("unit") in ("rows", "bytes") else {}
+
+
+def _measurements(point: Mapping[str, Any], place: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the single measurements of a point; one without any is one itself."""
     inner = point.get("measurements")
     if inner is None:
-        return [point]
+        yield point
+        return
     if not isinstance(inner, list) or not all(isinstance(each, dict) for each in inner):
         raise ConfigError(f"the measurements of {place} are no list of objects", _HOW)
-    # What a sweep has written may be compressed, or nothing: the rows alone count.
-    return [{"parallelism": point.get("parallelism"), **{**each, "bytes": None}} for each in inner]
+    for each in inner:
+        costs = each.get("costs")
+        million = costs.get("total") if isinstance(costs, dict) else None
+        rows = _number(each.get("rows"), "rows", place)
+        cpu = _number(million, "total of the costs", place)
+        yield {
+            "parallelism": point.get("parallelism"),
+            "cpu_seconds": None if cpu is None or rows is None else cpu * rows / 1e6,
+            **each,
+            # What a sweep has written may be compressed: the width of a row tells its text.
+            "bytes": None,
+        }
 
 
 def _key(settings: Mapping[str, Any]) -> str:
@@ -109,8 +122,8 @@ def _key(settings: Mapping[str, Any]) -> str:
 def _basis(found: list[tuple[str, Measured]], path: Path) -> Basis:
     if not found:
         raise ConfigError(f"{path} has no points", _HOW)
-    if len(found) > _MOST_POINTS:
-        raise ConfigError(f"{path} has more than {_MOST_POINTS:,} points", "give fewer points")
+    if len(found) > MOST_POINTS:
+        raise ConfigError(f"{path} has more than {MOST_POINTS:,} points", "give fewer points")
     fastest, _ = max(found, key=lambda each: (each[1].rows or 1.0) / each[1].seconds)
     measured = tuple(point for key, point in found if key == fastest)
     varied = len({key for key, _ in found}) > 1
@@ -124,21 +137,23 @@ def _basis(found: list[tuple[str, Measured]], path: Path) -> Basis:
 
 
 def _point(cells: Mapping[str, Any], place: str, settings: Mapping[str, Any]) -> Measured:
-    values = {name: _number(cells.get(name), name, place) for name in (*_REQUIRED, *_OPTIONAL)}
-    workers, seconds = values["parallelism"], values["seconds"]
+    values = {name: _number(cells.get(name), name, place) for name in _NUMBERS}
+    workers, seconds, rows = values["parallelism"], values["seconds"], values["rows"]
     if workers is None or seconds is None:
         missing = "parallelism" if workers is None else "seconds"
         raise ConfigError(f"{place} has no {missing}", _HOW)
-    if not workers.is_integer() or workers > _MOST_WORKERS:
+    if not workers.is_integer() or workers > MOST_WORKERS:
         raise ConfigError(
-            f"the parallelism of {place} is not a whole number from 1 to {_MOST_WORKERS}", _HOW
+            f"the parallelism of {place} is not a whole number from 1 to {MOST_WORKERS}", _HOW
         )
+    size = None if _is_compressed(settings) else values["bytes"]
+    width, cores = values["row_bytes"], values["cores"]
     return Measured(
         workers=int(workers),
         seconds=seconds,
-        rows=values["rows"],
-        bytes=None if _is_compressed(settings) else values["bytes"],
-        cores=values["cores"],
+        rows=rows,
+        bytes=rows * width if rows is not None and width is not None else size,
+        cores=None if cores is None else min(workers, cores),
         cpu_seconds=values["cpu_seconds"],
     )
 

@@ -119,6 +119,8 @@ class Measurement:
     machine: MachineLoad | None
     peak_worker_bytes: int | None
     """The most memory that one worker had resident."""
+    row_bytes: float | None = None
+    """Of the text of a row before compression, in the finished units; None where there is none."""
     moments: tuple[Moment, ...] = ()
     timeline: tuple[UnitTime, ...] = ()
 
@@ -131,6 +133,12 @@ class Measurement:
     def bytes_per_second(self) -> float:
         """Return the speed in bytes that were written."""
         return self.bytes / self.seconds
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """Return what the workers' processes have used for all rows."""
+        million = self.costs.total
+        return None if million is None else million * self.rows / 1e6
 
 
 PointState = Literal["steady", "unsteady", "once", "failed", "not measured"]
@@ -202,6 +210,8 @@ class SweepReport:
     whole_rows: int | None
     """Rows of all that the options select; by the source's estimate where they were not all read.
     """
+    cores: int | None
+    """Of this machine that may be used, threads of one core counted once."""
     caches: str
     """What the caches of database and system held, in one sentence."""
     points: tuple[PointReport, ...]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from unloader.sweep.model import Measurement, PointReport, SweepReport
 from unloader.tuning.points import Load, Point
-from unloader.tuning.points_file import points_text
+from unloader.tuning.points_file import FOR_SIZE, points_text
 
 PARALLELISM = "parallelism"
 
@@ -35,7 +35,8 @@ def measured_points(points: Iterable[PointReport]) -> tuple[Point, ...]:
 def points_csv(report: SweepReport) -> str:
     """Return the measurements as CSV that `unloader.tuning.points_file` reads.
 
-    What the sweep has varied beside parallelism is in further columns.
+    Further columns are those that `unloader size` reads, and what the sweep has varied beside
+    parallelism.
     """
     remarks = (
         f"{report.subject} to {report.destination}",
@@ -44,22 +45,26 @@ def points_csv(report: SweepReport) -> str:
     text = points_text(measured_points(report.points), remarks)
     names = list(dict.fromkeys(name for point in report.points for name in point.settings))
     names = [name for name in names if name != PARALLELISM]
-    if not names:
-        return text
     cells = [
-        [point.settings.get(name, "") for name in names]
+        [*_for_size(each, report.cores), *(point.settings.get(name, "") for name in names)]
         for point in report.points
-        for _ in point.measurements
+        for each in point.measurements
     ]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    more = iter([names, *cells])
+    more = iter([[*FOR_SIZE, *names], *cells])
     for line in text.splitlines():
         if line.startswith("#"):
             out.write(line + "\n")
         else:
             writer.writerow([*next(csv.reader([line])), *next(more)])
     return out.getvalue()
+
+
+def _for_size(each: Measurement, cores: int | None) -> list[str]:
+    """Return the cells of the columns `FOR_SIZE`; what is not known is empty."""
+    known = (each.row_bytes, cores, each.cpu_seconds)
+    return ["" if value is None else f"{value:.9g}" for value in known]
 
 
 def _point(parallelism: int, each: Measurement) -> Point:

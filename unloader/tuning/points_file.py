@@ -20,6 +20,8 @@ from unloader.tuning.points import LOADS, Load, Point
 REQUIRED = ("parallelism", "seconds")
 OPTIONAL = ("bytes", "rows", *LOADS)
 SHARES = tuple(name for name in LOADS if name != "queued")
+FOR_SIZE = ("row_bytes", "cores", "cpu_seconds")
+"""Columns that a sweep writes for `unloader size`; the analysis does not need them."""
 
 MOST_POINTS = 10_000
 MOST_WORKERS = 65_535
@@ -37,6 +39,8 @@ class PointsFile:
 
     points: tuple[Point, ...]
     """In the order of the file."""
+    others: tuple[Mapping[str, str], ...]
+    """Of each point the cells of columns that are none of a point's own."""
     notices: tuple[str, ...] = ()
     """What the user should know of how it was read."""
 
@@ -47,17 +51,27 @@ def read_points(path: Path) -> PointsFile:
     Raises:
         ConfigError: It cannot be read or understood; the message has the file and the line.
     """
-    rows = _rows(path, _text(path))
+    return points_of(path, _text(path))
+
+
+def points_of(path: Path, text: str) -> PointsFile:
+    """Return the points of the text of a file.
+
+    Raises:
+        ConfigError: It cannot be understood; the message has the file and the line.
+    """
+    rows = _rows(path, text.removeprefix("\ufeff"))
     _, first = next(rows, (0, []))
     heads = _heads(path, first)
-    found = []
+    found, others = [], []
     for line, row in rows:
         found.append(_cells(path, line, heads, row))
+        others.append(_others(heads, row))
         if len(found) > MOST_POINTS:
             raise ConfigError(f"{path} has more than {MOST_POINTS:,} points", "give fewer points")
     if not found:
         raise _wrong(path, 0, "has no points", "write one line for each measurement")
-    unused = [head for head in heads if head and head not in (*REQUIRED, *OPTIONAL)]
+    unused = [head for head in others[0] if head not in FOR_SIZE]
     notices = [f"columns of {path} that are not used: {', '.join(unused)}"] if unused else []
     scales = {}
     for name in SHARES:
@@ -67,7 +81,9 @@ def read_points(path: Path) -> PointsFile:
         if as_shares and max(values) > 0:
             notices.append(f"no {name} of {path} is above 1: they are taken as shares, 1 is 100 %")
     return PointsFile(
-        points=tuple(_point(cells, scales) for cells in found), notices=tuple(notices)
+        points=tuple(_point(cells, scales) for cells in found),
+        others=tuple(others),
+        notices=tuple(notices),
     )
 
 
@@ -127,7 +143,7 @@ def _heads(path: Path, row: list[str]) -> list[str]:
                 f"has no column {name}",
                 "begin it with the line parallelism,seconds (a comma between columns)",
             )
-    for name in (*REQUIRED, *OPTIONAL):
+    for name in (*REQUIRED, *OPTIONAL, *FOR_SIZE):
         if heads.count(name) > 1:
             raise _wrong(path, 0, f"has {heads.count(name)} columns {name}", "keep one of them")
     return heads
@@ -151,6 +167,12 @@ def _cells(path: Path, line: int, heads: list[str], row: list[str]) -> dict[str,
         if name not in found:
             raise _wrong(path, line, f"has no {name}", "write it, or take the line out")
     return found
+
+
+def _others(heads: list[str], row: list[str]) -> dict[str, str]:
+    cells = (*row, *[""] * (len(heads) - len(row)))
+    named = zip(heads, cells, strict=True)
+    return {name: cell for name, cell in named if name and name not in (*REQUIRED, *OPTIONAL)}
 
 
 def _number(path: Path, line: int, name: str, text: str) -> float:

@@ -39,10 +39,17 @@ MAY_DIFFER = frozenset(
         "to",
         "overwrite",
         "resumed",
+        "worker",
+        "started_s",
+        "failed_attempts",
+        "failed_attempts_left_out",
+        "samples",
+        "parallelism_steps",
+        "efficiency",
     }
 )
 """Keys of a manifest, anywhere in it, that tell how a run went, and not what it wrote: timings,
-attempts, seats, the run's id, the time of the snapshot, where it went and what stood there before.
+attempts, seats, speeds, the run's id, the time of the snapshot, where it went and what stood there before.
 """
 
 

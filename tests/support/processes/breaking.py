@@ -13,9 +13,12 @@ import psutil
 
 from processes import command
 
-OF_THE_RUN = ("run_id", "settings", "totals", "workers", "nodes", "warnings", "not_measured")
+OF_THE_RUN = (
+    *("run_id", "settings", "totals", "workers", "nodes", "warnings", "not_measured"),
+    *("failed_attempts", "failed_attempts_left_out", "samples", "parallelism_steps"),
+)
 """Parts of a manifest in which two equal runs differ: names, times, and where workers were."""
-OF_THE_UNIT = ("seat", "stages", "seconds", "attempts")
+OF_THE_UNIT = ("seat", "worker", "stages", "started_s", "seconds", "attempts")
 
 
 def journal_of(dest: Path) -> list[dict[str, Any]]:

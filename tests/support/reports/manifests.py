@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from unloader.ceilings.model import Efficiency, EfficiencyPart
 from unloader.manifest.model import (
     FORMAT_REVISION,
     FailedAttemptRecord,
@@ -14,6 +17,7 @@ from unloader.manifest.model import (
     SettingRecord,
     SourceRecord,
     StagesRecord,
+    StepRecord,
     TableRecord,
     TotalsRecord,
     UnitRecord,
@@ -74,6 +78,8 @@ def manifest(
         samples=tuple(_sample(at, end, units, nodes) for at in range(21)),
         workers=tuple(_worker(each, each % nodes, done) for each in range(workers)),
         nodes=tuple(_node(each, workers, nodes, done) for each in range(nodes)),
+        parallelism_steps=tuple(_steps(workers, end, name)),
+        efficiency=_efficiency(name),
         warnings=(f"worker 1 was moved {name}",),
         not_measured=("remote_access_share: no counters",),
         totals=TotalsRecord(
@@ -119,6 +125,38 @@ def _failed(number: int, workers: int, name: str) -> FailedAttemptRecord:
         started_s=round(0.25 * number, 4),
         seconds=0.2,
         message=f"ORA-01555: snapshot too old {name}",
+    )
+
+
+def _steps(workers: int, end: float, name: str) -> Iterator[StepRecord]:
+    """Yield a begin with two workers, a trial of all of them, and a limit that ends."""
+    found = (
+        (0.3, 2, 0.0, "start", "begins with 2, to find the best number"),
+        (end / 4, workers, 1520.5, "trial", f"to see how fast {workers} workers are {name}"),
+        (end / 2, 1, 1490.0, "limit", f"9 active sessions of others (--max-db-load 9) {name}"),
+        (end * 0.6, workers, 760.25, "limit", "no limit holds any more"),
+    )
+    for seconds, number, rate, cause, reason in found:
+        yield StepRecord(
+            **{"seconds": round(seconds, 1), "workers": number, "of": workers},
+            **{"rows_per_second": rate, "cause": cause, "reason": reason},
+        )
+
+
+def _efficiency(name: str) -> Efficiency:
+    disk = EfficiencyPart(
+        **{"what": "disk", "unit": "bytes/s", "rate": 451.0e6, "ceiling": 496.9e6},
+        **{"share": 0.9076, "basis": f"32 files at once in /disk1/{name} and /disk2"},
+    )
+    source = EfficiencyPart(
+        **{"what": "source", "unit": "rows/s", "rate": 2.73e6, "ceiling": 4.4e6},
+        **{"share": 0.6205, "basis": "32 workers that fetch and write nothing"},
+    )
+    return Efficiency(
+        ceilings=f"ceilings{name}.json",
+        taken_at="2026-10-31T12:00:00+00:00",
+        parts=(disk, source),
+        not_compared=(f"encoder: parquet was measured {name}",),
     )
 
 

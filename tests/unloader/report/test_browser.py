@@ -78,6 +78,7 @@ def test_page_in_a_browser(browser: chromium.Browser, page: Path) -> None:
             assert look.requests == (), "the page fetches nothing"
             assert (look.document_width, look.window_width) == (width, width)
             _check(look.found, "wide" if width == 1280 else "narrow", width)
+    assert page.stat().st_size < 4_000_000, "it is small, however many units the run had"
     light, dark_one = looks[1280, False], looks[1280, True]
     assert light.background == "rgb(252, 252, 251)"
     assert dark_one.background == "rgb(25, 26, 24)"

@@ -63,11 +63,14 @@ def test_nothing_is_fetched(hostile: Page) -> None:
 def test_every_chart_is_told_in_words(hostile: Page) -> None:
     """A chart has a name and a summary for who does not see it; there are two, for two widths."""
     names = [value for name, value in hostile.attributes if name == "aria-label"]
-    for title in ("What each worker did", "Rows per second", "Load of the NUMA nodes"):
+    for title in ("What each worker did", "Efficiency", "Load of the NUMA nodes"):
         assert sum(each.startswith(f"{title}. ") for each in names) == 2
     for what in ("Stages, by worker", "Stages, by unit"):
         assert sum(each.startswith(f"{what}. ") for each in names) == 2
-    assert hostile.tags.count("svg") == 10
+    speed = [each for each in names if each.startswith("Rows per second. ")]
+    assert len(speed) == 2
+    assert all("how many workers were to work" in each for each in speed)
+    assert hostile.tags.count("svg") == 12
 
 
 def test_what_a_run_was_like() -> None:
@@ -104,15 +107,6 @@ def test_many_units_share_bars() -> None:
     assert len(found.slowest) == 50
 
 
-@pytest.mark.long("large pages")
-def test_the_page_of_many_units_opens() -> None:
-    """It stays small, says what a bar is, and its figures are those of its JSON."""
-    page = Page(run_page(run_report(manifest(units=20_000, workers=64, failed=0))))
-    assert len(page.text) < 4_000_000
-    assert any("up to 16 units in a row" in value for _, value in page.attributes)
-    assert [each for each in page.figures if not agrees(each, at(page.document, each.key))] == []
-
-
 def test_no_units_no_bars() -> None:
     """More workers than bars have a bar each; a run without rows has a page."""
     bars, together = bars_of(manifest(units=40, workers=40, failed=0).units, (), most=10)
@@ -121,6 +115,55 @@ def test_no_units_no_bars() -> None:
     found = run_report(replace(empty, samples=(), nodes=()))
     assert found.spread.median_s is None
     assert "svg" in Page(run_page(found)).tags
+
+
+def test_units_of_an_earlier_process() -> None:
+    """What a resumed run had is counted, and is on no timeline: nobody knows when it was."""
+    run = manifest(units=6, workers=2, failed=0)
+    kept = [replace(unit, started_s=None) for unit in run.units[:2]]
+    found = run_report(replace(run, units=(*kept, *run.units[2:])))
+    assert (found.spread.units, found.spread.units_kept) == (6, 2)
+    assert [bar.unit for bar in found.bars] == ["00003", "00005", "00004", "00006"]
+    assert [each.ended_s is not None for each in found.workers] == [True, True]
+    page = Page(run_page(found))
+    shown = {each.key: each.shown for each in page.figures}
+    assert (shown["spread.units_kept"], shown["spread.units"]) == ("2", "6")
+    began = {each["unit"]: each["started_s"] for each in page.document["slowest"]}
+    assert (began["00001"], began["00002"]) == (None, None)
+    assert [each for each in page.figures if not agrees(each, at(page.document, each.key))] == []
+    none = run_report(replace(run, units=tuple(replace(u, started_s=None) for u in run.units)))
+    assert (none.bars, none.spread.units_kept, none.spread.busy_share) == ((), 6, None)
+    assert [each.ended_s for each in none.workers] == [None, None]
+
+
+def test_changes_of_the_number_of_workers() -> None:
+    """Each tells what was before it; without samples to draw them over there is a table alone."""
+    run = manifest(units=6, workers=4, failed=0)
+    found = run_report(run)
+    assert [(each.before, each.workers, each.cause) for each in found.steps] == [
+        *((None, 2, "start"), (2, 4, "trial"), (4, 1, "limit"), (1, 4, "limit"))
+    ]
+    assert [each.rows_per_second for each in found.steps] == [None, 1520.5, 1490.0, 760.25]
+    short = run_report(replace(run, samples=(), efficiency=None, units=()))
+    page = Page(run_page(short))
+    assert ("id", "steps") in page.attributes
+    assert ("id", "speed") not in page.attributes
+    shown = {each.key: each.shown for each in page.figures}
+    assert shown["steps.2.reason"] == "9 active sessions of others (--max-db-load 9) "
+    assert shown["steps.0.before"] == "–"
+
+
+def test_efficiency(hostile: Page) -> None:
+    """Each rate is held against its ceiling in its unit, and what was not is told with why."""
+    shown = {each.key: each.shown for each in hostile.figures}
+    of_disk = [shown[f"efficiency.parts.0.{key}"] for key in ("share", "rate", "ceiling")]
+    assert of_disk == ["90.8%", "451.0 MB/s", "496.9 MB/s"]
+    assert shown["efficiency.parts.1.ceiling"] == "4,400,000 rows/s"
+    assert shown["efficiency.taken_at"] == "2026-10-31T12:00:00+00:00"
+    run = manifest(units=2, workers=1, failed=0)
+    plain = run_page(run_report(replace(run, efficiency=None, parallelism_steps=None)))
+    assert "Efficiency" not in plain
+    assert "Changes of the number of workers" not in plain
 
 
 def earlier(found: Manifest) -> Manifest:

@@ -32,14 +32,16 @@ def history(clock: Clock) -> History:
 
 
 def test_begin_of_an_attempt() -> None:
-    """An attempt begins when it is handed out, or later if its worker had to be started first."""
+    """It is told by the worker's seconds: when it was handed out is noted a little late or early."""
     clock = Clock()
     found = history(clock)
     clock.now += 1
     found.started(0)
     found.started(1)
+    found.started(3)
     clock.now += 4
     assert found.finished(0, 10, 100, 4.0) == 1.0
+    assert found.finished(3, 10, 100, 4.5) == 0.5, "it had begun before that was noted"
     assert found.finished(1, 10, 100, 2.5) == 2.5
     assert found.finished(2, 10, 100, 2.5) is None, "it was never handed out here"
 

@@ -22,6 +22,8 @@ from unloader.ceilings.model import (
     SourceLevel,
     WriteSettings,
 )
+from unloader.errors import ConfigError, OutputFailed
+from unloader.sizing.reading import basis_of
 
 QUESTION = ("--rows", "10G", "--row-bytes", "165", "--window", "1h", "--cores", "16")
 
@@ -305,7 +307,8 @@ HOSTILE = {
     "half a worker": "parallelism,seconds\n2.5,10\n",
     "no worker": "parallelism,seconds\n0,10\n",
     "a million workers": "parallelism,seconds\n1000000,10\n",
-    "too short": "parallelism,seconds,rows\n2,10\n",
+    "too long": "parallelism,seconds\n2,10,3\n",
+    "no width": "parallelism,seconds,rows,row_bytes\n2,10,5,wide\n",
     "no seconds": "parallelism,seconds\n2,\n",
     "an open quote": 'parallelism,seconds\n"2,10\n',
     "twice": "parallelism,parallelism,seconds\n2,2,10\n",
@@ -325,14 +328,72 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_that_says_nothing_is_one_clear_error(tmp_path: Path, name: str) -> None:
-    """Whatever is in the file, the error is one line that names the file and what to do."""
+    """Whatever is in the file, the error names it and says what to do."""
     path = points(tmp_path, HOSTILE[name], "file")
-    done = command.ended("size", *QUESTION, "--from", path)
-    assert done.returncode in (3, 6), done.stderr
-    assert done.stderr.count("unloader: error:") == 1
-    assert str(tmp_path) in done.stderr
-    assert "Next: " in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises((ConfigError, OutputFailed)) as found:
+        basis_of((path,), like_record=False)
+    assert str(tmp_path) in found.value.message
+    assert found.value.hint
+
+
+def test_a_wrong_file_is_told_in_one_line(tmp_path: Path) -> None:
+    """The command names the file and the line, and what to write."""
+    path = points(tmp_path, HOSTILE["a word"])
+    text = command.error_of("size", *QUESTION, "--from", path, status=3)
+    assert "line 2" in text
+
+
+def test_a_sweep_is_taken_as_it_was_saved(tmp_path: Path) -> None:
+    """The JSON and the CSV of a real sweep give the same answer: width, cores and CPU are in both."""
+    path = tmp_path / "t.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i AS id, 'abcde' AS name FROM range(40000) r(i)"
+        )
+    saved, listed = tmp_path / "sweep.json", tmp_path / "sweep.csv"
+    text = command.run(
+        *("sweep", f"duckdb://{path}", "--table", "t", "--to", "null:", "--compression", "zstd"),
+        *("--parallelism", "1", "--repeats", "1", "--warm-up", "0", "--json", "--csv", str(listed)),
+    )
+    saved.write_text(text)
+    (measured,) = json.loads(text)["points"][0]["measurements"]
+    asked = ("--window", "1h", "--cores", "1", "--from")
+    found = sized(*asked, str(saved))
+    steps = {each["what"]: each["value"] for each in found["steps"]}
+    assert steps["rows"] == 40000
+    text_bytes = len("id,name\n") + sum(len(f"{i},abcde\n") for i in range(40000))
+    width = text_bytes / 40000
+    assert steps["row width"] == pytest.approx(width, rel=1e-4)
+    assert steps["measured rate"] == pytest.approx(40000 * width / measured["seconds"], rel=1e-4)
+    assert steps["CPU seconds of a MB"] == pytest.approx(
+        measured["costs"]["total"] / width, rel=1e-4
+    )
+    assert any("null:" in each for each in found["assumptions"])
+    assert not any("one core a worker" in each for each in found["assumptions"])
+    again = sized("--rows", "40k", *asked, str(listed))
+    assert again["on_cores"] == found["on_cores"]
+
+
+def test_levels_of_an_analysis_are_for_all_of_its_work(tmp_path: Path) -> None:
+    """The seconds of levels are for the work that stands beside them, not for the rows asked about."""
+    document = {
+        "levels": [{"parallelism": 2, "seconds": 10.0}],
+        "work": {"unit": "rows", "amount": 1e6},
+    }
+    path = points(tmp_path, json.dumps(document), "replayed.json")
+    asked = (
+        "--rows",
+        "10M",
+        "--row-bytes",
+        "10",
+        "--cores",
+        "2",
+        "--discount",
+        "0",
+        "--from",
+        path,
+    )
+    assert sized(*asked)["on_cores"]["seconds"] == 100
 
 
 @pytest.mark.parametrize(

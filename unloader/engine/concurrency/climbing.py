@@ -6,7 +6,8 @@ that a load which comes and goes slowly does not decide.
 
     1. From few places the number is doubled as long as that gains.
     2. Then the step is halved and tried upwards and downwards from the best number, down to one
-       place. Numbers beyond one that was found no better are not tried. Where nothing is known
+       place. Numbers beyond one that was found no better are not tried, nor those that could not
+       keep up if the rate grew in proportion from a smaller number on. Where nothing is known
        beyond a number that was better the step is doubled again.
     3. The best number stays. It is tried again after a while, which doubles each time nothing
        was gained, and at once if the rate has changed by itself: by then another load has come or
@@ -199,10 +200,19 @@ class Climber:
         if level < 1 or level == self._base or level in self._seen or level in self._hopeless:
             return False
         known = self._seen.keys() | self._hopeless
+        if not self._is_in_reach(level):
+            return False
         if level > self._base:
             # What lies behind a number that was no better is no better, either.
             return all(level < each for each in known if each > self._base)
         return all(level > each for each in known if each < self._base)
+
+    def _is_in_reach(self, level: int) -> bool:
+        """Return whether a number may do well if the rate grows in proportion at most."""
+        assert self._found is not None
+        wanted = self._found.rows_per_second * (1 - TOLERANCE)
+        fewer = (number for number in self._seen if number < level)
+        return all(self._seen[each].rows_per_second * level / each >= wanted for each in fewer)
 
     def _is_to_search(self, here: Measurement, now: float) -> bool:
         assert self._settled is not None

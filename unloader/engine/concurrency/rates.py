@@ -10,14 +10,14 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-WINDOW_SECONDS = 1.0
+WINDOW_SECONDS = 0.5
 """Shortest time over which a rate is taken. Workers report several times a second."""
 
 REPORTS_A_PLACE = 2
 """Each place has come with rows so often in a window, on average: where a batch takes seconds, a
-second with one and a second without say nothing."""
+window with one and a window without say nothing."""
 
-MOST_WINDOWS = 20
+MOST_WINDOWS = 30
 """As many are kept; older ones were of another table, or of another load."""
 
 _LONGEST_WINDOW_SECONDS = 30.0

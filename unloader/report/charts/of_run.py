@@ -19,10 +19,10 @@ from unloader.report.charts.chart import (
 from unloader.report.charts.over_time import (
     load_chart,
     rows_height,
-    time_axis,
     timeline_chart,
     worker_axis,
 )
+from unloader.report.charts.speed import efficiency_chart, speed_chart
 from unloader.report.model import RunReport
 
 MOST_STACKS = 30
@@ -30,10 +30,12 @@ MOST_STACKS = 30
 
 def run_charts(report: RunReport) -> Iterator[Chart]:
     """Yield the charts that there is something to show of."""
+    if report.efficiency is not None and report.efficiency.parts:
+        yield efficiency_chart(report.efficiency)
     if report.bars:
         yield timeline_chart(report.bars, report.units_per_bar, _idle(report))
     if len(report.samples) > 1:
-        yield _speed(report)
+        yield speed_chart(report)
     if any(sample.cpu_by_node for sample in report.samples):
         yield load_chart(
             [
@@ -57,66 +59,6 @@ def _idle(report: RunReport) -> str:
         f"{figures.seconds(spread.first_worker_idle_s)}, the last one after "
         f"{figures.seconds(spread.last_worker_idle_s)}."
     )
-
-
-def _speed(report: RunReport) -> Chart:
-    values = [
-        {
-            "at": sample.at_s,
-            "rate": sample.rows_per_second,
-            "says": f"{figures.rows_per_second(sample.rows_per_second)} at "
-            f"{figures.seconds(sample.at_s)}, {sample.busy_workers} workers busy",
-        }
-        for sample in report.samples
-    ]
-    best = max(report.samples, key=lambda sample: sample.rows_per_second)
-
-    def spec(frame: Frame) -> Spec:
-        return {
-            "data": {"values": values},
-            "height": 200,
-            "encoding": {
-                "x": time_axis("at"),
-                "y": quantity("rate", "rows/s"),
-            },
-            "layer": [
-                {
-                    "mark": {
-                        "type": "area",
-                        "interpolate": "step-before",
-                        "color": "var(--blue)",
-                        "opacity": 0.15,
-                        "aria": False,
-                    }
-                },
-                {
-                    "mark": {
-                        "type": "line",
-                        "interpolate": "step-before",
-                        "color": "var(--blue)",
-                        "strokeWidth": 2,
-                        "aria": False,
-                    }
-                },
-                _points("var(--blue)"),
-            ],
-        }
-
-    return Chart(
-        name="speed",
-        title="Rows per second",
-        summary=f"The fastest moment was {figures.rows_per_second(best.rows_per_second)}, "
-        f"{figures.seconds(best.at_s)} after the begin. Rows count once they are encoded.",
-        spec=spec,
-    )
-
-
-def _points(colour: str) -> Spec:
-    """Return the mark that tells the figure of each place of a line to the mouse."""
-    return {
-        "mark": {"type": "point", "size": 90, "filled": True, "color": colour, "opacity": 0},
-        "encoding": {"description": {"field": "says"}},
-    }
 
 
 def _worker_stages(report: RunReport) -> Chart:

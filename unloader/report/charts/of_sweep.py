@@ -30,7 +30,7 @@ _USERS = ("workers", "parent", "database", "others", "idle")
 _USER_COLOURS = ("var(--blue)", "var(--teal)", "var(--amber)", "var(--violet)", "var(--grid)")
 
 _UNITS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "bytes": ("bytes/s", figures.bytes_per_second),
+    "bytes": ("MB/s", figures.bytes_per_second),
     "rows": ("rows/s", figures.rows_per_second),
     "runs": ("runs an hour", lambda value: f"{figures.number(value)} runs an hour"),
 }
@@ -55,16 +55,18 @@ def sweep_charts(page: SweepPage) -> Iterator[Chart]:
 def _throughput(page: SweepPage) -> Chart:
     title, told = _UNITS[page.unit]
     levels = [_level(level, told) for level in page.levels if level.rate is not None]
-    found = {level.state for level in page.levels}
+    found = {level.state for level in page.levels if level.rate is not None}
     states = [state for state in _STATES if state in found]
     series = sorted({level.series for level in page.levels})
 
     def spec(frame: Frame) -> Spec:
         x = quantity("workers", "workers", ",~f", scale={"domainMin": 0})
         y = quantity("rate", title, "~s", scale={"domainMin": 0})
+        if page.unit == "bytes":
+            y["axis"] = {"labelExpr": "format(datum.value / 1e6, ',~f')"}
         layers = [*_knee(page), *_band(page), *_fit(page), *_ceilings(page, told, frame)]
         if len(series) > 1:
-            layers.append(_joined(levels))
+            layers.append(_joined(levels, series))
         layers += [_bars_of_spread(levels), _marks(levels, states, series, frame)]
         layers += _chosen(page, told)
         return {"height": 320, "encoding": {"x": x, "y": y}, "layer": layers}
@@ -207,11 +209,15 @@ def _ceilings(page: SweepPage, told: Callable[[float], str], frame: Frame) -> It
     }
 
 
-def _joined(levels: Sequence[dict[str, Any]]) -> Spec:
+def _joined(levels: Sequence[dict[str, Any]], series: Sequence[str]) -> Spec:
+    """Return a line for each setting, in the colour of its points where they have one."""
+    told: Spec = {"detail": {"field": "series"}}
+    if len(series) <= len(LINE_COLOURS):
+        told = {"color": {"field": "series", "type": "nominal"}}
     return {
         "data": {"values": list(levels)},
-        "mark": {"type": "line", "color": "var(--line)", "aria": False},
-        "encoding": {"detail": {"field": "series"}},
+        "mark": {"type": "line", "color": "var(--line)", "opacity": 0.6, "aria": False},
+        "encoding": told,
     }
 
 

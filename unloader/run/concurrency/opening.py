@@ -7,7 +7,7 @@ then it pays nothing for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unloader.errors import ConfigError
@@ -66,7 +66,11 @@ class RunSteering:
     live: LiveRun
     pids: Callable[[], Mapping[int, int]]
     load: LoadWatch | None
+    seconds: Callable[[], float]
+    """Returns how long the run has been going on."""
     current: SteeredRun | None = None
+    _from_s: float = 0.0
+    """When steering began, by those."""
 
     def __post_init__(self) -> None:
         """Begin where the options ask for it."""
@@ -87,12 +91,21 @@ class RunSteering:
         return self.current
 
     def steps(self) -> tuple[ParallelismChanged, ...] | None:
-        """Return the steps for the manifest; None where the run was not steered."""
-        return None if self.current is None else self.current.record()
+        """Return the steps for the manifest; None where the run was not steered.
+
+        Their times are those of its units and samples: since the run began.
+        """
+        if self.current is None:
+            return None
+        return tuple(
+            replace(step, seconds=round(self._from_s + step.seconds, 1))
+            for step in self.current.record()
+        )
 
     def _new(self, options: ConcurrencyOptions) -> SteeredRun:
         from unloader.run.concurrency.steered import SteeredRun
 
+        self._from_s = self.seconds()
         return SteeredRun(
             options=options,
             most=self.most,

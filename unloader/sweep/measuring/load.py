@@ -99,6 +99,8 @@ class Machine:
     output_disks: frozenset[str]
     link_speeds: Mapping[str, float] = field(default_factory=dict)
     """Bytes per second that network interfaces can carry, of those that tell."""
+    cores: int | None = None
+    """That may be used, threads of one core counted once."""
 
 
 def machine_of(directories: Sequence[str]) -> Machine:
@@ -109,6 +111,7 @@ def machine_of(directories: Sequence[str]) -> Machine:
     """
     from numa.errors import TopologyError
     from numa.topology import detect
+    from unloader.ceilings.machine import this_machine
     from unloader.sweep.measuring.readings import disk_of, link_speeds
 
     disks = frozenset(filter(None, map(disk_of, directories)))
@@ -128,6 +131,7 @@ def machine_of(directories: Sequence[str]) -> Machine:
         cpu_quota=topology.cpu_quota,
         output_disks=disks,
         link_speeds=link_speeds(),
+        cores=this_machine(topology).cores,
     )
 
 
@@ -200,7 +204,7 @@ def _used(
 ) -> float | None:
     if cpu is None:
         return None
-    # Two shares that are rounded each.
+    # The two were rounded apart from one another.
     busy = min(1.0, cpu.user + cpu.system)
     if not quota or processes.workers is None:
         return busy

@@ -39,6 +39,14 @@ def costs_of(results: Sequence[UnitResult]) -> StageCosts:
     )
 
 
+def row_bytes_of(results: Sequence[UnitResult]) -> float | None:
+    """Return the bytes of a row before compression; None where a unit does not tell them."""
+    sizes = [each.stages.uncompressed_bytes for each in results]
+    rows = sum(each.rows for each in results)
+    known = [size for size in sizes if size]
+    return sum(known) / rows if rows and len(known) == len(results) else None
+
+
 def queueing_of(results: Sequence[UnitResult]) -> Queueing:
     """Return how long stages waited for each other."""
     loads = [each.stages.load for each in results if each.stages.load is not None]

@@ -223,6 +223,7 @@ class _Sweep:
             options=self.options,
             sample=taken,
             whole_rows=self._whole_rows(taken),
+            cores=self.machine.cores,
             caches=_caches(self.options.warm_up),
             points=points,
             interrupted=self.interrupted,

@@ -19,7 +19,12 @@ from unloader.events import (
 from unloader.model import UnitResult
 from unloader.sweep.measuring.sampler import Sampler
 from unloader.sweep.model import Measurement, UnitTime
-from unloader.sweep.running.stages import costs_of, queueing_of, waits_of
+from unloader.sweep.running.stages import (
+    costs_of,
+    queueing_of,
+    row_bytes_of,
+    waits_of,
+)
 
 _LEAST_SECONDS = 1e-6
 
@@ -116,6 +121,7 @@ class Watch:
             waits=waits_of(self._results),
             machine=self.sampler.load(),
             peak_worker_bytes=max((r.peak_rss_bytes for r in self._results), default=None),
+            row_bytes=row_bytes_of(self._results),
             moments=self.sampler.moments(),
             timeline=tuple(self._timeline),
         )

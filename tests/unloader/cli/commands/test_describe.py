@@ -57,5 +57,10 @@ def test_the_sources_name_their_options(unloader: Run) -> None:
     found = json.loads(unloader("sources", "--json").stdout)["sources"]
     options = {each["scheme"]: each["options"] for each in found}
     assert "scn" in options["oracle"]
-    assert options["postgresql"] == ["enable-row-security", "keep-snapshot", "lock-timeout"]
+    assert options["postgresql"] == [
+        "enable-row-security",
+        "keep-snapshot",
+        "lock-timeout",
+        "max-db-load",
+    ]
     assert options["duckdb"] == []

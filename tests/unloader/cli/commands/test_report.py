@@ -7,7 +7,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
+from processes.breaking import kill_after
 from reports.reading import Page, agrees, at
 
 from unloader.cli.reporting import write_report
@@ -37,6 +39,68 @@ def test_a_run_writes_its_page(unloader: Run, database: str, tmp_path: Path) -> 
     assert json.loads(unloader("report", "kept.json", "--json").stdout) == later
 
 
+def test_ceilings_and_changes_of_the_workers(unloader: Run, database: str, tmp_path: Path) -> None:
+    """The page of a steered run that was given ceilings has both as the manifest has them."""
+    disk = ("--to", "out", "--parallelism", "1", "--disk-bytes", "256kB", "--rounds", "1")
+    small = ("--overlap-buffer", "64KiB", "--save", "ceilings.json", "--quiet")
+    measured = unloader("preflight", *disk, *small)
+    assert measured.returncode == 0, measured.stderr
+    where = ("--table", "orders", "--to", "out", "--unit-bytes", "20kB", "--split", "range")
+    # The run begins with all its workers, and then finds that there may be one.
+    steered = ("--parallelism", "2", "--slow-between", "00:00-23:59", "--slow-parallelism", "1")
+    told = ("--ceilings", "ceilings.json", "--report", "run.html", "--json")
+    ran = unloader("run", database, *where, *steered, *told)
+    manifest = json.loads(ran.stdout)
+    page = Page((tmp_path / "run.html").read_text("utf-8"))
+    document = page.document
+    assert document["efficiency"] == manifest["efficiency"]
+    (disk_part,) = document["efficiency"]["parts"]
+    shown = {each.key: each.shown for each in page.figures}
+    assert shown["efficiency.parts.0.share"] == f"{disk_part['share']:.1%}"
+    assert shown["efficiency.parts.0.rate"].endswith(" MB/s")
+    steps = manifest["parallelism_steps"]
+    assert steps
+    assert [
+        (each["at_s"], each["workers"], each["of"], each["cause"], each["reason"])
+        for each in document["steps"]
+    ] == [
+        (each["seconds"], each["workers"], each["of"], each["cause"], each["reason"])
+        for each in steps
+    ]
+    befores = [each["before"] for each in document["steps"]]
+    assert befores == [None, *(each["workers"] for each in steps[:-1])]
+    assert shown["steps.0.workers"] == str(steps[0]["workers"])
+    assert shown["steps.0.reason"] == steps[0]["reason"]
+    first = min(unit["started_s"] for unit in manifest["units"])
+    assert 0 < steps[0]["seconds"] <= round(first, 1) + 0.1, "by the clock of the units"
+
+
+@pytest.mark.long("a killed run")
+def test_page_of_a_resumed_run(unloader: Run, tmp_path: Path) -> None:
+    """Units that an earlier process did are counted, and are on no timeline."""
+    path = tmp_path / "s.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT i, 'text ' || i AS v FROM range(20000) r(i)")
+    out = tmp_path / "out"
+    where = ("--table", "t", "--to", str(out), "--unit-bytes", "16kB", "--parallelism", "1")
+    kept = kill_after(2, out, "run", f"duckdb://{path}", *where)
+    resumed = unloader("resume", str(out), "--report", "run.html", "--json")
+    manifest = json.loads(resumed.stdout)
+    earlier = {unit["id"] for unit in manifest["units"] if unit["started_s"] is None}
+    assert earlier == kept.keys()
+    page = Page((tmp_path / "run.html").read_text("utf-8"))
+    document = page.document
+    assert document["spread"]["units_kept"] == len(kept)
+    assert document["spread"]["units"] == len(manifest["units"])
+    bars = document["bars"]
+    assert sum(bar["units"] for bar in bars) == len(manifest["units"]) - len(kept)
+    assert not earlier & {bar["unit"] for bar in bars}
+    assert "units were done by an earlier process of this run" in page.text
+    assert [each for each in page.figures if not agrees(each, at(document, each.key))] == []
+    slow = [each for each in page.figures if each.key.endswith(".started_s")]
+    assert {each.shown for each in slow if each.value == ""} <= {"–"}
+
+
 def test_timeline_of_a_run(unloader: Run, database: str) -> None:
     """Units of a worker follow each other, and end before the run does."""
     where = ("--table", "orders", "--to", "out", "--parallelism", "2", "--unit-bytes", "20kB")
@@ -44,8 +108,8 @@ def test_timeline_of_a_run(unloader: Run, database: str) -> None:
     ends = dict.fromkeys(range(2), 0.0)
     assert len(manifest["units"]) > 4
     for unit in sorted(manifest["units"], key=lambda unit: unit["started_s"]):
-        # The clock of the worker and that of its parent differ by what a message takes.
-        assert unit["started_s"] >= ends[unit["worker"]] - 0.05
+        # Either time was rounded.
+        assert unit["started_s"] >= ends[unit["worker"]] - 0.001
         ends[unit["worker"]] = unit["started_s"] + unit["seconds"]
     assert 0 < max(ends.values()) <= manifest["totals"]["seconds"]
     samples = manifest["samples"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from unloader.engine.concurrency.climbing import Climber, Move, compare
-from unloader.engine.concurrency.rates import Measurement, RowCount, Windows
+from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement, RowCount, Windows
 
 Curve = Callable[[int], float]
 TICK = 0.2
@@ -90,6 +90,19 @@ def test_it_begins_with_few_and_doubles() -> None:
     assert Simulated(usl(0.0, 0.0), 1).run(20).levels == [1]
 
 
+def test_what_cannot_keep_up_is_not_tried() -> None:
+    """Three workers bring no more than three times one, so with four times that they are no use."""
+    assert Simulated(usl(0.0, 0.0), 4).run(50).levels == [2, 4]
+
+
+@pytest.mark.parametrize("curve", [usl(0.0, 0.0), CURVES["two cores"][0]])
+def test_the_search_costs_few_rows(curve: Curve) -> None:
+    """In a minute and a half it brings almost as many as the best fixed number."""
+    best = max(curve(number) for number in range(1, 5))
+    for seed in range(10):
+        assert Simulated(curve, 4, 0.03, seed).run(90).count.rows >= 0.96 * 90 * best
+
+
 def test_workers_that_gain_nothing_are_given_back() -> None:
     """Where one worker is as fast as eight it ends with one."""
     found = Simulated(lambda n: 1e5, 8).run(60)
@@ -136,7 +149,7 @@ def test_what_is_not_known_well_enough_is_left_open() -> None:
     assert compare(base, rate(90, 1, 5)) == "worse"
     assert compare(base, rate(101, 0.5, 5)) == "same"
     assert compare(base, rate(110, 10, 5)) is None
-    assert compare(base, rate(110, 10, 20)) == "better"
+    assert compare(base, rate(110, 10, MOST_WINDOWS)) == "better"
     assert compare(base, rate(110, 0, 2)) is None
     assert compare(base, rate(200, 5, 2)) == "better"
     assert compare(rate(0, 0, 5), rate(5, 0, 5)) == "better"

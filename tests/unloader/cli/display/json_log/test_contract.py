@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from long_tests import OTHER_ROUTES
@@ -21,6 +21,7 @@ from unloader import cli
 from unloader.cli.display.json_log import schema, writing
 from unloader.cli.display.log import LogDisplay
 from unloader.events import Event
+from unloader.json_fields import hints_of
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 JSON = ("--log-format", "json")
@@ -180,7 +181,7 @@ def example(kind: Any) -> Any:
     if origin is not None or of:
         return example(of[0])
     if dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = hints_of(kind)
         return kind(**{each.name: example(hints[each.name]) for each in dataclasses.fields(kind)})
     return {str: "x", int: 1, float: 1.5, bool: True}[kind]
 

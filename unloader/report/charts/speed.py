@@ -1,0 +1,191 @@
+"""The charts of how fast a run was: over time, with its changes of parallelism, and at best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unloader.ceilings.model import Efficiency, EfficiencyPart
+from unloader.report import figures
+from unloader.report.charts.chart import Chart, Frame, Spec, quantity
+from unloader.report.charts.over_time import time_axis
+from unloader.report.model import RunReport, StepLine
+
+_SPEED_COLOUR, _STEPS_COLOUR = "var(--blue)", "var(--amber)"
+
+
+def speed_chart(report: RunReport) -> Chart:
+    """Return the chart of the rows per second over time, and of the workers where they changed.
+
+    Args:
+        report: Of a run with at least one sample.
+    """
+    values = [
+        {
+            "at": sample.at_s,
+            "rate": sample.rows_per_second,
+            "says": f"{figures.rows_per_second(sample.rows_per_second)} at "
+            f"{figures.seconds(sample.at_s)}, {sample.busy_workers} workers busy",
+        }
+        for sample in report.samples
+    ]
+    best = max(report.samples, key=lambda sample: sample.rows_per_second)
+    steps = _step_values(report)
+
+    def spec(frame: Frame) -> Spec:
+        speed = {
+            "data": {"values": values},
+            "encoding": {"y": quantity("rate", "rows/s")},
+            "layer": _speed_layers(),
+        }
+        return {
+            "height": 220 if steps else 200,
+            "encoding": {"x": time_axis("at")},
+            "layer": [speed, *([_workers(steps, frame)] if steps else [])],
+            "resolve": {"scale": {"y": "independent"}},
+        }
+
+    more = (
+        " The yellow line, with the axis at the right, is how many workers were to work; each of "
+        "its points is a change, which the table below explains."
+    )
+    return Chart(
+        name="speed",
+        title="Rows per second",
+        summary=f"The fastest moment was {figures.rows_per_second(best.rows_per_second)}, "
+        f"{figures.seconds(best.at_s)} after the begin. Rows count once they are encoded."
+        + (more if steps else ""),
+        spec=spec,
+    )
+
+
+def _speed_layers() -> list[Spec]:
+    along = {"interpolate": "step-before", "color": _SPEED_COLOUR, "aria": False}
+    return [
+        {"mark": {"type": "area", "opacity": 0.15, **along}},
+        {"mark": {"type": "line", "strokeWidth": 2, **along}},
+        {
+            # Not seen; it tells the mouse the figure of each place of the line.
+            "mark": {
+                **{"type": "point", "size": 90, "filled": True},
+                **{"color": _SPEED_COLOUR, "opacity": 0},
+            },
+            "encoding": {"description": {"field": "says"}},
+        },
+    ]
+
+
+def _step_values(report: RunReport) -> list[dict[str, Any]]:
+    """Return the changes of the number of workers, and the number at the end of the samples."""
+    if not report.steps:
+        return []
+    values = [
+        {"at": step.at_s, "workers": step.workers, "says": _says(step)} for step in report.steps
+    ]
+    last, end = report.steps[-1], report.samples[-1].at_s
+    if end > last.at_s:
+        values.append({"at": end, "workers": last.workers, "says": ""})
+    return values
+
+
+def _says(step: StepLine) -> str:
+    workers = "1 worker" if step.workers == 1 else f"{step.workers} workers"
+    return f"{workers} from {figures.seconds(step.at_s)} on, {step.cause}: {step.reason}"
+
+
+def _workers(steps: list[dict[str, Any]], frame: Frame) -> Spec:
+    most = max(each["workers"] for each in steps)
+    axis = {
+        **{"orient": "right", "format": "d", "tickMinStep": 1, "tickCount": min(most, 5)},
+        **{"grid": False, "titleColor": _STEPS_COLOUR},
+    }
+    return {
+        "data": {"values": steps},
+        "encoding": {
+            "y": quantity("workers", "workers", scale={"domain": [0, most * 1.1], "nice": False})
+            | {"axis": axis}
+        },
+        "layer": [
+            {
+                "mark": {
+                    **{"type": "line", "interpolate": "step-after", "strokeWidth": 2},
+                    **{"color": _STEPS_COLOUR, "aria": False},
+                }
+            },
+            {
+                "transform": [{"filter": "datum.says != ''"}],
+                "mark": {
+                    **{"type": "point", "filled": True, "opacity": 1},
+                    **{"size": frame.pick(70, 50), "color": _STEPS_COLOUR},
+                },
+                "encoding": {"description": {"field": "says"}},
+            },
+        ],
+    }
+
+
+def efficiency_chart(found: Efficiency) -> Chart:
+    """Return the chart of how near a run came to each ceiling.
+
+    Args:
+        found: With at least one part.
+    """
+    nearest = max(found.parts, key=lambda part: part.share)
+    values = [
+        {
+            "what": f"{part.what} {part.share:.0%}",
+            "share": part.share,
+            "says": f"{part.what}: {figures.share(part.share)}, {_held(part)}",
+        }
+        for part in found.parts
+    ]
+
+    def spec(frame: Frame) -> Spec:
+        bars = {
+            "data": {"values": values},
+            "mark": {"type": "bar", "color": "var(--blue)", "height": {"band": 0.6}},
+            "encoding": {
+                "x": quantity("share", "share of the ceiling", ".0%", scale={"domainMin": 0}),
+                "description": {"field": "says"},
+            },
+        }
+        return {
+            "height": 34 * len(values),
+            "encoding": {
+                "y": {
+                    **{"field": "what", "type": "nominal", "title": None},
+                    **{"sort": [each["what"] for each in values], "axis": {"grid": False}},
+                },
+            },
+            "layer": [bars, _whole()],
+        }
+
+    return Chart(
+        name="efficiency",
+        title="Efficiency",
+        summary="The rates of the whole run, as shares of what each part of the way can do at "
+        f"most. It came nearest to the {nearest.what}: {_held(nearest)}.",
+        spec=spec,
+    )
+
+
+def _whole() -> Spec:
+    return {
+        "data": {"values": [{"share": 1.0}]},
+        "mark": {
+            **{"type": "rule", "color": "var(--red)", "strokeDash": [6, 4]},
+            **{"strokeWidth": 1.5, "aria": False},
+        },
+        "encoding": {
+            **{"x": {"field": "share", "type": "quantitative"}},
+            **{"y": {"value": 0}, "y2": {"value": "height"}},
+        },
+    }
+
+
+def _held(part: EfficiencyPart) -> str:
+    return f"{_rate(part, part.rate)} of {_rate(part, part.ceiling)}"
+
+
+def _rate(part: EfficiencyPart, rate: float) -> str:
+    told = figures.rows_per_second if part.unit == "rows/s" else figures.bytes_per_second
+    return told(rate)
