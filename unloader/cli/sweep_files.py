@@ -23,6 +23,7 @@ JOB_SUFFIX = ".toml"
 _PASSWORD = "password-"
 """What the names of options begin with that say where the password is found."""
 
+_OF_A_SWEEP = (SECTION, "Analysis")
 _OF_A_CALL = "Progress and result"
 """Section of the options that say how one call shows what it does."""
 
@@ -35,9 +36,13 @@ def check_files(values: Mapping[str, Any]) -> None:
         OutputFailed: A directory is not there.
         ConfigError: The page cannot be made or written.
     """
+    from unloader.storage.model import MANIFEST
+
     for name in ("csv", "job"):
         path = Path(values[name]) if values[name] else None
-        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        if path is None:
+            continue
+        if path.is_dir() or not path.absolute().parent.is_dir() or path.name == MANIFEST:
             raise OutputFailed(
                 f"--{name} cannot be written to {path}", "give a file in a directory that is there"
             )
@@ -144,7 +149,7 @@ def _job(context: click.Context, url: str, recommended: Mapping[str, str]) -> It
         declared = parameter.declared
         option = known.get(declared.key)
         # A sweep has options of its own by the names of others of a run, such as --report.
-        if option is None or (declared.section == SECTION and declared.name not in AXES):
+        if option is None or (declared.section in _OF_A_SWEEP and declared.name not in AXES):
             continue
         if option.name in recommended or not _belongs(option, format_name):
             continue

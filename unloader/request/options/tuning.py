@@ -52,4 +52,11 @@ OPTIONS: tuple[Option, ...] = (
         default=0.2,
         help="Taken off the measured speed for the figure to plan production with.",
     ),
+    _analysis(
+        name="report",
+        kind=PathText("FILE", only="file"),
+        empty=False,
+        help="Write a page in HTML on the sweep to FILE: its curve, stages, timelines and load. It "
+        "needs no network. If it cannot be written the exit status is 10.",
+    ),
 )
