@@ -404,7 +404,8 @@ def test_the_table_has_the_figures_of_the_json(replays: Replays) -> None:
     [
         (("--predict", "8..1:2"), "does not lead from 8 to 1"),
         (("--predict", "0"), "0 is not a number of workers"),
-        (("--spread", "150%"), "not below 100 %"),
+        (("--spread", "150%"), "more than 100 %"),
+        (("--spread", "100%"), "not below 100 %"),
         (("--cpu-limit", "most"), "the value is not a percentage"),
         (("--discount", "-20"), "is not a percentage"),
         (("--queue-limit", "long"), "the value is not a duration"),
