@@ -11,6 +11,7 @@ from unloader.ceilings.model import FORMAT_VERSION, Ceilings
 from unloader.errors import ConfigError, OutputFailed
 from unloader.json_fields import NotAsExpected, from_json, to_json
 from unloader.json_reading import decode, read_text
+from unloader.storage.model import MANIFEST
 
 _AGAIN = "make one with: unloader preflight --save FILE"
 
@@ -21,12 +22,16 @@ def check_saveable(path: Path) -> None:
     Raises:
         OutputFailed: It could not.
     """
-    if not os.access(path.absolute().parent, os.W_OK | os.X_OK) or path.is_dir():
-        raise OutputFailed(
-            f"the ceilings cannot be saved in {path}: it is a directory, or the one above it is "
-            "missing or not writable",
-            "give another --save",
-        )
+    if path.name == MANIFEST:
+        raise _not_saveable(path, "it would replace the manifest of a run")
+    if path.is_dir():
+        raise _not_saveable(path, "it is a directory")
+    staged = _staged(path)
+    try:
+        staged.touch()
+        staged.unlink()
+    except OSError as error:
+        raise _not_saveable(path, str(error.strerror)) from error
 
 
 def save_ceilings(path: Path, found: Ceilings) -> None:
@@ -35,7 +40,7 @@ def save_ceilings(path: Path, found: Ceilings) -> None:
     Raises:
         OutputFailed: It cannot be written.
     """
-    staged = path.with_name(f".{path.name}.{os.getpid()}.part")
+    staged = _staged(path)
     try:
         with staged.open("w", encoding="utf-8") as file:
             file.write(json.dumps(to_json(found), indent=2) + "\n")
@@ -45,9 +50,18 @@ def save_ceilings(path: Path, found: Ceilings) -> None:
     except OSError as error:
         with suppress(OSError):
             staged.unlink()
-        raise OutputFailed(
-            f"the ceilings cannot be saved in {path}: {error.strerror}", "give another --save"
-        ) from error
+        raise _not_saveable(path, str(error.strerror)) from error
+
+
+def _staged(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def _not_saveable(path: Path, why: str) -> OutputFailed:
+    return OutputFailed(
+        f"the ceilings cannot be saved in {path}: {why}",
+        "give --save a file in a directory that is there and writable",
+    )
 
 
 def read_ceilings(path: Path) -> Ceilings:

@@ -60,6 +60,11 @@ def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
     name, near = error.option_name, list(error.possibilities or ())
     if _SECRETIVE.match(name):
         return UsageError("no option takes a password", _PLACES)
+    if re.match("-[0-9.]", name):
+        return UsageError(
+            f"{name} is not an option, and the option before it has no value",
+            f"write a value that begins with - behind the option and a =; {hint}",
+        )
     short = re.fullmatch("-[A-Za-z]", name) is not None
     known = f"there is no option {name}" if short or _OPTION.fullmatch(name) else ""
     meant = f"did you mean {' or '.join(near[:3])}? S{hint[1:]}" if near else hint

@@ -226,7 +226,9 @@ def _usual_levels() -> tuple[int, ...]:
 
 def _check_writable(path: Path) -> None:
     """Refuse a file that cannot be written before hours of measuring."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
+    from unloader.storage.model import MANIFEST
+
+    if path.is_dir() or not path.absolute().parent.is_dir() or path.name == MANIFEST:
         raise OutputFailed(
             f"the points cannot be written to {path}",
             "give --csv a file in a directory that is there",

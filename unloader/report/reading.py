@@ -35,6 +35,11 @@ def report_at(place: Path, ceilings: Path | None = None) -> RunReport | SweepPag
     document = _json(data)
     if isinstance(document, dict) and is_sweep(document):
         return sweep_report(document, None if ceilings is None else _ceilings(ceilings))
+    if document is None and place.name != MANIFEST:
+        raise OutputFailed(
+            f"{place} is not a manifest, and not what unloader sweep --json wrote",
+            "give the directory of a finished run, or one of those files",
+        )
     return run_report(parse_manifest(data, place.parent, place.name))
 
 

@@ -21,10 +21,24 @@ def check(path: Path) -> None:
     drawing.check()
     if path.is_dir():
         raise _cannot(path, "it is a directory")
+    if path.exists() and not _may_be_replaced(path):
+        raise _cannot(path, "it holds something that is not a page")
     if not path.parent.is_dir():
         raise _cannot(path, f"there is no directory {path.parent}")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise _cannot(path, f"{path.parent} is not writable")
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Return whether a file is an earlier page, or empty, or no file: a manifest is not lost."""
+    if not path.is_file():
+        return True
+    try:
+        with path.open("rb") as file:
+            start = file.read(64).lstrip().lower()
+    except OSError:
+        return False
+    return not start or start.startswith(b"<!doctype html")
 
 
 def write(path: Path, text: str) -> None:

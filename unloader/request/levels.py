@@ -47,5 +47,6 @@ def _levels(item: str) -> range:
     direction = -1 if last < first else 1
     step = direction if match[3] is None else int(match[3])
     if step * direction <= 0:
-        raise ValueError(f"the step of {item} does not lead from {first} to {last}")
+        right = f"{first}..{last}:{direction * (abs(step) or 1):+d}"
+        raise ValueError(f"the step of {item} does not lead from {first} to {last}; write {right}")
     return range(first, last + direction, step)

@@ -84,14 +84,29 @@ def parse_percent(text: str) -> float:
     """Return the share that `75%`, `75` or `2.5 %` stands for, from 0 to 1 less a little.
 
     Raises:
-        ValueError: Not a number, or not from 0 to below 100.
+        ValueError: Not a number, or not from 0 to below 100, or it may be meant as a share.
     """
-    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?\s*", text, re.ASCII)
-    if match is None:
-        raise ValueError(f"{text!r} is not a percentage; write a number with or without %")
-    if float(match[1]) >= 100:
+    share = any_percent(text)
+    if share >= 1:
         raise ValueError(f"{text} is not below 100 %")
-    return float(match[1]) / 100
+    return share
+
+
+def any_percent(text: str) -> float:
+    """Return the share that a percentage from 0 to 100 stands for.
+
+    Raises:
+        ValueError: It is none, or it has no % and may be meant as a share, such as 0.75.
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*(%?)\s*", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a percentage; write for instance 5%")
+    percent = float(match[1])
+    if percent > 100:
+        raise ValueError(f"{text} is more than 100 %")
+    if 0 < percent <= 1 and not match[2]:
+        raise ValueError(f"{text!r} may be a share; write {percent * 100:g}% or {percent:g}%")
+    return percent / 100
 
 
 def percent_text(share: float) -> str:

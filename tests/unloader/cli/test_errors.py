@@ -48,6 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("plan", "duckdb:///x.db", "--table", "t", "--numa-nodes", "0-99999999999"), 2, "65535"),
         (("plan", "duckdb:///x.db", "--table", "t", "--file-size", "9" * 400), 2, "too large"),
         (("run", "a", "b", "c"), 2, "too many"),
+        (("size", "--rows", "-5"), 2, "-5 is not an option"),
         (("run", "x.db", "--to", "o", "--table", "t"), 2, "source URL"),
         (("run", "mongodb://h/x", "--to", "o", "--table", "t"), 3, "mongodb"),
         (("run", "nowhere.toml", "--to", "o"), 3, "nowhere.toml"),

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
+
+from unloader.ceilings.efficiency import RunRates, efficiency
+from unloader.ceilings.file import read_ceilings
+from unloader.ceilings.model import Ceilings, Machine
+from unloader.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of a DuckDB file with two tables."""
+    """The URL of a DuckDB file with a table."""
     path = tmp_path_factory.mktemp("efficiency") / "t.db"
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE t AS SELECT i AS id FROM range(30000) r(i)")
-        connection.execute("CREATE TABLE other AS SELECT i AS id FROM range(10) r(i)")
     return f"duckdb://{path}"
 
 
@@ -28,28 +34,44 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory, database: str) -> Path:
     path = folder / "c.json"
     command.run(
         *("preflight", database, "--table", "t", "--to", str(folder), "--save", str(path)),
-        *(
-            "--disk-bytes",
-            "256kB",
-            "--rounds",
-            "1",
-            "--overlap-buffer",
-            "64KiB",
-            "--levels",
-            "1,2",
-            "--source-seconds",
-            "0.1",
-        ),
-        *("--sample", "64kB", "--parallelism", "1", "--quiet"),
+        *("--disk-bytes", "256kB", "--rounds", "1", "--overlap-buffer", "64KiB"),
+        *("--source-seconds", "0.1", "--sample", "64kB", "--parallelism", "1", "--quiet"),
     )
     return path
 
 
+@pytest.fixture(scope="module")
+def found(ceilings: Path) -> Ceilings:
+    """The same, as the program reads it."""
+    return read_ceilings(ceilings)
+
+
+def rates(found: Ceilings, **other: Any) -> RunRates:
+    """Return a run of the rows and into the disk of the ceilings, but for some of it."""
+    assert found.source is not None
+    same = RunRates(
+        machine=found.machine,
+        workers=1,
+        mounts=found.disks[0].mounts,
+        direct_io=False,
+        kind=found.source.kind,
+        location=found.source.location,
+        subject=found.source.subject,
+        where=None,
+        partitions=(),
+        columns=1,
+        format="csv",
+        rows_per_second=1000.0,
+        bytes_per_second=1e6,
+        uncompressed_bytes_per_second=1e6,
+    )
+    return replace(same, **other)
+
+
 def unloaded(database: str, to: Path, *arguments: str) -> tuple[dict[str, Any], str]:
-    """Return the manifest of a run, and what it said on stderr."""
-    call = ("run", database, "--to", str(to), "--parallelism", "1", *arguments)
-    table = () if "--table" in arguments else ("--table", "t")
-    done = command.ended(*call, *table)
+    """Return the manifest of a run, and what it said."""
+    call = ("run", database, "--table", "t", "--to", str(to), "--parallelism", "1", *arguments)
+    done = command.ended(*call)
     assert done.returncode == 0, done.stderr
     return command.manifest_of(to), done.stdout + done.stderr
 
@@ -81,44 +103,48 @@ def test_a_run_says_what_share_it_reached(database: str, ceilings: Path, tmp_pat
     assert "% of this disk" in page
 
 
-def test_without_ceilings_nothing_is_said(database: str, tmp_path: Path) -> None:
-    """A run that is compared with nothing has no such key and no such line."""
-    manifest, page = unloaded(database, tmp_path / "out")
-    assert "efficiency" not in manifest
-    assert "efficiency" not in page
-
-
+@pytest.mark.long(OTHER_ROUTES)
 def test_another_machine_is_not_compared(database: str, ceilings: Path, tmp_path: Path) -> None:
     """Ceilings of elsewhere are no ceilings here; the run says so and is otherwise the same."""
     path = changed(ceilings, tmp_path, lambda each: each["machine"].update(name="db99"))
     manifest, page = unloaded(database, tmp_path / "out", "--ceilings", path)
     assert "efficiency" not in manifest
     assert "the ceilings are of db99" in page
+    assert "% of this disk" not in page
 
 
-def test_other_rows_and_another_disk_are_not_compared(
-    database: str, ceilings: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("other", "compared", "reason"),
+    [
+        ({"machine": Machine(name="db99", cpus=1, cores=1, model=None)}, [], "the ceilings are of"),
+        ({"subject": "other"}, ["disk"], "source: another one"),
+        ({"where": "id < 20000"}, ["disk"], "source: another one"),
+        ({"partitions": ("P1",)}, ["disk"], "source: another one"),
+        ({"columns": 2}, ["disk"], "source: another one"),
+        ({"mounts": (None,)}, ["source", "encoder"], "disk: another one"),
+        ({"mounts": ()}, ["source", "encoder"], "disk: the output went elsewhere"),
+        ({"direct_io": True}, ["source", "encoder"], "disk: it was measured with another"),
+        ({"format": "parquet"}, ["disk", "source"], "encoder: csv was measured"),
+        ({"rows_per_second": None}, ["disk", "encoder"], "source: the rate of the run"),
+    ],
+)
+def test_only_what_was_measured_is_compared(
+    found: Ceilings, other: dict[str, Any], compared: list[str], reason: str
 ) -> None:
-    """Another table leaves the disk, another file system the source; each with the reason."""
-    asked = ("--ceilings", str(ceilings), "--table", "other")
-    manifest, _ = unloaded(database, tmp_path / "other", *asked)
-    found = manifest["efficiency"]
-    assert [each["what"] for each in found["parts"]] == ["disk"]
-    assert len(found["not_compared"]) == 2
+    """Other rows leave the disk, another disk the source; each with the reason."""
+    result = efficiency(found, "c.json", rates(found, **other))
+    assert [each.what for each in result.parts] == compared
+    assert any(each.startswith(reason) for each in result.not_compared)
 
-    asked = ("--ceilings", str(ceilings), "--where", "id < 20000")
-    manifest, _ = unloaded(database, tmp_path / "some", *asked)
-    assert [each["what"] for each in manifest["efficiency"]["parts"]] == ["disk"]
 
-    def elsewhere(document: dict[str, Any]) -> None:
-        for disk in document["disks"]:
-            disk["mounts"][0]["source"] = "/dev/other"
-
-    path = changed(ceilings, tmp_path, elsewhere)
-    manifest, _ = unloaded(database, tmp_path / "disk", "--ceilings", path)
-    found = manifest["efficiency"]
-    assert [each["what"] for each in found["parts"]] == ["source", "encoder"]
-    assert "disk: another one" in found["not_compared"][0]
+def test_another_file_system_is_not_compared(found: Ceilings) -> None:
+    """What counts is the device that is mounted, not the path."""
+    (mount,) = found.disks[0].mounts
+    assert mount is not None
+    result = efficiency(
+        found, "c.json", rates(found, mounts=(replace(mount, source="/dev/other"),))
+    )
+    assert [each.what for each in result.parts] == ["source", "encoder"]
 
 
 HOSTILE = {
@@ -133,15 +159,31 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_file_that_holds_no_ceilings_is_refused_before_the_run(
-    database: str, tmp_path: Path, name: str
-) -> None:
-    """A file of something else is a wrong configuration, and nothing is unloaded."""
+def test_a_file_that_holds_no_ceilings_is_refused(tmp_path: Path, name: str) -> None:
+    """A file of something else is a wrong configuration, and the error names it."""
     path = tmp_path / "c.json"
     path.write_text(HOSTILE[name])
+    with pytest.raises(ConfigError) as refused:
+        read_ceilings(path)
+    assert str(path) in refused.value.message
+    assert "--save" in str(refused.value.hint)
+
+
+def test_a_wrong_file_is_refused_before_the_run(database: str, tmp_path: Path) -> None:
+    """Nothing is unloaded if the ceilings cannot be read, or are not there."""
     to = tmp_path / "out"
     text = command.error_of(
-        *("run", database, "--table", "t", "--to", str(to), "--ceilings", str(path)), status=3
+        *(
+            "run",
+            database,
+            "--table",
+            "t",
+            "--to",
+            str(to),
+            "--ceilings",
+            str(tmp_path / "no.json"),
+        ),
+        status=3,
     )
     assert "--save" in text
     assert not to.exists()
@@ -149,12 +191,9 @@ def test_a_file_that_holds_no_ceilings_is_refused_before_the_run(
 
 @pytest.mark.parametrize("value", [0, -5, float("nan"), "fast", None])
 def test_a_rate_that_nobody_measures_is_refused(
-    database: str, ceilings: Path, tmp_path: Path, value: object
+    ceilings: Path, tmp_path: Path, value: object
 ) -> None:
     """An edited rate that cannot be divided by is named."""
     path = changed(ceilings, tmp_path, lambda each: each["disks"][0].update(bytes_per_second=value))
-    text = command.error_of(
-        *("run", database, "--table", "t", "--to", str(tmp_path / "out"), "--ceilings", path),
-        status=3,
-    )
-    assert "bytes_per_second" in text
+    with pytest.raises(ConfigError, match="bytes_per_second"):
+        read_ceilings(Path(path))

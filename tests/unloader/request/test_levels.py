@@ -47,7 +47,7 @@ def test_levels_are_single_or_ranges_with_a_step(text: str, expected: tuple[int,
         ("0", "0 is not a number of workers"),
         ("65536", "65536 is not a number of workers"),
         ("4..0:-2", "0 is not a number of workers"),
-        ("1..8:-2", "the step of 1..8:-2 does not lead from 1 to 8"),
+        ("1..8:-2", "the step of 1..8:-2 does not lead from 1 to 8; write 1..8:+2"),
         ("8..1:2", "does not lead from 8 to 1"),
         ("1..8:0", "the step of 1..8:0"),
         ("1..9999", "these are more than 1000 levels"),
@@ -70,8 +70,10 @@ def test_percent(text: str, expected: float) -> None:
     assert parse_percent(percent_text(expected)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("text", ["", "%", "-5%", "100%", "1e1", "0,5", "nan", "5%%", "٥"])
+@pytest.mark.parametrize(
+    "text", ["", "%", "-5%", "100%", "1e1", "0,5", "nan", "5%%", "٥", "0.75", "1", "0.05"]
+)
 def test_what_is_no_percentage_is_refused(text: str) -> None:
-    """Also what is not below the whole."""
-    with pytest.raises(ValueError, match=r"percentage|below 100"):
+    """Also what is not below the whole, or may be meant as a share: 0.75 is not 0.75 %."""
+    with pytest.raises(ValueError, match=r"percentage|below 100|share"):
         parse_percent(text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 from unloader.ceilings.file import save_ceilings
@@ -399,22 +400,25 @@ def test_levels_of_an_analysis_are_for_all_of_its_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--rows", "0"),
         ("--rows", "1e400"),
-        ("--row-bytes", "0"),
         ("--row-bytes", "inf"),
         ("--window", "0"),
-        ("--window", "-1h"),
-        ("--cores", "0"),
-        ("--cpu-ratio", "0"),
         ("--cpu-ratio", "nan"),
-        ("--discount", "100%"),
         ("--discount", "0.2"),
-        ("--discount", "120%"),
-        ("--cpu-limit", "0%"),
-        ("--disk-rate", "0"),
         ("--from", ""),
-        ("--like", "something"),
+        *also(
+            OTHER_ROUTES,
+            (("--rows", "0"),),
+            (("--row-bytes", "0"),),
+            (("--window", "-1h"),),
+            (("--cores", "0"),),
+            (("--cpu-ratio", "0"),),
+            (("--discount", "100%"),),
+            (("--discount", "120%"),),
+            (("--cpu-limit", "0%"),),
+            (("--disk-rate", "0"),),
+            (("--like", "something"),),
+        ),
     ],
 )
 def test_an_impossible_figure_is_refused(arguments: tuple[str, ...]) -> None:

@@ -174,3 +174,25 @@ def test_without_points_or_scipy(tmp_path: Path) -> None:
     found = command.error_of("sweep", "--replay", str(path), status=3)
     assert "needs scipy" in found
     assert found.endswith("Next: pip install 'unloader[sweep]'")
+
+
+def test_columns_that_it_does_not_know_are_kept(tmp_path: Path) -> None:
+    """They are told by name, and `unloader size` finds what a sweep has written for it."""
+    text = HEAD.strip() + ",who,row_bytes\n4,5,me,165\n8,3\n"
+    found = read_points(written(tmp_path, text))
+    assert found.others == ({"who": "me", "row_bytes": "165"}, {"who": "", "row_bytes": ""})
+    assert [each.rpartition(" ")[2] for each in found.notices] == ["who"]
+
+
+def test_points_of_several_curves_are_refused(tmp_path: Path) -> None:
+    """The levels of two codecs are no repeats of one another."""
+    path = written(tmp_path, "parallelism,seconds,compression\n1,9,none\n1,7,zstd\n")
+    text = command.error_of("sweep", "--replay", str(path), status=3)
+    assert "compression is none, zstd" in text
+
+
+def test_a_replay_measures_nothing(tmp_path: Path) -> None:
+    """An option of the measuring beside it is a mistake, and is named."""
+    path = written(tmp_path, HEAD + "4,5\n")
+    text = command.error_of("sweep", "--replay", str(path), "--csv", "x.csv", status=2)
+    assert "--csv" in text

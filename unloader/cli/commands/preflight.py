@@ -89,7 +89,7 @@ def _budget(values: dict[str, Any], parts: tuple[Part, ...]) -> Budget:
 
     return Budget(
         parts=parts,
-        levels=tuple(values["levels"] or ()),
+        levels=tuple(sorted(values["levels"] or ())),
         disk_bytes=values["disk_bytes"],
         disk_seconds=values["disk_seconds"],
         disk_rounds=values["rounds"],

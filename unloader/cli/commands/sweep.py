@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.parameter import JobOption, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
-from unloader.errors import UsageError
+from unloader.errors import ConfigError, UsageError
+from unloader.request.options.sweeping import AXES
+
+if TYPE_CHECKING:
+    from unloader.tuning.points_file import PointsFile
 
 
 @click.command(
@@ -44,6 +49,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         if argument.url:
             raise UsageError("--replay takes its points from a file, and a source is given, too",
                              "leave one of the two out")  # fmt: skip
+        _check_alone(context)
         _replay(values)
         return
     if not argument.url:
@@ -55,6 +61,29 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     answer(live_sweep(context, argument, values), values)
 
 
+def _check_alone(context: click.Context) -> None:
+    """Refuse options of the command line that are about measuring."""
+    for option in context.command.params:
+        if not isinstance(option, JobOption) or option.name not in on_command_line(context):
+            continue
+        if option.section not in ("Analysis", "Progress and result"):
+            raise UsageError(
+                f"{option.opts[0]} is for measuring, and --replay takes its points from a file",
+                "leave one of the two out",
+            )
+
+
+def _check_one_curve(file: PointsFile, path: str) -> None:
+    """Refuse points of several curves: a knee of all of them together means nothing."""
+    for name in AXES:
+        found = dict.fromkeys(each[name] for each in file.others if each.get(name))
+        if len(found) > 1:
+            raise ConfigError(
+                f"{path} has points of several curves: {name} is {', '.join(found)}",
+                "keep the lines of one of them, each curve in a file of its own",
+            )
+
+
 def _replay(values: dict[str, Any]) -> None:
     """Answer from the points of a file."""
     from unloader.cli.sweeping import rules_of
@@ -64,6 +93,7 @@ def _replay(values: dict[str, Any]) -> None:
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
     file = read_points(Path(values["replay"]))
+    _check_one_curve(file, values["replay"])
     found = analyse(file.points, rules_of(values), values["predict"] or ())
     notices = (*file.notices, *found.notices)
     if values["json"]:

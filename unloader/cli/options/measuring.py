@@ -31,8 +31,6 @@ def validate(values: Mapping[str, Any], given: frozenset[str], source: str) -> N
             raise UsageError(
                 f"{option} is {values[name]:g}", "give a number of seconds above 0, at most 3600"
             )
-    if values["levels"] and min(values["levels"]) < 1:
-        raise UsageError("--levels has a level of no worker", "give numbers from 1 on")
     if source:
         rules.validate(values, given)
     else:

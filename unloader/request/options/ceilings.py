@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from unloader.model import Request
+from unloader.request.levels import levels_text, parse_levels
 from unloader.request.options.kinds import (
     GLOBS,
-    NUMBERS,
     SECONDS,
     SIZE_FROM_1,
+    Parsed,
     PathText,
     Whole,
 )
 from unloader.request.options.option import Option
+
+_write_levels: Callable[[Any], str] = levels_text
 
 _measuring = partial(
     Option, section="What to measure", commands=("preflight",), effect="unrecorded"
@@ -44,9 +49,9 @@ OPTIONS = (
     ),
     _measuring(
         name="levels",
-        kind=NUMBERS,
+        kind=Parsed("LEVELS", parse_levels, write=_write_levels, numbers=(int,)),
         default_text="1,2,4 and so on up to --parallelism",
-        help="Numbers of workers with which the source is read, for instance 1,2,4-8.",
+        help="Numbers of workers with which the source is read, for instance 1,2,4 or 32..4:-4.",
     ),
     _measuring(
         name="source-seconds",

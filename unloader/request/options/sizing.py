@@ -7,6 +7,7 @@ from functools import partial
 
 from unloader.request.options.kinds import COUNT, SECONDS, SIZE_FROM_1, Choice, Items, Parsed, Whole
 from unloader.request.options.option import Option
+from unloader.request.settings import any_percent, percent_text
 
 _MOST = 1e9
 
@@ -25,26 +26,8 @@ def _positive(text: str) -> float:
     return found
 
 
-def _percent(text: str) -> float:
-    """Return the share of `20%` or `20`.
-
-    Raises:
-        ValueError: It is no percentage below 100, or may be meant as a share.
-    """
-    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%?", text.strip())
-    if match is None or float(match[1]) > 100:
-        raise ValueError(f"{text!r} is not a percentage; write for instance 20%")
-    if 0 < float(match[1]) < 1 and "%" not in text:
-        raise ValueError(f"{text!r} may be a share; write a percentage, for instance 20%")
-    return float(match[1]) / 100
-
-
-def _percent_text(share: float) -> str:
-    return f"{share * 100:g}%"
-
-
 _NUMBER = Parsed("NUMBER", _positive, write=lambda value: f"{value:g}", numbers=(int, float))
-_PERCENT = Parsed("PERCENT", _percent, write=_percent_text, numbers=(int, float))
+_PERCENT = Parsed("PERCENT", any_percent, write=percent_text, numbers=(int, float))
 _FILES = Items("FILE|DEST", keep_quotes=False)
 
 _asked = partial(Option, section="What is asked", commands=("size",), effect="unrecorded")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ from unloader.request.levels import levels_text, parse_levels
 from unloader.request.options import machine, output, running
 from unloader.request.options.kinds import SECONDS, Choice, Kind, Parsed, PathText, Whole
 from unloader.request.options.option import Option
+from unloader.request.settings import any_percent, percent_text
 
 SECTION = "Points of a sweep"
 
@@ -54,16 +54,13 @@ def share(text: str) -> float:
     Raises:
         ValueError: It is no percentage above 0 and up to 100.
     """
-    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?\s*", text, re.ASCII)
-    if match is None:
-        raise ValueError(f"{text!r} is not a percentage; write for instance 5%")
-    percent = float(match[1])
-    if not 0 < percent <= 100:
-        raise ValueError(f"{text} is not above 0 and up to 100 %")
-    return percent / 100
+    found = any_percent(text)
+    if not found:
+        raise ValueError(f"{text} is not above 0 %")
+    return found
 
 
-SHARE = Parsed("PERCENT", share, write=lambda value: f"{value * 100:.12g}%", numbers=(int, float))
+SHARE = Parsed("PERCENT", share, write=percent_text, numbers=(int, float))
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
 """What a sweep may vary beside parallelism; the rest is the same for all points."""

@@ -70,6 +70,11 @@ def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[Places]:
     try:
         for place in map(Path, destinations):
             made += _make(place)
+            if not place.is_dir():
+                raise OutputFailed(
+                    f"{place} is not a directory",
+                    "give another directory with --to, or --to null:",
+                )
             root = place / f"{PREFIX}{sweep_id}"
             root.mkdir()
             roots.append(root)

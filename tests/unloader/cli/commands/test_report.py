@@ -101,6 +101,16 @@ def test_page_of_a_resumed_run(unloader: Run, tmp_path: Path) -> None:
     assert {each.shown for each in slow if each.value == ""} <= {"–"}
 
 
+def test_a_page_replaces_no_manifest(unloader: Run, database: str, tmp_path: Path) -> None:
+    """A file that is not a page is left as it is, and so is the run that it describes."""
+    assert unloader("run", database, "--table", "orders", "--to", "out").returncode == 0
+    before = (tmp_path / "out" / "_manifest.json").read_bytes()
+    refused = unloader("report", "out", "--output", "out/_manifest.json")
+    assert refused.returncode == 3
+    assert "not a page" in refused.stderr
+    assert (tmp_path / "out" / "_manifest.json").read_bytes() == before
+
+
 def test_timeline_of_a_run(unloader: Run, database: str) -> None:
     """Units of a worker follow each other, and end before the run does."""
     where = ("--table", "orders", "--to", "out", "--parallelism", "2", "--unit-bytes", "20kB")
