@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from unloader.sizing.model import Needed, OnCores
 from unloader.sizing.sheet import shown
 from unloader.sizing.work import Work
@@ -13,23 +15,16 @@ def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str
     window = question.window_seconds
     off = f"with {question.discount * 100:g} % taken off the measured rates"
     what = f"{shown(work.rows)} rows, {shown(work.data)} bytes"
-    parts = []
+    parts: list[str] = []
     if machine is not None:
-        took = f"{what} take {duration(machine.seconds)} on {_cores(machine.cores)} {off}"
-        if machine.fits is None:
-            parts.append(f"{took}.")
-        elif machine.fits:
-            parts.append(f"Yes: {took}; the window is {duration(window)}.")
-        else:
-            parts.append(f"No: {took}; the window is {duration(window)}.")
-            full = duration(machine.seconds_without_discount)
-            fits = "which fits" if machine.fits_without_discount else "which does not fit either"
-            parts.append(f"Without the discount it is {full}, {fits}.")
-        parts.append(f"The limit there is: {machine.limited_by}.")
+        parts += _on_cores(what, off, machine, question.window_seconds)
     if needed is not None and needed.workers is not None and needed.cores is not None:
         workers = "1 worker" if needed.workers == 1 else f"{needed.workers:,} workers"
+        measured = max(each.workers for each in work.levels)
+        likewise = ", if each further one gives as much" if needed.workers > measured else ""
         parts.append(
-            f"The window of {duration(window)} needs {workers} on {_cores(needed.cores)} {off}."
+            f"The window of {duration(window)} needs {workers} on {_cores(needed.cores)} {off}"
+            f"{likewise}."
         )
     if work.source_rate is not None and work.needed_rate is not None:
         most = work.source_rate * (1 - question.discount)
@@ -39,6 +34,40 @@ def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str
                 "many workers fetched: further cores do not help."
             )
     return " ".join(parts)
+
+
+def _on_cores(what: str, off: str, machine: OnCores, window: float | None) -> Iterator[str]:
+    """Yield the sentences on the machine that is asked about."""
+    took = f"{what} take {duration(machine.seconds)} on {_cores(machine.cores)} {off}"
+    worst = machine.seconds_with_contention
+    hindered = worst is not None and window is not None and worst > window
+    if machine.fits is None:
+        yield f"{took}."
+    elif not machine.fits:
+        yield f"No: {took}; the window is {duration(window)}."
+        full = duration(machine.seconds_without_discount)
+        fits = "which fits" if machine.fits_without_discount else "which does not fit either"
+        yield f"Without the discount it is {full}, {fits}."
+    elif hindered:
+        yield f"Perhaps: {took}; the window is {duration(window)}."
+    else:
+        yield f"Yes: {took}; the window is {duration(window)}."
+    if machine.measured_cores is not None:
+        yield (
+            f"That takes each further core to give as much as the {machine.measured_cores:g} that "
+            "were measured."
+        )
+    if worst is not None:
+        fits = (
+            "" if window is None else ", which fits" if worst <= window else ", which does not fit"
+        )
+        yield (
+            f"If all of them hinder each other as the measured ones did, it is {duration(worst)}"
+            f"{fits}."
+        )
+        if hindered:
+            yield "Measure with more workers to know."
+    yield f"The limit there is: {machine.limited_by}."
 
 
 def _cores(count: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from unloader.sizing.contention import contention, rate_with
 from unloader.sizing.model import OnCores
 from unloader.sizing.sheet import Sheet
 from unloader.sizing.work import Level, Work
@@ -17,36 +20,68 @@ def time_on_cores(work: Work, sheet: Sheet, assumptions: list[str]) -> OnCores:
     assert cores is not None
     within = [each for each in work.levels if each.cores <= cores]
     level = max(within, key=lambda each: each.rate) if within else work.levels[0]
-    rate = _scaled(work, level, cores, sheet, assumptions)
-    if question.cpu_ratio != 1:
-        rate = sheet.times("on the other CPU", rate, question.cpu_ratio, unit="bytes/s")
-    full = {"cores": rate}
+    plain = _scaled(work, level, cores, sheet, assumptions)
+    rate = _there(work, plain, sheet)
+    others = {}
     if level.cpu_seconds_per_byte:
-        full["CPU limit"] = _cpu_rate(work, level.cpu_seconds_per_byte, cores, sheet)
-    full |= _other_limits(work, sheet)
-    plain = min(full.values())
-    usable = {
-        name: each if name == "CPU limit" else sheet.without(
-            f"{name}, to be reckoned with", each, question.discount, unit="bytes/s"
-        )
-        for name, each in full.items()
-    }  # fmt: skip
+        others["CPU limit"] = _cpu_rate(work, level.cpu_seconds_per_byte, cores, sheet)
+    others |= _other_limits(work, sheet)
+    usable = {"cores": rate, **others}
+    usable = {name: _usable(work, name, each, sheet) for name, each in usable.items()}
     limit = min(usable, key=lambda name: usable[name])
     seconds = sheet.over("time", work.data, usable[limit], unit="s", note=f"limited by {limit}")
     window = question.window_seconds
-    without = work.data / plain
-    return OnCores(
+    most = max(each.cores for each in work.levels)
+    full = min([rate, *others.values()])
+    without = work.data / full
+    found = OnCores(
         cores=cores,
         workers=max(1, round(cores * level.workers / level.cores)),
         seconds=seconds,
         hours=sheet.over("hours", seconds, 3600, unit="h"),
         limited_by=limit,
-        seconds_without_discount=sheet.over(
-            "time without the discount", work.data, plain, unit="s"
-        ),
+        seconds_without_discount=sheet.over("time without the discount", work.data, full, unit="s"),
         fits=None if window is None else seconds <= window,
         fits_without_discount=None if window is None else without <= window,
+        measured_cores=most if cores > most else None,
+        contention=None,
+        seconds_with_contention=None,
     )
+    return found if cores <= most else _hindered(work, level, plain, usable, found, sheet)
+
+
+def _hindered(
+    work: Work,
+    level: Level,
+    plain: float,
+    usable: dict[str, float],
+    found: OnCores,
+    sheet: Sheet,
+) -> OnCores:
+    """Add the time of cores that hinder each other as those did that were measured."""
+    share = contention(work, level, sheet)
+    if not share:
+        return replace(found, contention=share)
+    rate = _there(work, rate_with(share, level, found.cores, plain, sheet), sheet)
+    hindered = {**usable, "cores": _usable(work, "cores", rate, sheet)}
+    limit = min(hindered, key=lambda name: hindered[name])
+    seconds = sheet.over("time at that contention", work.data, hindered[limit], unit="s")
+    return replace(found, contention=share, seconds_with_contention=seconds)
+
+
+def _there(work: Work, rate: float, sheet: Sheet) -> float:
+    """Return a rate on the CPU that is asked about."""
+    if work.question.cpu_ratio == 1:
+        return rate
+    return sheet.times("on the other CPU", rate, work.question.cpu_ratio, unit="bytes/s")
+
+
+def _usable(work: Work, name: str, rate: float, sheet: Sheet) -> float:
+    """Return what is reckoned with of a limit; that of the CPU has a margin of its own."""
+    if name == "CPU limit":
+        return rate
+    what = f"{name}, to be reckoned with"
+    return sheet.without(what, rate, work.question.discount, unit="bytes/s")
 
 
 def _scaled(

@@ -129,6 +129,13 @@ class OnCores:
     fits: bool | None
     """None without a window."""
     fits_without_discount: bool | None
+    measured_cores: float | None
+    """Set where more cores are asked about than any level had: these are all that were measured."""
+    contention: float | None
+    """Share of the work that one core does at a time, by the levels that were measured: Amdahl's
+    law. None where they do not tell, or all cores were measured."""
+    seconds_with_contention: float | None
+    """The time if all cores hinder each other like that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

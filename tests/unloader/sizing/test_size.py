@@ -37,7 +37,7 @@ def sized(*arguments: str) -> dict[str, Any]:
         assert math.isfinite(step["value"])
         assert step["value"] > 0, step
         if step["formula"]:
-            assert set(step["formula"]) <= set("0123456789.,()x/- "), step
+            assert set(step["formula"]) <= set("0123456789.,()x/+- "), step
             again = eval(step["formula"].replace(",", "").replace("x", "*"))
             assert math.isclose(again, step["value"], rel_tol=2e-5), step
     return found
@@ -209,6 +209,21 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert any("more than 4 cores were not measured" in each for each in found["assumptions"])
     assert {each["what"] for each in found["unknown"]} == {"other codecs", "disks"}
     assert found["space"][0]["disks"] is None
+
+
+def test_cores_that_nobody_measured_may_hinder_each_other(tmp_path: Path) -> None:
+    """Two cores of 1.6: by Amdahl's law s is 1/4, and 8 cores are 64/22 in place of 6.4."""
+    path = points(tmp_path, "parallelism,seconds,rows,bytes\n1,160,1e6,1e8\n2,100,1e6,1e8\n")
+    asked = ("--rows", "1M", "--cores", "8", "--discount", "0", "--from", path, "--window")
+    found = sized(*asked, "40s")
+    there = found["on_cores"]
+    assert (there["measured_cores"], there["contention"]) == (2, 0.25)
+    assert there["seconds"] == 25
+    assert there["seconds_with_contention"] == pytest.approx(160 * 22 / 64, rel=1e-4)
+    assert found["answer"].startswith("Perhaps: ")
+    assert "which does not fit" in found["answer"]
+    assert sized(*asked, "60s")["answer"].startswith("Yes: ")
+    assert sized(*asked, "20s")["answer"].startswith("No: ")
 
 
 def test_a_curve_that_falls_off_is_not_exceeded(tmp_path: Path) -> None:
