@@ -196,7 +196,7 @@ def _add_source(found: _Found, ready: Prepared, figures: SourceFigures) -> None:
     if figures.read_again:
         found.miss(
             "source without its cache",
-            f"{len(ready.plan.units)} work units are too few for all levels: some were read twice",
+            f"there are only {len(ready.plan.units)} work units: some were read twice",
         )
     found.add(
         source=SourceCeiling(

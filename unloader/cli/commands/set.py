@@ -9,7 +9,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.parameter import on_command_line
+from unloader.cli.options.parameter import JobOption, on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.request.options.parsing import ADAPTIVE
@@ -55,6 +55,11 @@ def command(context: click.Context, /, destination: Path, timeout: float, **valu
         render.emit_json(changed.to_json())
     elif not values["quiet"]:
         render.emit(render.visible(_text(changed, destination)))
+
+
+for _option in command.params:
+    if isinstance(_option, JobOption) and _option.section == "What to change":
+        _option.show_envvar = False  # Only the command line counts.
 
 
 def _wish(given: dict[str, Any]) -> Wish:
