@@ -114,6 +114,16 @@ class Supervisor:
         for worker in sorted(self._kept - self._pool.pids().keys() - self._vacant.keys()):
             self._start(worker)
 
+    def add(self, workers: Iterable[int]) -> None:
+        """Keep a process on the seats of these workers, too, from the next `wait` on.
+
+        Unlike `keep` it raises nothing: where the system refuses a process, `wait` tells that the
+        seat is vacant, and another start is tried after a while.
+        """
+        new = set(workers) - self._kept
+        self._kept |= new
+        self._vacant.update(dict.fromkeys(new, 0.0))
+
     @property
     def idle(self) -> Set[int]:
         """Workers that can be given a task; changed by `wait` and `assign`."""

@@ -265,6 +265,22 @@ def test_a_refusal_at_the_start_comes_through(monkeypatch: pytest.MonkeyPatch) -
         supervisor.keep([0])
 
 
+def test_a_refusal_later_leaves_the_others(
+    pair: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is added is told of as vacant, and started when the system lets it."""
+    pair.keep([0])
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", "/nonexistent/python")
+        pair.add([0, 1])
+        found = events_until(pair, lambda found: of(Vacant, found))
+        assert [(event.worker, event.reason) for event in of(Vacant, found)] == [  # type: ignore[attr-defined]
+            (1, "refused")
+        ]
+        assert isinstance(done_by(pair, 0, ("double", 2)), Finished)
+    all_idle(pair, 2)
+
+
 def test_woken_by_another_thread(pair: Supervisor) -> None:
     """A thread or a signal handler ends a wait."""
     timer = threading.Timer(0.1, pair.wake)

@@ -99,12 +99,11 @@ class LocalExecutor:
     def start(self, places: int) -> None:
         """Keep a process on so many of the first seats, beside those that have one.
 
-        Raises:
-            PoolError: The system refuses a process.
+        A process that the system refuses is noted, and tried again: the others go on.
         """
         if places > self._started:
             self._started = places
-            self.start_early(places)
+            self._supervisor.add(seat.worker for seat in self._seating.seats[:places])
 
     def start_early(self, places: int) -> None:
         """Start the processes of so many of the first seats, before the number is known.

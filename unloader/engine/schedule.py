@@ -102,7 +102,8 @@ class Schedule(Generic[U]):
         """Return what an idle place does next, None if there is nothing now."""
         if self._stopped or now < self._rest_until or not self._places.may_work(place, now):
             return None
-        if self.allowed is not None and self.at_work >= self.allowed:
+        # What is held up goes on before anything new begins.
+        if self.allowed is not None and (self.held or self.at_work >= self.allowed):
             return None
         if not self._has_work(now) or not self.capacity.allows(len(self._running), now):
             return None

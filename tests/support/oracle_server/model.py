@@ -170,6 +170,8 @@ class SessionState:
     client_info: str = ""
     statements: list[str] = field(default_factory=list)
     """Every statement of the session, in order, word for word."""
+    is_active: bool = False
+    """A call is being answered."""
 
 
 class Executor(Protocol):

@@ -51,6 +51,20 @@ def test_in_order_a_waiting_unit_holds_up_those_behind_it() -> None:
     assert taken(schedule, 0, 5.0) == ("2", 1)
 
 
+def test_what_is_held_up_goes_on_before_anything_new_begins() -> None:
+    """A unit that has ended makes room for one that was begun."""
+    schedule = schedule_of("1", "2", "3")
+    schedule.allowed = 2
+    assert [taken(schedule, worker, 0.0) for worker in range(2)] == [("1", 1), ("2", 1)]
+    schedule.allowed, schedule.held = 1, {1}
+    schedule.finished(0)
+    assert schedule.take(0, 1.0) is None
+    schedule.held = set()
+    assert schedule.take(0, 1.0) is None
+    schedule.finished(1)
+    assert taken(schedule, 0, 1.0) == ("3", 1)
+
+
 def test_a_worker_is_busy_from_take_to_finish() -> None:
     """The running unit of a worker is known until it is finished, then it is told once."""
     schedule = schedule_of("1")

@@ -31,7 +31,7 @@ TOLERANCE = 0.02
 """Of the rate. Fewer places for so little less are worth it to whoever shares the database."""
 
 FEW = 2
-"""Places to begin with."""
+"""Places to begin with where nobody says how many."""
 
 HOLD_SECONDS, LONGEST_HOLD_SECONDS = 60.0, 960.0
 """Between two searches in which nothing changed. A search costs a few seconds at a slower number:
@@ -44,9 +44,9 @@ _FEWEST_WINDOWS = 3
 _CLEAR = 0.10
 """A difference so far beyond its error needs no third window."""
 _ERRORS = 2.0
-_BASE_ERROR, _FIRST_ERROR = 0.03, 0.06
+_BASE_ERROR, _FIRST_ERROR = 0.03, 0.15
 """The rate that others are compared with is known as well as this, or has had time to be. The first
-steps double the number, and differences are larger."""
+steps double the number: differences are larger, and time with too few places costs most."""
 _HOPELESS = 0.10
 """What was so much worse is not tried again until the rate itself has changed."""
 _SHORTEST_HOLD_SECONDS = 15.0
@@ -97,6 +97,8 @@ class Climber:
     """All that was measured in this search."""
     _hopeless: set[int] = field(default_factory=set)
     """Numbers that were much worse when the rate was what it is."""
+    _unreached: set[int] = field(default_factory=set)
+    """Numbers that never were at work in this search."""
     _settled: float | None = None
     """When the search ended; None while it goes on."""
     _hold: float = HOLD_SECONDS
@@ -123,8 +125,14 @@ class Climber:
         self.level = self._base = max(1, min(level, self.most))
         self._search_again()
 
-    def give_up_trial(self) -> None:
-        """Go back to the best number: the one that was tried cannot be measured."""
+    def give_up_trial(self, *, is_out_of_reach: bool = False) -> None:
+        """Go back to the best number: the one that was tried cannot be measured.
+
+        Args:
+            is_out_of_reach: Not try that number again in this search.
+        """
+        if is_out_of_reach:
+            self._unreached.add(self.level)
         self.level = self._base
 
     def consider(self, here: Measurement, most: int, now: float) -> Move | None:
@@ -197,7 +205,9 @@ class Climber:
         return None
 
     def _may_gain(self, level: int) -> bool:
-        if level < 1 or level == self._base or level in self._seen or level in self._hopeless:
+        if level < 1 or level == self._base:
+            return False
+        if level in self._seen or level in self._hopeless or level in self._unreached:
             return False
         known = self._seen.keys() | self._hopeless
         if not self._is_in_reach(level):
@@ -230,6 +240,7 @@ class Climber:
     def _search_again(self) -> None:
         self._settled = self._found = None
         self._seen.clear()
+        self._unreached.clear()
         self._step, self._doubling, self._moved = 1, False, False
 
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from unloader.engine.concurrency.climbing import Climber
+from unloader.engine.concurrency.climbing import FEW, Climber
 from unloader.engine.concurrency.limits import Held
 from unloader.engine.concurrency.rates import RowCount, Windows
 from unloader.events import ParallelismChanged
 from unloader.model import Cause
 
 _QUIET_SECONDS = 1.0
-"""After a change, until the rate belongs to the new number: buffers fill and sessions open."""
+"""After a change, until the rate belongs to the new number: buffers fill."""
+
+_PATIENCE_SECONDS = 30.0
+"""For the first rows of each place after a change, whose session must open and whose query begin;
+and for as many places to be at work as are tried."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class Concurrency:
     """How many are to work; None finds the best number."""
     began: float
     """By the clock of the calls: when the first unit was handed out."""
+    first: int = FEW
+    """How many work at first where the best number is to be found."""
     count: RowCount = field(default_factory=RowCount)
     steps: list[ParallelismChanged] = field(default_factory=list)
     """Those not told yet; the caller takes them away."""
@@ -40,13 +46,15 @@ class Concurrency:
     _measured_at: int = 0
     """Places that the windows are of."""
     _quiet_until: float = 0.0
+    _short_since: float | None = None
+    """Since when fewer are at work than are tried."""
     _told: int = 0
     _told_limit: Held | None = None
 
     def __post_init__(self) -> None:
         """Begin with what is asked for, or with few places."""
         if self.wanted is None:
-            self._climber = Climber(self.most)
+            self._climber = Climber(self.most, self.first)
         asked = self._asked
         text = f"{asked} asked for"
         if self._climber is not None:
@@ -148,26 +156,53 @@ class Concurrency:
             allowed = min(allowed, max(sessions, 1))
         if climber.level > allowed and climber.level > climber.base:
             climber.give_up_trial()
-            places = min(climber.level, self._bound)
-            if places != self._told:
-                self._step(places, "not faster", "as many as were tried are not allowed", now)
+            self._go_back(climber, "as many as were tried are not allowed", now)
         if at_work != climber.level:
             # While a unit ends, a session opens, a limit holds, or nothing is left to be done.
             self._windows.interrupt()
             if self.limit is not None:
                 self._measured_at = 0
+            elif at_work < climber.level:
+                self._note_short(climber, now)
             return
+        self._short_since = None
         if self._measured_at != climber.level:
             self._measured_at = climber.level
             self._windows.restart()
             self._quiet_until = now + _QUIET_SECONDS
-        if now < self._quiet_until or not self._windows.look(self.count, at_work, now):
+            self.count.heard.clear()
+        if not self._is_told_apart(at_work, now):
+            return
+        if not self._windows.look(self.count, at_work, now):
             return
         here = self._windows.measured()
         move = None if here is None else climber.consider(here, allowed, now)
         if move is not None and here is not None:
             places = min(climber.level, self._bound)
             self._step(places, move.cause, move.reason, now, here.rows_per_second)
+
+    def _is_told_apart(self, at_work: int, now: float) -> bool:
+        """Return whether rows that come now are those of as many places as are at work."""
+        if len(self.count.heard) < at_work:
+            return now >= self._quiet_until + _PATIENCE_SECONDS
+        return now >= self._quiet_until
+
+    def _note_short(self, climber: Climber, now: float) -> None:
+        """Give up a trial for which there are too few places, or too few units, for long."""
+        if climber.level <= climber.base:
+            return
+        if self._short_since is None:
+            self._short_since = now
+        if now - self._short_since >= _PATIENCE_SECONDS:
+            self._short_since = None
+            text = f"{climber.level} workers were not at work for {_PATIENCE_SECONDS:g} s"
+            climber.give_up_trial(is_out_of_reach=True)
+            self._go_back(climber, text, now)
+
+    def _go_back(self, climber: Climber, reason: str, now: float) -> None:
+        places = min(climber.level, self._bound)
+        if places != self._told:
+            self._step(places, "not faster", reason, now)
 
     def _step(
         self, places: int, cause: Cause, reason: str, now: float, rate: float | None = None

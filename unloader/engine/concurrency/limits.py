@@ -88,6 +88,8 @@ class LoadLimit:
     most: int
     held: Held | None = None
     _others: deque[int] = field(default_factory=lambda: deque(maxlen=5))
+    _is_blind: bool = False
+    """There was no count when the limit was last set."""
 
     def take(self, others: int) -> None:
         """Take a count of the active sessions that are not the run's, about one a second.
@@ -104,10 +106,13 @@ class LoadLimit:
         high = self._room(max(self._others))
         if low < now or (high > now and len(self._others) == self._others.maxlen):
             self._set(low if low < now else high, last[-1])
+        elif self._is_blind:
+            self._set(now, last[-1])
 
     def unknown(self) -> None:
         """Note that the count cannot be had any more: as little as possible is done until then."""
         self._others.clear()
+        self._is_blind = True
         text = f"the active sessions cannot be counted (--max-db-load {self.sessions})"
         self.held = Held(places=1, reason=text)
 
@@ -115,6 +120,7 @@ class LoadLimit:
         return max(1, min(self.most, self.sessions - others))
 
     def _set(self, places: int, others: int) -> None:
+        self._is_blind = False
         if places >= self.most:
             self.held = None
             return

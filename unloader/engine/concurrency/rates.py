@@ -30,6 +30,8 @@ class RowCount:
     rows: int = 0
     reports: int = 0
     """How often some came."""
+    heard: set[int] = field(default_factory=set)
+    """Places from which some came since somebody emptied it."""
     _by_place: dict[int, int] = field(default_factory=dict)
     """Rows of the attempt at a place."""
 
@@ -44,6 +46,7 @@ class RowCount:
         if new > 0:
             self.rows += new
             self.reports += 1
+            self.heard.add(place)
             self._by_place[place] = rows
 
     def ended(self, place: int) -> None:

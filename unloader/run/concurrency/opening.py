@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 from unloader.errors import ConfigError
 from unloader.events import ParallelismChanged
 from unloader.model import ConcurrencyOptions, Request
-from unloader.placement.seating import sessions_beside_workers
+from unloader.placement.seating import (
+    automatic_parallelism,
+    machine,
+    sessions_beside_workers,
+)
 from unloader.sources.abilities import open_load
 
 if TYPE_CHECKING:
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from unloader.sources.base import Catalog
     from unloader.status.model import ParallelismStatus
     from unloader.status.recording import LiveRun
+
+_FEWEST, _CPUS_A_WORKER = 2, 4
+"""An adaptive run begins with a worker for so many CPUs: the best number is some doublings away."""
 
 
 def is_adaptive(request: Request) -> bool:
@@ -109,12 +116,18 @@ class RunSteering:
         return SteeredRun(
             options=options,
             most=self.most,
+            first=self._first() if options.adaptive else _FEWEST,
             sessions_beside=sessions_beside_workers(self.request),
             observe=self.live,
             show=self._show,
             pids=self.pids,
             load=self.load,
         )
+
+    def _first(self) -> int:
+        """Return how many begin where the best number is to be found: few for this machine."""
+        cpus = automatic_parallelism(machine(), self.request.seats)
+        return max(_FEWEST, cpus // _CPUS_A_WORKER)
 
     def _show(self, status: ParallelismStatus) -> None:
         self.live.parallelism = status

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from partition_planner.model import WorkUnit
+from unloader.engine.concurrency.climbing import FEW
 from unloader.engine.concurrency.control import Concurrency
 from unloader.engine.concurrency.limits import CpuLimit, Held, LoadLimit, is_between
 from unloader.engine.concurrency.rates import RowCount
@@ -30,6 +31,8 @@ class SteeredRun:
     options: ConcurrencyOptions
     most: int
     """Workers that have a seat."""
+    first: int = FEW
+    """Workers to begin with where the best number is to be found."""
     sessions_beside: int
     """Sessions of the run that no worker has."""
     observe: Callable[[Event], None]
@@ -53,6 +56,7 @@ class SteeredRun:
             most=self.most,
             wanted=None if self.options.adaptive and self.most > 1 else self.most,
             began=self.clock(),
+            first=self.first,
             count=self.count,
         )
         self.steering = Steering(control=control, limits=self._limits, tell=self._tell)

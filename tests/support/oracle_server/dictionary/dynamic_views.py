@@ -37,7 +37,8 @@ def _component(database: Definitions, session: SessionState) -> Rows:
 
 def _sessions(database: Definitions, session: SessionState) -> Rows:
     for one in list(database.sessions.values()):
-        yield (one.sid, one.serial, 4_000_000 + one.sid, one.user, "ACTIVE" if one is session else
+        is_active = one is session or one.is_active
+        yield (one.sid, one.serial, 4_000_000 + one.sid, one.user, "ACTIVE" if is_active else
                "INACTIVE", one.schema, one.module or None, one.action or None, one.client_info or
                None, one.client_identifier or None, "unloader", "USER", 1, CREATED)  # fmt: skip
 

@@ -137,10 +137,14 @@ class Connection(threading.Thread):
             raise known_error(_KILLED)
         self._in_pipeline |= piggybacks.begins_pipeline
         session.apply(piggybacks)
-        reply = answer()
-        if self.channel.break_pending():
-            raise Broken
-        self._deliver(head, reply)
+        session.state.is_active = True
+        try:
+            reply = answer()
+            if self.channel.break_pending():
+                raise Broken
+            self._deliver(head, reply)
+        finally:
+            session.state.is_active = False
         return head.function != calls.LOGOFF
 
     def _parsed(self, head: Head, reader: Reader) -> Callable[[], Reply]:

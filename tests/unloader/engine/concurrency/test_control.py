@@ -19,19 +19,32 @@ class Simulated:
         self.sessions: int | None = None
         self.left: int | None = None
         """Places that have work, where it comes to an end."""
+        self.up = 99
+        """Places that have a process."""
+        self.slow_seconds = 0.0
+        """Until a place that was added brings its first rows."""
+        self.reasons: list[str] = []
+        self._since: list[float] = []
 
     def run(self, seconds: float) -> list[tuple[int, str]]:
         """Let time pass; return the steps, as workers and cause."""
         until = self.now + seconds
         while self.now < until:
-            at_work = min(self.control.places, self.left or 99, self.sessions or 99)
+            at_work = min(self.control.places, self.left or 99, self.sessions or 99, self.up)
             self.now += TICK
-            self.control.count.rows += int(1000 * min(at_work, 4) * TICK)
-            self.control.count.reports += at_work
+            self._since = [*self._since, *[self.now] * at_work][:at_work]
+            bring = [at for at, since in enumerate(self._since) if self._is_open(since)]
+            self.control.count.rows += int(1000 * min(len(bring), 4) * TICK)
+            self.control.count.reports += len(bring)
+            self.control.count.heard.update(bring)
             self.control.decide(self.limits, at_work, self.sessions, self.now)
         steps = [(each.workers, each.cause) for each in self.control.steps]
+        self.reasons = [each.reason.split(", so")[0] for each in self.control.steps]
         self.control.steps.clear()
         return steps
+
+    def _is_open(self, since: float) -> bool:
+        return self.now - since >= self.slow_seconds
 
 
 def test_a_fixed_number_stays() -> None:
@@ -86,6 +99,26 @@ def test_no_more_is_tried_than_limits_and_the_source_allow() -> None:
     refused.sessions = 3
     refused.run(60)
     assert refused.control.places <= 3
+
+
+def test_places_that_are_not_heard_of_are_waited_for() -> None:
+    """A session that takes seconds to open says nothing about the speed of its place."""
+    run = Simulated(8, None)
+    run.slow_seconds = 8.0
+    run.run(200)
+    assert run.control.places == 4
+
+
+def test_a_number_that_is_never_at_work_is_given_up() -> None:
+    """Where the system refuses a process the run goes on with those that it has."""
+    run = Simulated(8, None)
+    run.up = 2
+    steps = run.run(50)
+    assert steps[:3] == [(2, "start"), (4, "trial"), (2, "not faster")]
+    assert "4 workers were not at work for 30 s" in run.reasons
+    run.up = 99
+    run.run(200)
+    assert run.control.places == 4
 
 
 def test_the_end_of_the_work_is_no_measurement() -> None:

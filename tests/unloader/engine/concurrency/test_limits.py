@@ -86,6 +86,16 @@ def test_without_a_count_one_place_works() -> None:
     assert limit.held is None
 
 
+def test_with_a_count_again_the_reason_is_another() -> None:
+    """What holds then is the load, and not that it is unknown."""
+    limit = LoadLimit(4, 4)
+    limit.unknown()
+    for _ in range(3):
+        limit.take(3)
+    assert limit.held is not None
+    assert "3 active sessions of others" in limit.held.reason
+
+
 def test_hours_go_over_midnight() -> None:
     """The begin is among them, the end is not."""
     assert [is_between(minute, 480, 1080) for minute in (479, 480, 1079, 1080)] == [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import oracledb
 import pytest
-from oracle.accounts import ID_AND_NAME, NUMBER, database, rows, source
+from oracle.accounts import ID_AND_NAME, NUMBER, PASSWORD, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Type
@@ -54,6 +56,24 @@ def catalog(server: OracleServer, tmp_path: Path) -> Iterator[OracleCatalog]:
     opened = OracleSource().open_catalog(source(server, tmp_path))
     yield opened
     opened.close()
+
+
+@contextmanager
+def busy_session(server: OracleServer) -> Iterator[None]:
+    """Keep another session of SCOTT at a statement."""
+    stalled = server.faults.add(Fault(kind="stall", statement="FROM PARTED"))
+    with oracledb.connect(user="scott", password=PASSWORD, dsn=server.dsn) as connection:
+
+        def read() -> None:
+            with suppress(oracledb.DatabaseError), connection.cursor() as cursor:
+                cursor.execute("SELECT * FROM PARTED")
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        assert stalled.happened.wait(60)
+        yield
+        connection.cancel()
+        thread.join()
 
 
 def extract_of(
@@ -421,4 +441,7 @@ def test_active_sessions_of_others_are_counted(
         catalog.open_load()
     server.database.privileges.grant("SCOTT", "V$SESSION")
     with closing(catalog.open_load()) as load:
+        assert load.others() == 0
+        with busy_session(server):
+            assert load.others() == 1
         assert load.others() == 0
