@@ -156,6 +156,7 @@ def test_one_disturbed_level_is_the_outlier(
     assert any(reason.startswith("outlier:") for reason in level["reasons"])
 
 
+@pytest.mark.long("simulated sweeps")
 def test_noise_alone_makes_few_outliers(replays: Replays) -> None:
     """Of 15 sweeps with 1.5 % of noise nearly none has one."""
     points = curve(scaled(0.03, 0.001), LEVELS)
@@ -334,6 +335,7 @@ def test_levels_that_are_all_alike(replays: Replays) -> None:
     assert answer["outliers"] == []
 
 
+@pytest.mark.long("simulated sweeps")
 def test_odd_curves_have_an_answer(replays: Replays) -> None:
     """Random seconds over nine powers of ten, at random levels: figures that are in order."""
     chance = random.Random(8)

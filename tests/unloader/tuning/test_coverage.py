@@ -13,7 +13,9 @@ from amounts import amount
 from sweeps import replays
 
 PROGRAM = Path(replays.__file__).with_name("coverage_program.py")
-SWEEPS = amount("UNLOADER_TEST_SWEEPS", 12, 100)
+SWEEPS = amount("UNLOADER_TEST_SWEEPS", 12, 40)
+
+pytestmark = pytest.mark.long("simulated sweeps")
 
 CASES = [
     {"contention": 0.06, "coherency": 0.0, "noise": 0.01},
