@@ -35,6 +35,7 @@ FLOORS = {
         {"unloader.cli", "unloader.cli.reference"},
         {"unloader.cli.commands"},
         {"unloader.cli.sweeping"},
+        {"unloader.cli.sweep_files"},
         {"unloader.cli.group"},
         {"unloader.cli.options"},
         {"unloader.cli.watching"},
@@ -88,7 +89,7 @@ FLOORS = {
         {"writers.base"},
         {"writers.large_rows", "writers.model"},
         {"writers.schema"},
-        {"writers.errors", "writers.arrow_compute"},
+        {"writers.errors", "writers.arrow_compute", "writers.cpu_delay"},
     ),
     "numa": (
         {"numa.supervisor"},

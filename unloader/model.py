@@ -304,6 +304,15 @@ class StageLoad:
     """The same of compressing, for writing."""
     longest_blocked_s: float
     """The longest single one of the last three."""
+    closing_s: float
+    """Wall seconds that the unit waited until its files were written and synced, after its last
+    row."""
+    fetch_delay_s: float
+    """Seconds that the thread of this stage was ready to run and no CPU was free; 0 where the
+    system does not tell (`writers.cpu_delay`)."""
+    encode_delay_s: float
+    compress_delay_s: float
+    write_delay_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

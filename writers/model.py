@@ -211,6 +211,10 @@ class StageSeconds:
     """Of the output before it was compressed; None where that is not counted (Parquet)."""
     write_cpu_s: float = 0.0
     """CPU seconds of writing, checksums included; of the files that are closed."""
+    write_delay_s: float = 0.0
+    """Seconds that writing was ready and had no CPU; 0 where the system does not tell."""
+    compress_delay_s: float = 0.0
+    """The same of compressing."""
     encode_blocked_s: float = 0.0
     """Wall seconds that encoding stood still because nothing took its output."""
     compress_blocked_s: float = 0.0

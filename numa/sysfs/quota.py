@@ -56,6 +56,31 @@ def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
     return min(granted, default=None)
 
 
+def throttling(cgroup_root: Path, proc_root: Path) -> dict[str, tuple[int, int]]:
+    """Return how often the quotas of our group and of those above it were used up.
+
+    Args:
+        cgroup_root: As of `cpu_quota`.
+        proc_root: The same.
+
+    Returns:
+        By folder of a group that has a quota: the periods in which its processes wanted to run, and
+        those in which they had used it up before the end. Both only grow. Empty where no group has
+        one, or its figures cannot be read.
+    """
+    found = {}
+    for folder in _folders(cgroup_root, proc_root):
+        try:
+            lines = (text_of(folder / "cpu.stat") or "").splitlines()
+        except TopologyError:
+            continue
+        counts = dict(line.split(maxsplit=1) for line in lines if " " in line)
+        periods, throttled = (counts.get(name, "") for name in ("nr_periods", "nr_throttled"))
+        if _NUMBER.fullmatch(periods) and _NUMBER.fullmatch(throttled) and int(periods):
+            found[str(folder)] = (int(periods), int(throttled))
+    return found
+
+
 def _folders(cgroup_root: Path, proc_root: Path) -> Iterator[Path]:
     """Our group's folders and their ancestors. A limit set on any of them binds us."""
     groups = dict(_own_groups(proc_root))

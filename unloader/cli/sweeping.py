@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +16,8 @@ from unloader.cli.options import rules
 from unloader.cli.options.parameter import given
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
-from unloader.errors import ConfigError, Interrupted, OutputFailed, UsageError
+from unloader.cli.sweep_files import check_files, write_job, write_page, write_points
+from unloader.errors import ConfigError, Interrupted, UnloaderError, UsageError
 from unloader.request.options.option import of_command
 from unloader.request.options.sweeping import AXES, Several
 from unloader.sources.options import every_option
@@ -46,8 +48,7 @@ def live_sweep(
             "nothing says where the points write",
             "give a directory with --to, or --to null: to drop the output",
         )
-    if values["csv"]:
-        _check_writable(Path(values["csv"]))
+    check_files(values)
     variants = _variants(context, values)
     # Of the options that vary a session knows none; the first point has one value of each.
     source = connect_to(argument.url, variants[0][1], given(context))
@@ -56,41 +57,58 @@ def live_sweep(
         return sweep(points, _options(values), observe=display, stop=stop)
 
 
-def answer(report: SweepReport, values: Mapping[str, Any]) -> None:
+def answer(context: click.Context, url: str, report: SweepReport) -> None:
     """Show what a sweep has found, and write what was asked for.
 
+    Args:
+        context: Of the call.
+        url: The source.
+        report: What was found.
+
     Raises:
-        OutputFailed: The file of points cannot be written.
+        OutputFailed: The points or the job file cannot be written.
+        FollowUpFailed: The page cannot, or there is nothing to recommend.
         Interrupted: The sweep was ended before it was done; what is done is shown.
     """
     from unloader.sweep.answers import answers_of
 
+    values = context.params
     if values["csv"]:
-        _write_csv(Path(values["csv"]), report)
+        write_points(Path(values["csv"]), report)
     found = answers_of(report, rules_of(values), values["predict"] or ())
     notices = (*report.notices, *found.notices)
+    document = {**found.to_json(), **report.to_json(), "notices": list(notices)}
     if values["json"]:
-        render.emit_json({**found.to_json(), **report.to_json(), "notices": list(notices)})
+        render.emit_json(document)
     elif not values["quiet"]:
         from unloader.cli.display.sweeps.measured import shown
 
         render.emit(shown(report, found))
     for notice in () if values["quiet"] else notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
-    if report.interrupted:
-        _end_interrupted(json=values["json"])
+    with after_answer(json=values["json"]):
+        write_page(values, document)
+        if report.interrupted:
+            raise Interrupted(
+                "the sweep was stopped by a signal before all points were measured",
+                "what is shown is what was measured; sweep again for the rest",
+            )
+        write_job(context, url, document["recommended_options"])
 
 
-def _end_interrupted(*, json: bool) -> NoReturn:
-    error = Interrupted(
-        "the sweep was stopped by a signal before all points were measured",
-        "what is shown is what was measured; sweep again for the rest",
-    )
-    if not json:
-        raise error
-    # The report is the one JSON object of this call, so that the error gets none.
-    click.echo(f"unloader: error: {error}", err=True)
-    raise click.exceptions.Exit(error.exit_code)
+@contextmanager
+def after_answer(*, json: bool) -> Iterator[None]:
+    """Report what fails once the answer is shown.
+
+    With `--json` the answer is the one JSON object of a call, so that an error gets none.
+    """
+    try:
+        yield
+    except UnloaderError as error:
+        if not json:
+            raise
+        click.echo(f"unloader: error: {error}", err=True)
+        raise click.exceptions.Exit(error.exit_code) from error
 
 
 def rules_of(values: Mapping[str, Any]) -> Rules:
@@ -222,26 +240,3 @@ def _usual_levels() -> tuple[int, ...]:
         raise ConfigError(error.message, "give the levels with --parallelism 1,2,4") from error
     levels = itertools.takewhile(lambda level: level < most, (2**at for at in itertools.count()))
     return (*levels, most)
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written before hours of measuring."""
-    from unloader.storage.model import MANIFEST
-
-    if path.is_dir() or not path.absolute().parent.is_dir() or path.name == MANIFEST:
-        raise OutputFailed(
-            f"the points cannot be written to {path}",
-            "give --csv a file in a directory that is there",
-        )
-
-
-def _write_csv(path: Path, report: SweepReport) -> None:
-    from unloader.sweep.points import points_csv
-    from writers.files.publish import write_atomically
-
-    try:
-        write_atomically(path.resolve(), points_csv(report).encode("utf-8"))
-    except OSError as error:
-        raise OutputFailed(
-            f"the points cannot be written to {path}: {error.strerror}", "give another --csv"
-        ) from error

@@ -46,6 +46,11 @@ def bytes_per_second(value: float) -> str:
     return f"{value / 1e6:,.1f} MB/s"
 
 
+def workers(value: float) -> str:
+    """Return a number of workers, with the word."""
+    return "1 worker" if value == 1 else f"{number(value)} workers"
+
+
 def text(value: object) -> str:
     """Return what is no number."""
     return str(value)
@@ -53,6 +58,9 @@ def text(value: object) -> str:
 
 FORMS = {
     each.__name__: each
-    for each in (count, size, seconds, number, share, rows_per_second, bytes_per_second, text)
+    for each in (
+        *(count, size, seconds, number, share),
+        *(rows_per_second, bytes_per_second, workers, text),
+    )
 }
 """By the names that templates use."""

@@ -48,7 +48,8 @@ def _data(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise OutputFailed(
-            f"{path} cannot be read: {error.strerror or error}", "check its permissions"
+            f"{path} cannot be read: {error.strerror or error}",
+            "check the path and its permissions",
         ) from error
 
 

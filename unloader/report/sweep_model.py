@@ -83,6 +83,14 @@ class CeilingLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSetting:
+    """How points were measured, or what of."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PointLine:
     """What one point cost: medians of its measurements."""
 
@@ -156,6 +164,7 @@ class SweepPage:
     """As options of a command line; empty without any."""
     whole_table: WholeTable | None
     ceilings: tuple[CeilingLine, ...]
+    settings: tuple[SweepSetting, ...]
     limit_below_knee: str
     limit_above_knee: str
     points: tuple[PointLine, ...]

@@ -20,12 +20,15 @@ RUN_TABLE = "run"
 """The one table of a job file; its keys may as well stand at the top."""
 
 
-def read_job_file(path: Path, known: Collection[str]) -> dict[str, Any]:
+def read_job_file(
+    path: Path, known: Collection[str], others: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the keys of a TOML job file, with underscores, as TOML has the values.
 
     Args:
         path: The file; its keys stand at the top or in the table `[run]`, in any case.
         known: The keys there are, with underscores.
+        others: Names of options, with underscores, that stand on the command line alone.
 
     Raises:
         ConfigError: The file cannot be read or is not TOML.
@@ -45,6 +48,11 @@ def read_job_file(path: Path, known: Collection[str]) -> dict[str, Any]:
                 f"{place_in(path, written)}: "
                 + (f"there is no table [{written}]" if _may_be_shown(written) else _UNSHOWN),
                 f"write its keys at the top of the file, or below a line [{RUN_TABLE}]",
+            )
+        if key in others and key not in known:
+            raise UsageError(
+                f"{place_in(path, written)}: a job file holds options of run, not {written}",
+                f"give --{key.replace('_', '-')} on the command line",
             )
         if key not in known:
             raise _no_key(path, written, known)

@@ -18,7 +18,7 @@ from unloader.tuning.points_file import FOR_SIZE, MOST_POINTS, MOST_WORKERS, poi
 
 _NUMBERS = ("parallelism", "seconds", "rows", "bytes", *FOR_SIZE)
 _LARGEST = 1e18
-_HOW = "write the head parallelism,seconds and one line for each point; rows and bytes may follow"
+_HOW = "give what unloader sweep --json wrote, or CSV with the head parallelism,seconds"
 _DROPPED = {
     "null:": "the sweep wrote to null: - the time of the destination is not in its rates",
     "null:rows": "the sweep wrote to null:rows - its rates are of the source alone: nothing was "

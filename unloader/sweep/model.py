@@ -72,6 +72,18 @@ class Queueing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Shares of the workers' time that passed in waiting, by what it was for in the end."""
+
+    source: float | None
+    """Rows of the source, while nothing of the worker had to run for them."""
+    output: float | None
+    """The disk, or whatever takes the files: writing, and syncing at their end."""
+    cpu: float | None
+    """A CPU: a thread that others waited for was ready to run and had none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitTime:
     """One work unit on its worker."""
 
@@ -103,6 +115,7 @@ class Measurement:
     failed_attempts: int
     costs: StageCosts
     queueing: Queueing
+    waits: Waits
     machine: MachineLoad | None
     peak_worker_bytes: int | None
     """The most memory that one worker had resident."""

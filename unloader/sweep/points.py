@@ -68,9 +68,10 @@ def _for_size(each: Measurement, cores: int | None) -> list[str]:
 
 
 def _point(parallelism: int, each: Measurement) -> Point:
-    machine, waits = each.machine, each.queueing
+    machine, waits = each.machine, each.waits
     nodes = machine.nodes if machine is not None else ()
     disks = machine.disks if machine is not None else ()
+    links = machine.networks if machine is not None else ()
     return Point(
         parallelism=parallelism,
         seconds=each.seconds,
@@ -80,7 +81,12 @@ def _point(parallelism: int, each: Measurement) -> Point:
             cpu=None if machine is None else machine.used,
             node=max((node.busy for node in nodes), default=None),
             disk=max((d.busy for d in disks if d.of_output and d.busy is not None), default=None),
-            source=waits.for_source,
-            queued=waits.longest_seconds,
+            output=waits.output,
+            network=max((one.busy for one in links if one.busy is not None), default=None),
+            source=waits.source,
+            delay=waits.cpu,
+            throttled=None if machine is None else machine.throttled,
+            database=None if machine is None else machine.processes.database,
+            queued=each.queueing.longest_seconds,
         ),
     )

@@ -174,7 +174,8 @@ def _no_knee(why: str) -> Knee:
 def _limits(levels: Sequence[Level], knee: Knee) -> tuple[Limit, Limit | None]:
     """Return what limits the speed up to the knee, and beyond it where levels are there."""
     bend = knee.parallelism if knee.parallelism is not None else levels[-1].parallelism
-    below = [level for level in levels if level.parallelism <= bend]
+    # A curve that is flat from its beginning bends before it.
+    below = [level for level in levels if level.parallelism <= bend] or levels[:1]
     above = [level for level in levels if level.parallelism > bend]
     return limit_of(below, above=False), limit_of(above, above=True) if above else None
 

@@ -19,6 +19,11 @@ from scipy.special import fdtrc, fdtri, stdtrit
 from unloader.tuning.curves import KNEE_SHARE, LAWS, Law
 from unloader.tuning.model import CONFIDENCE, Curve
 
+_MADE_FOR = 0.975
+"""Of intervals, so that they cover the truth as often as CONFIDENCE says: the law is chosen by the
+same levels that it is fitted to, and outliers are left out, which makes levels look steadier than
+they are. Made for 0.95 they covered 0.89 to 0.93 of simulated sweeps."""
+
 _RARELY = 0.99
 """Many pairs of levels are compared in a sweep."""
 
@@ -96,7 +101,7 @@ class Fitted:
         at = np.array([level], float)
         values = np.concatenate([law.form(p, at)[:, 0] + o for law, p, o in self.curves])
         best = float(self.best.log_seconds(at)[0])
-        noise = float(stdtrit(self.freedom, (1 + CONFIDENCE) / 2)) * self.deviation
+        noise = float(stdtrit(self.freedom, (1 + _MADE_FOR) / 2)) * self.deviation
         below = np.hypot(max(0.0, best - float(values.min())), noise)
         above = np.hypot(max(0.0, float(values.max()) - best), noise)
         return _exp(best), _exp(best - below), _exp(best + above)
@@ -127,7 +132,7 @@ def fit(levels: Sequence[int], seconds: Sequence[float], known: float = 0.0) -> 
             best = each
     freedom = len(at) - best.law.freedom
     variance = max(best.squares / freedom, floor**2)
-    limit = best.squares + variance * float(fdtri(1, freedom, CONFIDENCE))
+    limit = best.squares + variance * float(fdtri(1, freedom, _MADE_FOR))
     return Fitted(
         best=best,
         fits=fits,

@@ -1,40 +1,43 @@
-"""Names what limits a sweep on each side of its knee, where the figures of the load tell it."""
+"""Names what limits a sweep on each side of its knee, where the figures of the load tell it.
+
+What workers wait for is the evidence; that something is busy is evidence only where nobody knows
+the waits, or they do not speak against it: a disk may be busy with what nobody waits for, and the
+CPUs with what others do.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from unloader.tuning.model import Limit
-from unloader.tuning.points import Level
+from unloader.tuning.points import LOADS, Level
 
-USED_UP = {"cpu": 0.9, "node": 0.9, "disk": 0.9, "network": 0.9, "source": 0.5}
-"""From which share on a resource counts as used up. Workers that wait for rows half of their time
-wait for the source."""
+USED_UP = 0.9
+"""From which share of its time on a resource counts as used up."""
 
-_NAMES = {
-    "cpu": "the CPUs",
-    "node": "the CPUs of one NUMA node",
-    "disk": "the disk",
-    "network": "the network",
-    "source": "the source",
-}
+WAITED = 0.5
+"""From which share of the workers' time on what they wait for is the limit."""
+
+LITTLE = 0.25
+"""Below it a wait says that something else limits, however busy the resource is."""
+
+WORKING_DATABASE = 0.25
+"""A database on the same machine that uses more of the CPUs may be waiting for them, which our
+workers see as waiting for rows."""
 
 
 def limit_of(levels: Sequence[Level], *, above: bool) -> Limit:
     """Return what limits the speed at some levels, which lie on one side of the knee."""
     known = {
         name: statistics.median(values)
-        for name in USED_UP
-        if (values := [v for level in levels if (v := getattr(level.load, name)) is not None])
+        for name in LOADS
+        if name != "queued"
+        and (values := [v for level in levels if (v := getattr(level.load, name)) is not None])
     }
-    used = tuple(name for name, share in known.items() if share >= USED_UP[name])
-    if "cpu" in used:
-        # Where all CPUs are busy, those of the busiest node are, too.
-        used = tuple(name for name in used if name != "node")
+    used = _used_up(known)
     if used:
-        shares = ", ".join(f"{_NAMES[name]} ({known[name]:.0%})" for name in used)
-        return Limit(resources=used, text=shares)
+        return Limit(resources=tuple(used), text="; ".join(used.values()))
     if not known:
         return Limit(resources=(), text="unknown: no load was measured at these levels")
     figures = ", ".join(f"{name} {share:.0%}" for name, share in known.items())
@@ -43,3 +46,62 @@ def limit_of(levels: Sequence[Level], *, above: bool) -> Limit:
     else:
         text = f"the speed of one worker: nothing that was measured is used up ({figures})"
     return Limit(resources=(), text=text)
+
+
+def _used_up(known: Mapping[str, float]) -> dict[str, str]:
+    """Return the resources that are used up, each with that in words."""
+    found = {}
+    if text := _disk(known):
+        found["disk"] = text
+    if known.get("source", 0.0) >= WAITED:
+        found["source"] = f"the source ({_waited(known['source'])})"
+    if known.get("network", 0.0) >= USED_UP:
+        found["network"] = f"the network ({known['network']:.0%} of the link)"
+    if text := _cpu(known):
+        found["cpu"] = text
+    elif known.get("node", 0.0) >= USED_UP and not _waits_elsewhere(known):
+        # Where all CPUs are busy, those of the busiest node are, too.
+        found["node"] = f"the CPUs of one NUMA node ({known['node']:.0%} busy)"
+    return found
+
+
+def _disk(known: Mapping[str, float]) -> str:
+    waited, busy = known.get("output"), known.get("disk")
+    if waited is not None and waited >= WAITED:
+        return f"the disk ({_waited(waited)}{_busy(busy)})"
+    if busy is not None and busy >= USED_UP and (waited is None or waited >= LITTLE):
+        return f"the disk ({busy:.0%} busy)"
+    return ""
+
+
+def _cpu(known: Mapping[str, float]) -> str:
+    delay, busy = known.get("delay"), known.get("cpu")
+    if _waits_elsewhere(known):
+        return ""
+    throttled = known.get("throttled", 0.0)
+    if throttled >= WAITED and (delay is None or delay >= LITTLE):
+        used = f"the quota of the control group was used up in {throttled:.0%} of its periods"
+        return f"the CPUs ({used}{_busy(busy)})"
+    if busy is not None and busy >= USED_UP:
+        return f"the CPUs ({busy:.0%} busy)"
+    if delay is not None and delay >= WAITED:
+        return f"the CPUs (workers were ready and had none for {delay:.0%} of their time)"
+    return ""
+
+
+def _waits_elsewhere(known: Mapping[str, float]) -> bool:
+    """Return whether workers are known to wait for something else, and not for a CPU."""
+    delay = known.get("delay")
+    if delay is None or delay >= LITTLE:
+        return False
+    database_works = known.get("database", 0.0) >= WORKING_DATABASE
+    for_source = known.get("source", 0.0) >= WAITED and not database_works
+    return for_source or known.get("output", 0.0) >= WAITED
+
+
+def _waited(share: float) -> str:
+    return f"workers waited for it {share:.0%} of their time"
+
+
+def _busy(share: float | None) -> str:
+    return "" if share is None else f"; {share:.0%} busy"

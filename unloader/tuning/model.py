@@ -87,7 +87,7 @@ class Limit:
     """What limits the speed at some levels."""
 
     resources: tuple[str, ...]
-    """Those that are used up: cpu, node, disk, network, source. Empty where none of them is, or
+    """Those that are used up: disk, source, network, cpu, node. Empty where none of them is, or
     where none was measured."""
     text: str
 

@@ -21,11 +21,19 @@ class Load:
     node: float | None = None
     """Of the CPUs of the busiest NUMA node."""
     disk: float | None = None
-    """Of the time in which the busiest disk of the output had something to do."""
+    """Of the time in which the busiest disk of the output was busy."""
+    output: float | None = None
+    """Of the workers' time that passed in waiting for the disk, or whatever takes the files."""
     network: float | None = None
     """Of what the network connection can carry."""
     source: float | None = None
     """Of the workers' time that passed in waiting for rows."""
+    delay: float | None = None
+    """Of the workers' time in which they were ready to run and had no CPU."""
+    throttled: float | None = None
+    """Of the periods of the control group's CPU quota, those in which it was used up."""
+    database: float | None = None
+    """Of all CPUs of the machine, by the processes of a database on it."""
     queued: float | None = None
     """The longest time, in seconds, that a stage waited for want of a consumer."""
 

@@ -1,6 +1,6 @@
 """Reads and writes the points of a sweep as CSV: `parallelism,seconds`, and what else is known.
 
-Other columns are `bytes`, `rows`, `cpu`, `node`, `disk`, `network`, `source` and `queued`; see
+Other columns are `bytes`, `rows` and the figures of a load, such as `cpu`; see
 `unloader.tuning.points`. Shares are in percent. A line that begins with # is a remark. A cell
 without text is a figure that nobody measured.
 """
@@ -19,7 +19,7 @@ from unloader.tuning.points import LOADS, Load, Point
 
 REQUIRED = ("parallelism", "seconds")
 OPTIONAL = ("bytes", "rows", *LOADS)
-SHARES = ("cpu", "node", "disk", "network", "source")
+SHARES = tuple(name for name in LOADS if name != "queued")
 FOR_SIZE = ("row_bytes", "cores", "cpu_seconds")
 """Columns that a sweep writes for `unloader size`; the analysis does not need them."""
 

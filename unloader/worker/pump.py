@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, Literal, TypeVar
 
+from writers.cpu_delay import cpu_delay
+
 T = TypeVar("T")
 
 DEPTH = 2
@@ -64,6 +66,8 @@ class Pump(Generic[T]):
         """Wall seconds the fetch thread spent waiting for items, not for the queue."""
         self.fetch_cpu_seconds = 0.0
         """CPU seconds of the fetch thread; complete once `run` has returned."""
+        self.fetch_delay_seconds = 0.0
+        """Seconds it was ready to run and no CPU was free; complete with the CPU seconds."""
         self.blocked_seconds = 0.0
         """Wall seconds the fetch thread stood still because nothing took its items."""
         self.longest_blocked_seconds = 0.0
@@ -116,8 +120,9 @@ class Pump(Generic[T]):
                     close()
         except BaseException as error:
             last = error
-        # The thread is this unit's alone, so one look at its clock is all that it costs.
+        # The thread is this unit's alone, so one look at its clocks is all that it costs.
         self.fetch_cpu_seconds = time.thread_time()
+        self.fetch_delay_seconds = cpu_delay()
         self._put(last)
 
     def _forward(self, iterator: Iterator[T]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from time import process_time, thread_time
+from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from unloader.errors import OutputFailed, VerifyMismatch
@@ -32,6 +32,7 @@ from unloader.worker.progress import (
 )
 from unloader.worker.pump import Pump
 from writers.base import EncodedWriter, Writer
+from writers.cpu_delay import cpu_delay
 from writers.model import ContentSums, TextFormat, WrittenFile
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
             writers.append(open_for_columns(open_file, schema, columns_of(projection, index)))
         pump.run(consume)
         progress.ends()
+        closing = _Clocks.now()
         files = tuple(file for writer in list(writers) for file in writer.close())
     except BaseException as error:
         sent = bool(progress.rows) or any(writer.bytes_written for writer in writers)
@@ -141,7 +143,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
             _check_repeatable(task)
         raise
     sums = None if content is None else content.result()
-    return progress.rows, files, _stages(pump, writers, before), sums
+    return progress.rows, files, _stages(pump, writers, before, closing), sums
 
 
 class _Content:
@@ -236,11 +238,12 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
                 f"{writer.records} came",
                 "run again; if it comes back, report it with the plan",
             )
+        closing = _Clocks.now()
         files = writer.close(rows)
     except BaseException:
         _abort([writer])
         raise
-    return rows, files, _stages(pump, [writer], before), None
+    return rows, files, _stages(pump, [writer], before, closing), None
 
 
 def _open_encoded(output: OutputTask) -> EncodedWriter | DroppedText:
@@ -259,23 +262,26 @@ def _abort(writers: list[Any]) -> None:
 
 
 class _Clocks(NamedTuple):
-    """CPU seconds of this thread and of its process."""
+    """Seconds of the wall, CPU seconds of this thread and of its process, and its delay."""
 
+    wall: float
     thread: float
     process: float
+    delay: float
 
     @classmethod
     def now(cls) -> _Clocks:
-        return cls(thread_time(), process_time())
+        return cls(perf_counter(), thread_time(), process_time(), cpu_delay())
 
 
-def _stages(pump: Pump[Any], writers: list[Any], before: _Clocks) -> Stages:
+def _stages(pump: Pump[Any], writers: list[Any], before: _Clocks, closing: _Clocks) -> Stages:
     """Return what each stage took.
 
     Args:
         pump: Has run.
         writers: Are closed.
         before: The clocks before the writers were opened.
+        closing: The clocks before they were closed.
     """
     now = _Clocks.now()
     stages = [writer.stages for writer in writers]
@@ -299,5 +305,11 @@ def _stages(pump: Pump[Any], writers: list[Any], before: _Clocks) -> Stages:
             longest_blocked_s=max(
                 pump.longest_blocked_seconds, *(each.longest_blocked_s for each in stages)
             ),
+            # What is not this thread's own work: it encodes the last rows there.
+            closing_s=max(0.0, now.wall - closing.wall - (now.thread - closing.thread)),
+            fetch_delay_s=pump.fetch_delay_seconds,
+            encode_delay_s=now.delay - before.delay,
+            compress_delay_s=sum(each.compress_delay_s for each in stages),
+            write_delay_s=sum(each.write_delay_s for each in stages),
         ),
     )

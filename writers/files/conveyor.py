@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
+from writers.cpu_delay import cpu_delay
 from writers.errors import WriteError
 from writers.files.ring import Buffer, Ring
 
@@ -103,9 +104,13 @@ class Conveyor:
         """What ended the work, if anything did."""
         self.compress_seconds = 0.0
         self.compress_cpu_seconds = 0.0
+        self.compress_delay_seconds = 0.0
+        """The compressing thread was ready and had no CPU; complete once it has ended."""
         self.write_seconds = 0.0
         self.write_cpu_seconds = 0.0
         """Of the writing thread, checksums included; complete once it has ended."""
+        self.write_delay_seconds = 0.0
+        """The same thread was ready and had no CPU."""
         self.producer_blocked = Blocked()
         """The producer waiting for an empty buffer."""
         self.compressor_blocked = Blocked()
@@ -203,6 +208,7 @@ class Conveyor:
         if not framed:
             # An empty file is not a valid compressed file, an empty frame is.
             self._make_frame(b"")
+        self.compress_delay_seconds = cpu_delay()
         with self._change:
             self._framed_all = True
             self._change.notify_all()
@@ -240,8 +246,9 @@ class Conveyor:
                 self._file.finish()
                 self.write_seconds += perf_counter() - started
         finally:
-            # The thread is this file's alone, so one look at its clock is all that it costs.
+            # The thread is this file's alone, so one look at its clocks is all that it costs.
             self.write_cpu_seconds = thread_time()
+            self.write_delay_seconds = cpu_delay()
             self._file.close()
 
     def _taken(self) -> Iterator[Sequence[BytesLike]]:

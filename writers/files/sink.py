@@ -133,6 +133,16 @@ class Sink:
         return self._conveyor.write_cpu_seconds
 
     @property
+    def write_delay_seconds(self) -> float:
+        """Seconds that thread was ready and had no CPU; 0 before `close`."""
+        return self._conveyor.write_delay_seconds
+
+    @property
+    def compress_delay_seconds(self) -> float:
+        """The same of the compressing thread."""
+        return self._conveyor.compress_delay_seconds
+
+    @property
     def encode_blocked(self) -> Blocked:
         """The waits of the producer for an empty buffer."""
         return self._conveyor.producer_blocked

@@ -4,6 +4,7 @@ import pytest
 from sysfs_tree import Machine
 
 from numa.errors import TopologyError
+from numa.sysfs.quota import throttling
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,18 @@ def test_v1_quota(machine: Machine, folder: str) -> None:
     machine.write(group / "cpu.cfs_quota_us", "150000\n")
     machine.write(group / "cpu.cfs_period_us", "50000\n")
     assert machine.detect(8).cpu_quota == 3.0
+
+
+def test_throttling(machine: Machine) -> None:
+    """Of our group and those above it, those whose quota has had a period are told."""
+    machine.group("0::/user.slice/job.scope\n")
+    above, own = machine.cgroup / "user.slice", machine.cgroup / "user.slice" / "job.scope"
+    machine.write(above / "cpu.stat", "usage_usec 7\nnr_periods 40\nnr_throttled 30\n")
+    machine.write(own / "cpu.stat", "usage_usec 7\nnr_periods 0\nnr_throttled 0\n")
+    machine.write(machine.cgroup / "cpu.stat", "usage_usec 9\n")
+    machine.write(machine.cgroup / "other" / "cpu.stat", "nr_periods 1\nnr_throttled 1\n")
+    found = throttling(machine.cgroup, machine.proc)
+    assert found == {str(above): (40, 30)}
 
 
 def test_group_path_of_the_host(machine: Machine) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from browser import chromium
+from long_tests import also
 from reports import sweeps
 from reports.manifests import HOSTILE, manifest
 from reports.reading import Figure, agrees, at
@@ -16,11 +17,10 @@ from unloader.report.of_run import run_report
 from unloader.report.of_sweep import sweep_report
 from unloader.report.pages import page_of
 
-pytestmark = pytest.mark.long("a browser")
+KIND = "a browser"
 
 PAGES: dict[str, Callable[[], str]] = {
-    "run": lambda: page_of(run_report(manifest())),
-    "hostile": lambda: page_of(run_report(manifest(name=HOSTILE, nodes=12, workers=12))),
+    "run": lambda: page_of(run_report(manifest(name=HOSTILE, nodes=12, workers=12))),
     "many": lambda: page_of(run_report(manifest(units=20_000, workers=64, failed=5))),
     "points": lambda: page_of(sweep_report(sweeps.replay())),
     "sweep": lambda: page_of(sweep_report(sweeps.analysed(HOSTILE))),
@@ -41,6 +41,8 @@ return {
       const a = t.getBoundingClientRect(), b = e.getBoundingClientRect();
       return a.width && (a.left < b.left - 2 || a.right > b.right + 2);
     }).map(t => t.textContent)})),
+  resources: performance.getEntriesByType('resource').map(e => e.name),
+  policy: document.querySelector('meta[http-equiv="Content-Security-Policy"]').content,
   elements: [...new Set([...document.querySelectorAll('*')].map(e => e.localName))],
   ink: getComputedStyle(document.body).color,
   bar: (e => e && getComputedStyle(e).fill)(document.querySelector('svg .mark-rect path')),
@@ -49,17 +51,21 @@ return {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Browser]:
-    """A running Chromium, or a skip that says why there is none."""
+def browser(request: pytest.FixtureRequest) -> Iterator[chromium.Browser]:
+    """A running Chromium, or a skip that says why there is none.
+
+    It is installed if the long tests are run; a plain run takes it if it is there.
+    """
+    here = (item for item in request.session.items if item.path == request.path)
     try:
-        chromium.prepared()
+        chromium.prepared(install=any(item.get_closest_marker("long") for item in here))
     except chromium.Missing as missing:
         pytest.skip(f"no browser: {missing}")
     with chromium.browser() as found:
         yield found
 
 
-@pytest.fixture(scope="module", params=PAGES)
+@pytest.fixture(scope="module", params=["run", *also(KIND, *list(PAGES)[1:])])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One page after the other, as a file."""
     path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
@@ -76,6 +82,8 @@ def test_page_in_a_browser(browser: chromium.Browser, page: Path) -> None:
             looks[width, dark] = look
             assert look.errors == ()
             assert look.requests == (), "the page fetches nothing"
+            assert look.found["resources"] == []
+            assert look.found["policy"].startswith("default-src 'none'; ")
             assert (look.document_width, look.window_width) == (width, width)
             _check(look.found, "wide" if width == 1280 else "narrow", width)
     assert page.stat().st_size < 4_000_000, "it is small, however many units the run had"
@@ -84,6 +92,21 @@ def test_page_in_a_browser(browser: chromium.Browser, page: Path) -> None:
     assert dark_one.background == "rgb(25, 26, 24)"
     assert light.found["ink"] != dark_one.found["ink"]
     assert light.found["bar"] != dark_one.found["bar"], "charts follow the page's colours"
+
+
+@pytest.mark.long(KIND)
+def test_what_a_page_must_not_do_is_seen(browser: chromium.Browser, tmp_path: Path) -> None:
+    """A page that fetches, fails and is too wide is told of, so the test above can fail."""
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<!doctype html><img src='other.png'><p style='width:2000px'>wide</p>"
+        "<script>console.error('it failed')</script>"
+    )
+    script = "return performance.getEntriesByType('resource').map(e => e.name)"
+    look = browser.look(page, width=390, dark=False, script=script)
+    assert [Path(each).name for each in look.requests] == ["other.png"]
+    assert any("it failed" in each for each in look.errors)
+    assert look.document_width > look.window_width == 390
 
 
 def _check(found: dict[str, Any], kind: str, width: int) -> None:

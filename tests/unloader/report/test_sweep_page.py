@@ -52,6 +52,7 @@ def test_curve_of_published_points() -> None:
     assert (found.knee.parallelism, found.knee.low, found.knee.high) == (8.4, 7.1, 9.6)
     last = found.predictions[-1]
     assert (last.seconds, last.rate, last.reason) == (None, None, "too far beyond the levels ")
+    assert (last.low, last.lowest_rate) == (None, None), "no interval of what is not predicted"
 
 
 def test_settings_beside_the_parallelism() -> None:
@@ -80,6 +81,43 @@ def test_ceilings_in_the_unit_of_the_sweep() -> None:
     measured = {"disks": [{"bytes_per_second": 3e8}, {"bytes_per_second": 4e8}]}
     whole = sweep_report(sweeps.replay(), measured)
     assert [each.rate for each in whole.ceilings] == [4e8]
+
+
+def test_a_ceiling_far_above_is_told_and_not_drawn() -> None:
+    """A line at a multiple of the fastest point would press the curve flat."""
+    measured = {"disks": [{"bytes_per_second": 5e9}], "source": {"levels": []}}
+    page = Page(page_of(sweep_report(sweeps.replay(), measured)))
+    told = [value for _, value in page.attributes if value.startswith("Speed by parallelism. ")]
+    assert len(told) == 2
+    assert all("Too far above to be drawn: disk, sequential writes" in each for each in told)
+    assert {each.shown for each in page.figures if each.key == "ceilings.0.rate"} == {
+        "5,000.0 MB/s"
+    }
+
+
+def test_the_source_as_a_ceiling_of_bytes() -> None:
+    """Rows of the source are held against files by the bytes of a row in these."""
+    document = sweeps.analysed()
+    document["analysis"]["work"] = {"unit": "bytes", "amount": 50e6 * 137}
+    found = sweep_report(document)
+    assert [(each.what, each.rate) for each in found.ceilings] == [
+        ("disk, sequential writes", 4.1e8),
+        ("source, rows thrown away", 1.9e6 * 137),
+    ]
+
+
+def test_unsteady_points_and_settings() -> None:
+    """A point that could not be measured well is named with its spread; so is how it was done."""
+    document = sweeps.analysed()
+    document["points"][2].update(state="unsteady", spread=0.413)
+    page = Page(page_of(sweep_report(document)))
+    assert ("id", "unsteady") in page.attributes
+    shown = {each.key: each.shown for each in page.figures}
+    assert shown["points.2.spread"] == "41.3%"
+    settings = [(each["name"], each["value"]) for each in page.document["settings"]]
+    assert settings == [("measurements of a point", "3")]
+    steady = Page(page_of(sweep_report(sweeps.replay())))
+    assert not {("id", "unsteady"), ("id", "settings")} & set(steady.attributes)
 
 
 def test_timeline_of_the_recommended_point() -> None:

@@ -36,6 +36,15 @@ def test_an_unknown_key_is_told_with_the_closest_known_one(tmp_path: Path) -> No
         read_job_file(write(tmp_path, "fil-size = 1"), {"file_size", "columns"})
 
 
+def test_an_option_of_another_command_belongs_on_the_command_line(tmp_path: Path) -> None:
+    """A job file of a run may be swept; what the sweep itself takes does not stand in it."""
+    path = tmp_path / "job.toml"
+    path.write_text('table = "T"\nmax-spread = 5\n')
+    with pytest.raises(UsageError, match="line 2: a job file holds options of run") as caught:
+        read_job_file(path, {"table"}, {"table", "max_spread"})
+    assert "--max-spread on the command line" in str(caught.value.hint)
+
+
 def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
     """The same option at the top and in [run], or in both spellings, is a contradiction."""
     with pytest.raises(UsageError, match="twice"):

@@ -156,6 +156,7 @@ def test_one_disturbed_level_is_the_outlier(
     assert any(reason.startswith("outlier:") for reason in level["reasons"])
 
 
+@pytest.mark.long("simulated sweeps")
 def test_noise_alone_makes_few_outliers(replays: Replays) -> None:
     """Of 15 sweeps with 1.5 % of noise nearly none has one."""
     points = curve(scaled(0.03, 0.001), LEVELS)
@@ -263,6 +264,35 @@ def test_what_limits_each_side_of_the_knee(
     assert "unknown" in unknown["above_knee"]["text"]
 
 
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ({"output": 88, "disk": 4, "cpu": 99, "delay": 5}, ["disk"]),
+        ({"output": 60, "delay": 40, "cpu": 99}, ["disk", "cpu"]),
+        ({"output": 10, "disk": 97}, []),
+        ({"source": 80, "cpu": 99, "delay": 5, "database": 3}, ["source"]),
+        ({"source": 60, "cpu": 99, "delay": 5, "database": 50}, ["source", "cpu"]),
+        ({"source": 80, "network": 95, "cpu": 20}, ["source", "network"]),
+        ({"throttled": 97, "delay": 70, "cpu": 30}, ["cpu"]),
+        ({"throttled": 97, "delay": 2, "cpu": 30}, []),
+        ({"delay": 70, "cpu": 80}, ["cpu"]),
+    ],
+)
+def test_what_workers_wait_for_is_the_limit(
+    replays: Replays, figures: dict[str, int], expected: list[str]
+) -> None:
+    """A wait names a resource; that one is busy with what nobody waits for does not.
+
+    A throughput that does not grow at all has that limit on both sides of its knee.
+    """
+    lines = [f"{level},100,{','.join(f'{each}%' for each in figures.values())}" for level in LEVELS]
+    limits = replays.answer("\n".join([f"parallelism,seconds,{','.join(figures)}", *lines]))[
+        "limits"
+    ]
+    assert limits["below_knee"]["resources"] == expected
+    assert limits["above_knee"]["resources"] == expected
+
+
 def test_far_levels_are_not_predicted(replays: Replays) -> None:
     """Twice the largest level is, with an interval that widens; more is too far."""
     points = rows(noisy(curve(scaled(0.05), LEVELS), 7, 0.01))
@@ -305,6 +335,7 @@ def test_levels_that_are_all_alike(replays: Replays) -> None:
     assert answer["outliers"] == []
 
 
+@pytest.mark.long("simulated sweeps")
 def test_odd_curves_have_an_answer(replays: Replays) -> None:
     """Random seconds over nine powers of ten, at random levels: figures that are in order."""
     chance = random.Random(8)
@@ -375,7 +406,8 @@ def test_the_table_has_the_figures_of_the_json(replays: Replays) -> None:
     [
         (("--predict", "8..1:2"), "does not lead from 8 to 1"),
         (("--predict", "0"), "0 is not a number of workers"),
-        (("--spread", "150%"), "not below 100 %"),
+        (("--spread", "150%"), "more than 100 %"),
+        (("--spread", "100%"), "not below 100 %"),
         (("--cpu-limit", "most"), "the value is not a percentage"),
         (("--discount", "-20"), "is not a percentage"),
         (("--queue-limit", "long"), "the value is not a duration"),

@@ -64,9 +64,18 @@ def command(
         context.exit(PartialUnload.exit_code)
 
 
+def _width() -> int | None:
+    """Return the columns of the terminal, None where the page goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def _that_fits(page: str) -> str:
-    """Return as many lines as the terminal has: of more the first ones would be out of sight."""
-    lines, height = page.splitlines(), shutil.get_terminal_size().lines - 1
+    """Return as much as the terminal has room for.
+
+    Of more lines the first ones would be out of sight, and a line that is broken would be two.
+    """
+    size = shutil.get_terminal_size()
+    lines, height = [line[: size.columns] for line in page.splitlines()], size.lines - 1
     if len(lines) <= height:
         return page
     kept = max(height - 1, 1)
@@ -102,10 +111,10 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     elif values["quiet"]:
         return
     elif last or not more:
-        render.emit(pages.status_page(found, datetime.now(timezone.utc)))
+        render.emit(pages.status_page(found, datetime.now(timezone.utc), _width()))
     elif sys.stdout.isatty():
         # The cursor goes home and what is below it is cleared.
-        page = pages.status_page(found, datetime.now(timezone.utc))
+        page = pages.status_page(found, datetime.now(timezone.utc), _width())
         render.emit(f"\x1b[H\x1b[J{_that_fits(page)}")
     else:
         render.emit(pages.status_line(found))

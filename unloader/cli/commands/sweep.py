@@ -28,6 +28,8 @@ if TYPE_CHECKING:
           --parallelism 32..4:-4,3,2 --sample 5%
       unloader sweep postgresql://etl@db01/sales --table public.orders --to null: \\
           --parallelism 1,2,4,8 --compression none,lz4,zstd --seconds 30
+      unloader sweep oracle://scott@db01:1521/SALES --table ORDERS --to /extract/sweep \\
+          --sample 5% --report sweep.html --job orders.toml
       unloader sweep --replay points.csv
       unloader sweep --replay points.csv --predict 48,64 --json
     """,
@@ -58,7 +60,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         )
     from unloader.cli.sweeping import answer, live_sweep
 
-    answer(live_sweep(context, argument, values), values)
+    answer(context, argument.url, live_sweep(context, argument, values))
 
 
 def _check_alone(context: click.Context) -> None:
@@ -86,21 +88,26 @@ def _check_one_curve(file: PointsFile, path: str) -> None:
 
 def _replay(values: dict[str, Any]) -> None:
     """Answer from the points of a file."""
-    from unloader.cli.sweeping import rules_of
+    from unloader.cli.sweep_files import check_page, write_page
+    from unloader.cli.sweeping import after_answer, rules_of
     from unloader.tuning.analysis import analyse
     from unloader.tuning.points_file import read_points
 
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
+    check_page(values)
     file = read_points(Path(values["replay"]))
     _check_one_curve(file, values["replay"])
     found = analyse(file.points, rules_of(values), values["predict"] or ())
     notices = (*file.notices, *found.notices)
+    document = {**found.to_json(), "notices": list(notices)}
     if values["json"]:
-        render.emit_json({**found.to_json(), "notices": list(notices)})
+        render.emit_json(document)
     elif not values["quiet"]:
         from unloader.cli.display.sweeps.answer import shown
 
         render.emit(shown(found))
     for notice in () if values["quiet"] else notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
+    with after_answer(json=values["json"]):
+        write_page(values, document)

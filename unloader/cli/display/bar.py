@@ -28,6 +28,7 @@ from unloader.cli.display.log import (
 )
 from unloader.cli.display.phases import phase_text, verified_share, verified_text
 from unloader.cli.display.watching.curve import Curve
+from unloader.cli.display.watching.sparkline import speeds_text
 from unloader.cli.streams import give_up
 from unloader.events import (
     Event,
@@ -40,12 +41,18 @@ from unloader.events import (
     UnitFailed,
     Verified,
 )
+from unloader.status.speeds import Speeds
 from unloader.status.tally import Figures, Running, Tally
 
 REDRAW_SECONDS = 0.125
+SPEED_SECONDS = 1.0
+"""Between two looks at the speed of a run, whose curve grows on a line."""
 
 NARROWEST_BAR, WIDEST_BAR = 8, 24
 """Columns; with less the line is folded."""
+
+FEWEST_SPEEDS = 3
+"""Means that make a curve."""
 
 
 @contextmanager
@@ -72,6 +79,8 @@ class BarDisplay:
         self._drawn_at = 0.0
         self._stopping = ""
         self._curve = Curve()
+        self._speeds = Speeds()
+        self._looked_at = 0.0
         self._widths = [0] * 6
         self._bar_width = WIDEST_BAR
         self._folded = False
@@ -83,7 +92,9 @@ class BarDisplay:
         if isinstance(event, RunStarted):
             self.close(True)
         self._tally.add(event, now)
+        self._look(now)
         if isinstance(event, RunStarted):
+            self._speeds = Speeds()
             self._say(started_text(event))
         elif isinstance(event, UnitFailed):
             self._say(failed_text(event))
@@ -99,6 +110,12 @@ class BarDisplay:
         begins = isinstance(event, (RunStarted, PhaseStarted, PointMeasured))
         if begins or now - self._drawn_at >= REDRAW_SECONDS:
             self._draw(now)
+
+    def _look(self, now: float) -> None:
+        """Note how far the run is, if it is time."""
+        if self._tally.phase == "unloading" and now - self._looked_at >= SPEED_SECONDS:
+            self._looked_at = now
+            self._speeds.add(now, self._tally.figures(now).rows)
 
     def stopping(self, text: str) -> None:
         """Tell that a signal asked to stop; safe within a signal handler."""
@@ -143,7 +160,7 @@ class BarDisplay:
         figures = self._tally.figures(now)
         for_so_long = render.seconds(now - self._tally.phase_started)
         checked = self._tally.verified
-        if curve := self._sweep(for_so_long):
+        if curve := self._sweep(figures, for_so_long):
             return curve
         if not figures.units:
             text = f"{phase_text(self._tally.phase)} ... {for_so_long}"
@@ -152,17 +169,24 @@ class BarDisplay:
             for_so_long = f"{verified_text(checked)}, {for_so_long}"
         overall = self._overall(figures, for_so_long)
         # Before and after they are at work their lines would say nothing.
-        busy = self._tally.phase == "unloading"
-        return Group(overall, self._workers(now)) if busy else overall
+        if self._tally.phase != "unloading":
+            return overall
+        speeds = self._speeds.values()
+        if len(speeds) < FEWEST_SPEEDS:
+            return Group(overall, self._workers(now, 0))
+        line = f"so far {speeds_text(speeds, self._console.width - 8, unicode=self._unicode)}"
+        return Group(overall, self._cut(line), self._workers(now, 1))
 
-    def _sweep(self, for_so_long: str) -> RenderableType | None:
-        """Return the curve of a sweep, None where there is no point of one."""
+    def _sweep(self, figures: Figures, for_so_long: str) -> RenderableType | None:
+        """Return the curve of a sweep over the run of the moment, None without a point of one."""
         size = self._console.size
-        lines = self._curve.lines(size.width, size.height, unicode=self._unicode)
+        # The run takes two lines on a narrow terminal, and the cursor stands below.
+        lines = self._curve.lines(size.width, size.height - 3, unicode=self._unicode)
         if not lines:
             return None
         doing = f"{phase_text(self._tally.phase)} ... {for_so_long}"
-        return Group(*map(self._cut, [*lines, doing]))
+        run = self._overall(figures, for_so_long) if figures.units else self._cut(doing)
+        return Group(*map(self._cut, lines), run)
 
     @property
     def _unicode(self) -> bool:
@@ -191,13 +215,13 @@ class BarDisplay:
         first.add_row(bar, self._cut(share if self._folded else f"{share}, {amount}"))
         return Group(first, self._cut(amount)) if self._folded else first
 
-    def _workers(self, now: float) -> RenderableType:
+    def _workers(self, now: float, lines_above: int) -> RenderableType:
         """Return a line for each worker, always the same one, as many as the terminal has room for.
 
         Lines and columns that came and went with the units could not be read.
         """
         workers = max(self._tally.run.workers, *(each + 1 for each in self._tally.running), 1)
-        shown = min(workers, max(1, self._console.height - 4 - self._folded))
+        shown = min(workers, max(1, self._console.height - 4 - self._folded - lines_above))
         rows = [
             _worker_cells(worker, self._tally.running.get(worker), now) for worker in range(shown)
         ]

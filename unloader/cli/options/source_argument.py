@@ -131,7 +131,8 @@ def _is_file(text: str) -> bool:
 
 
 def _read_job(ctx: click.Context, path: str, url: str) -> SourceArgument:
-    values = read_job_file(Path(path), {*_job_options(), SOURCE})
+    own = {each.name for each in ctx.command.params if isinstance(each, JobOption) and each.name}
+    values = read_job_file(Path(path), {*_job_options(), SOURCE}, own)
     # A statement may need a password: SET ROLE ... IDENTIFIED BY ...
     if any(map(holds_sql_password, _texts(values.get("session_sql")))):
         check_private(Path(path), "job file, which holds a password,")

@@ -44,9 +44,9 @@ _FEWEST_WINDOWS = 3
 _CLEAR = 0.10
 """A difference so far beyond its error needs no third window."""
 _ERRORS = 2.0
-_BASE_ERROR, _FIRST_ERROR = 0.03, 0.06
+_BASE_ERROR, _FIRST_ERROR = 0.03, 0.15
 """The rate that others are compared with is known as well as this, or has had time to be. The first
-steps double the number, and differences are larger."""
+steps double the number: differences are larger, and time with too few places costs most."""
 _HOPELESS = 0.10
 """What was so much worse is not tried again until the rate itself has changed."""
 _SHORTEST_HOLD_SECONDS = 15.0

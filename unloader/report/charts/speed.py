@@ -88,8 +88,8 @@ def _step_values(report: RunReport) -> list[dict[str, Any]]:
 
 
 def _says(step: StepLine) -> str:
-    workers = "1 worker" if step.workers == 1 else f"{step.workers} workers"
-    return f"{workers} from {figures.seconds(step.at_s)} on, {step.cause}: {step.reason}"
+    since = f"{figures.workers(step.workers)} from {figures.seconds(step.at_s)} on"
+    return f"{since}, {step.cause}: {step.reason}"
 
 
 def _workers(steps: list[dict[str, Any]], frame: Frame) -> Spec:

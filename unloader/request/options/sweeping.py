@@ -140,4 +140,11 @@ OPTIONS = (
         empty=False,
         help="Write the points to FILE, a line for each measurement, as --replay reads them.",
     ),
+    _point(
+        name="job",
+        kind=PathText("FILE.toml", only="file"),
+        empty=False,
+        help="Write a job file for unloader run: the options of this call with the recommended "
+        "ones. If nothing is recommended the exit status is 10.",
+    ),
 )

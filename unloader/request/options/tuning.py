@@ -19,7 +19,7 @@ OPTIONS: tuple[Option, ...] = (
         name="replay",
         kind=PathText("POINTS.csv", only="file"),
         help="Analyse the points of this file, which has the columns parallelism and seconds, "
-        "and may have bytes, rows, cpu, node, disk, network, source and queued.",
+        "and may have bytes, rows, and figures of the load, such as cpu.",
     ),
     _analysis(
         name="predict",
@@ -51,5 +51,12 @@ OPTIONS: tuple[Option, ...] = (
         kind=PERCENT,
         default=0.2,
         help="Taken off the measured speed for the figure to plan production with.",
+    ),
+    _analysis(
+        name="report",
+        kind=PathText("FILE", only="file"),
+        empty=False,
+        help="Write a page in HTML on the sweep to FILE: its curve, stages, timelines and load. It "
+        "needs no network. If it cannot be written the exit status is 10.",
     ),
 )

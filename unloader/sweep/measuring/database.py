@@ -33,8 +33,10 @@ def database_roots(kind: str) -> tuple[int, ...] | None:
     if psutil is None or kind in _IN_PROCESS:
         return None
     try:
-        ours = {each.pid for each in psutil.Process().children(recursive=True)}
-        ours.add(psutil.Process().pid)
+        own = psutil.Process()
+        ours = {own.pid, *(each.pid for each in own.children(recursive=True))}
+        # Whoever has started us is no database, even if our connections lead to it.
+        ours.update(each.pid for each in own.parents())
         connections = psutil.net_connections(kind="inet")
     except (psutil.Error, OSError):
         return None
@@ -48,12 +50,12 @@ def database_roots(kind: str) -> tuple[int, ...] | None:
     by_name = None in ends or (not sessions and kind == "postgresql")
     if not found and by_name:
         found = _named(psutil, _NAMES.get(kind, ()))
-    roots = {root for pid in found for root in _roots(psutil, pid, kind)}
+    roots = {root for pid in found for root in _roots(psutil, pid, kind, ours)}
     return tuple(sorted(roots - ours)) or None
 
 
-def _roots(psutil: Any, pid: int, kind: str) -> Iterable[int]:
-    """Return the ancestor of a process that is still of the same program.
+def _roots(psutil: Any, pid: int, kind: str, ours: set[int]) -> Iterable[int]:
+    """Return the ancestor of a process that is still of the same program, and not ours.
 
     Of Oracle all processes of that name: each is a child of the system.
     """
@@ -62,7 +64,9 @@ def _roots(psutil: Any, pid: int, kind: str) -> Iterable[int]:
     try:
         process = psutil.Process(pid)
         name = process.name()
-        while (parent := process.parent()) is not None and parent.name() == name:
+        while (parent := process.parent()) is not None and parent.pid not in ours:
+            if parent.name() != name:
+                break
             process = parent
     except psutil.Error:
         return ()

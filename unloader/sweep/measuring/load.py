@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from unloader.sweep.measuring.readings import CpuTimes, DiskCounters, Reading, Tree
 
@@ -54,6 +54,8 @@ class NetworkLoad:
     name: str
     received_bytes_per_second: float
     sent_bytes_per_second: float
+    busy: float | None
+    """Share of what the link carries, of the direction with more; None where it does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class MachineLoad:
     cpu: CpuShares | None
     used: float | None
     """Share of the CPUs that were busy; of the quota of our control group, if that is more."""
+    throttled: float | None
+    """Share of the periods of such a quota in which it was used up; None without a quota."""
     processes: ProcessShares
     disks: tuple[DiskLoad, ...]
     """Those that did something, and those of the output."""
@@ -93,6 +97,8 @@ class Machine:
     cpu_quota: float | None
     """CPUs that our control group grants; None is all."""
     output_disks: frozenset[str]
+    link_speeds: Mapping[str, float] = field(default_factory=dict)
+    """Bytes per second that network interfaces can carry, of those that tell."""
     cores: int | None = None
     """That may be used, threads of one core counted once."""
 
@@ -106,13 +112,13 @@ def machine_of(directories: Sequence[str]) -> Machine:
     from numa.errors import TopologyError
     from numa.topology import detect
     from unloader.ceilings.machine import this_machine
-    from unloader.sweep.measuring.readings import disk_of
+    from unloader.sweep.measuring.readings import disk_of, link_speeds
 
     disks = frozenset(filter(None, map(disk_of, directories)))
     try:
         topology = detect()
     except TopologyError:
-        return Machine(nodes=(), cpu_quota=None, output_disks=disks)
+        return Machine(nodes=(), cpu_quota=None, output_disks=disks, link_speeds=link_speeds())
     known = {cpu for node in topology.nodes for cpu in (*node.cpus, *node.cpus_denied)}
     places = {cpu: place for place, cpu in enumerate(sorted(known))}
     nodes = tuple(
@@ -124,6 +130,7 @@ def machine_of(directories: Sequence[str]) -> Machine:
         nodes=nodes,
         cpu_quota=topology.cpu_quota,
         output_disks=disks,
+        link_speeds=link_speeds(),
         cores=this_machine(topology).cores,
     )
 
@@ -147,9 +154,10 @@ def load_between(
     return MachineLoad(
         cpu=cpu,
         used=_used(cpu, processes, total, seconds, machine.cpu_quota),
+        throttled=_throttled(before.throttled, after.throttled),
         processes=processes,
         disks=_disks(before.disks, after.disks, seconds, machine.output_disks),
-        networks=_networks(before, after, seconds),
+        networks=_networks(before, after, seconds, machine.link_speeds),
         nodes=nodes_between(before, after, machine),
         clock_mhz=clock_mhz,
         peak_memory_bytes=peak,
@@ -255,7 +263,9 @@ def _disks(
     return tuple(found)
 
 
-def _networks(before: Reading, after: Reading, seconds: float) -> tuple[NetworkLoad, ...]:
+def _networks(
+    before: Reading, after: Reading, seconds: float, speeds: Mapping[str, float]
+) -> tuple[NetworkLoad, ...]:
     found = []
     for name in sorted(before.networks.keys() & after.networks.keys()):
         received, sent = (
@@ -267,9 +277,24 @@ def _networks(before: Reading, after: Reading, seconds: float) -> tuple[NetworkL
                     name=name,
                     received_bytes_per_second=received / seconds,
                     sent_bytes_per_second=sent / seconds,
+                    busy=_share(max(received, sent), speeds[name] * seconds)
+                    if name in speeds
+                    else None,
                 )
             )
     return tuple(found)
+
+
+def _throttled(
+    before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]
+) -> float | None:
+    """Return the largest share of any control group; None where none counts."""
+    shares = []
+    for name in before.keys() & after.keys():
+        periods, used_up = (now - was for was, now in zip(before[name], after[name], strict=True))
+        if periods > 0:
+            shares.append(_share(used_up, periods))
+    return max(shares, default=None)
 
 
 def _share(part: float, whole: float) -> float:

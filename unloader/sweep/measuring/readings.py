@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from numa.sysfs.quota import throttling
+
 DISK_STATISTICS = Path("/proc/diskstats")
 _BLOCK_DEVICES = Path("/sys/class/block")
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _WEIGHTED_MILLISECONDS = 13
 """Field of a line of /proc/diskstats (kernel doc: iostats.rst, field 11 after the name)."""
 
@@ -76,6 +79,8 @@ class Reading:
     disks: Mapping[str, DiskCounters] = field(default_factory=dict)
     networks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Bytes received and sent, by interface."""
+    throttled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By control group with a CPU quota: periods of it, and those in which it was used up."""
     parent_seconds: float | None = None
     """CPU seconds of the process that steers the runs."""
     workers: Tree | None = None
@@ -111,6 +116,7 @@ def read_machine(database_roots: tuple[int, ...] | None) -> Reading:
         cpus=_asked(lambda: tuple(map(_cpu_times, psutil.cpu_times(percpu=True)))) or (),
         disks=_disks(psutil),
         networks=_asked(lambda: _networks(psutil)) or {},
+        throttled=_asked(lambda: throttling(_CONTROL_GROUPS, Path("/proc"))) or {},
         parent_seconds=own,
         workers=below,
         database=None if database_roots is None else _tree_of_roots(psutil, database_roots),
@@ -133,6 +139,14 @@ def disk_of(directory: str) -> str | None:
         return None
     # A partition is a folder in that of its disk.
     return real.parent.name if (real / "partition").exists() else real.name
+
+
+def link_speeds() -> dict[str, float]:
+    """Return the bytes per second that each network interface can carry, where it tells."""
+    psutil = psutil_or_none()
+    found = {} if psutil is None else _asked(psutil.net_if_stats) or {}
+    # In megabits; 0 or -1 of what has no such figure, as that of the machine itself.
+    return {name: each.speed * 1e6 / 8 for name, each in found.items() if each.speed > 0}
 
 
 def _asked(question: Any) -> Any:

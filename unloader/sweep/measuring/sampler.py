@@ -87,9 +87,10 @@ class Sampler:
             return None
         clocks = [each.clock_mhz for each in self._readings if each.clock_mhz is not None]
         memories = [each for each in map(_memory, self._readings) if each is not None]
+        first, last = self._of_database()
         return load_between(
-            self._first_with_database(),
-            self._readings[-1],
+            first,
+            last,
             self._machine,
             clock_mhz=sum(clocks) / len(clocks) if clocks else None,
             peak=max(memories, default=None),
@@ -113,13 +114,16 @@ class Sampler:
             )
         return tuple(found)
 
-    def _first_with_database(self) -> Reading:
-        """Return the first look, with what the database's processes had used when first seen."""
+    def _of_database(self) -> tuple[Reading, Reading]:
+        """Return the first look and the last, the first with what the database's processes had used
+        when they were first seen; with none of it where one look alone has seen them."""
         from dataclasses import replace
 
-        first = self._readings[0]
-        seen = next((each.database for each in self._readings if each.database), None)
-        return first if seen is None else replace(first, database=seen)
+        first, last = self._readings[0], self._readings[-1]
+        seen = next((each.database for each in self._readings[:-1] if each.database), None)
+        if seen is None:
+            return first, replace(last, database=None)
+        return replace(first, database=seen), last
 
     def _run(self) -> None:
         # Sessions are open by then; a short point would be over before the first second is.

@@ -18,7 +18,13 @@ from unloader.events import (
 )
 from unloader.model import UnitResult
 from unloader.sweep.measuring.sampler import Sampler
-from unloader.sweep.model import Measurement, Queueing, StageCosts, UnitTime
+from unloader.sweep.model import Measurement, UnitTime
+from unloader.sweep.running.stages import (
+    costs_of,
+    queueing_of,
+    row_bytes_of,
+    waits_of,
+)
 
 _LEAST_SECONDS = 1e-6
 
@@ -110,11 +116,12 @@ class Watch:
             complete=not self.timed_out,
             units=len(self._results),
             failed_attempts=self._failed,
-            costs=_costs(self._results),
-            queueing=_queueing(self._results),
+            costs=costs_of(self._results),
+            queueing=queueing_of(self._results),
+            waits=waits_of(self._results),
             machine=self.sampler.load(),
             peak_worker_bytes=max((r.peak_rss_bytes for r in self._results), default=None),
-            row_bytes=_row_bytes(self._results),
+            row_bytes=row_bytes_of(self._results),
             moments=self.sampler.moments(),
             timeline=tuple(self._timeline),
         )
@@ -149,47 +156,3 @@ class Watch:
                 bytes=event.bytes,
             )
         )
-
-
-def _costs(results: list[UnitResult]) -> StageCosts:
-    loads = [each.stages.load for each in results if each.stages.load is not None]
-    rows = sum(each.rows for each in results)
-    if not rows or len(loads) != len(results):
-        none = dict.fromkeys(("fetch", "encode", "compress", "write", "rest", "total"))
-        return StageCosts(**none)
-    # A text format knows its size before it is compressed; Parquet compresses as it encodes.
-    is_stage = all(each.stages.uncompressed_bytes is not None for each in results)
-    fetch = sum(each.fetch_cpu_s for each in loads)
-    encode = sum(each.encode_cpu_s for each in loads)
-    compress = sum(each.stages.compress_cpu_s for each in results)
-    write = sum(each.write_cpu_s for each in loads)
-    total = sum(each.process_cpu_s for each in loads)
-    million = rows / 1e6
-    return StageCosts(
-        fetch=fetch / million,
-        encode=encode / million,
-        compress=compress / million if is_stage else None,
-        write=write / million,
-        rest=max(0.0, total - fetch - encode - compress - write) / million,
-        total=total / million,
-    )
-
-
-def _row_bytes(results: list[UnitResult]) -> float | None:
-    sizes = [each.stages.uncompressed_bytes for each in results]
-    rows = sum(each.rows for each in results)
-    known = [size for size in sizes if size]
-    return sum(known) / rows if rows and len(known) == len(results) else None
-
-
-def _queueing(results: list[UnitResult]) -> Queueing:
-    loads = [each.stages.load for each in results if each.stages.load is not None]
-    seconds = sum(each.seconds for each in results)
-    if not seconds or len(loads) != len(results):
-        return Queueing(for_source=None, for_encoder=None, for_writer=None, longest_seconds=None)
-    return Queueing(
-        for_source=min(1.0, sum(each.starved_s for each in loads) / seconds),
-        for_encoder=min(1.0, sum(each.fetch_blocked_s for each in loads) / seconds),
-        for_writer=min(1.0, sum(each.encode_blocked_s for each in loads) / seconds),
-        longest_seconds=max(each.longest_blocked_s for each in loads),
-    )

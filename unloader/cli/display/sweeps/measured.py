@@ -61,6 +61,7 @@ _SPEED_HEADS = (
 )
 
 _LOAD_HEADS = (
+    *(">for source", ">for output", ">for CPU"),
     *(">workers", ">parent", ">database", ">others"),
     *(">user", ">system", ">iowait", ">idle"),
     *(">read MB/s", ">write MB/s", ">queue", ">busiest node", ">GHz", ">memory"),
@@ -100,11 +101,12 @@ def _load(point: PointReport, names: list[str]) -> list[str]:
     machine = each.machine if each is not None else None
     if each is None or machine is None:
         return [*_settings(point, names), *[render.UNKNOWN] * len(_LOAD_HEADS)]
-    who, cpu = machine.processes, machine.cpu
+    who, cpu, waits = machine.processes, machine.cpu, each.waits
     how = (None,) * 4 if cpu is None else (cpu.user, cpu.system, cpu.iowait, cpu.idle)
     clock = None if machine.clock_mhz is None else machine.clock_mhz / 1000
     return [
         *_settings(point, names),
+        *(_percent(share) for share in (waits.source, waits.output, waits.cpu)),
         *(_percent(share) for share in (who.workers, who.parent, who.database, who.rest)),
         *map(_percent, how),
         *_disks(machine),

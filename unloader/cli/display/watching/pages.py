@@ -9,9 +9,12 @@ from datetime import datetime, timezone
 from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
 from unloader.cli.display.phases import phase_text
-from unloader.cli.display.watching.sparkline import can_show_blocks, sparkline
+from unloader.cli.display.watching.sparkline import can_show_blocks, speeds_text
 from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
 from unloader.status.reading import FinishedRun, RunStatus
+
+_NAMES_WIDTH = 14
+"""Columns of the names of facts, and of the gap beside them."""
 
 _WAITS = {
     "nothing": "",
@@ -22,14 +25,16 @@ _WAITS = {
 }
 
 
-def status_page(status: RunStatus, now: datetime) -> str:
+def status_page(status: RunStatus, now: datetime, width: int | None = None) -> str:
     """Return all that is known of the run at a destination.
 
     Args:
         status: What was found there.
         now: With a time zone.
+        width: Columns of the terminal that it goes to; None is no terminal.
     """
-    parts = [render.facts((name, render.visible(text)) for name, text in _facts(status, now))]
+    facts = _facts(status, now, width)
+    parts = [render.facts((name, render.visible(text)) for name, text in facts)]
     live = status.live
     if status.state == "running" and live is not None and live.workers:
         parts.append(_workers(live))
@@ -82,7 +87,7 @@ def next_step(status: RunStatus) -> str:
     )
 
 
-def _facts(status: RunStatus, now: datetime) -> Iterator[tuple[str, str]]:
+def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tuple[str, str]]:
     yield "destination", status.destination
     yield "state", _state(status, now)
     yield "run", status.run_id
@@ -91,7 +96,7 @@ def _facts(status: RunStatus, now: datetime) -> Iterator[tuple[str, str]]:
     if status.state in ("running", "interrupted"):
         yield from _process(status)
         if status.live is not None:
-            yield from _progress(status, status.live)
+            yield from _progress(status, status.live, width)
         if status.left is not None:
             left = status.left
             yield "staged", f"{render.count(left.files)} files, {render.size(left.bytes)}"
@@ -118,7 +123,7 @@ def _process(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "process", f"{status.pid} on {status.host}, since {status.since}"
 
 
-def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
+def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterator[tuple[str, str]]:
     units = live.units
     running = status.state == "running"
     if running:
@@ -147,8 +152,9 @@ def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, str]]:
             f"{render.megabytes_per_second(live.bytes_per_second)}",
         )
         if len(live.speeds) > 1:
-            line = sparkline(live.speeds, unicode=can_show_blocks(sys.stdout))
-            yield "so far", f"{line} up to {render.rows_per_second(max(live.speeds))}"
+            room = None if width is None else width - _NAMES_WIDTH
+            unicode = can_show_blocks(sys.stdout)
+            yield "so far", speeds_text(live.speeds, room, unicode=unicode)
         if live.parallelism is not None:
             yield "workers", _parallelism(live.parallelism)
         if live.seconds_left is not None:

@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from unloader.cli.display import render
+
+_FEWEST_MARKS = 8
+"""With less room than these need a line is cut or broken."""
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _PLAIN = "_.-:=+*#"
 """Where the terminal's encoding has no blocks."""
@@ -38,6 +43,31 @@ def sparkline(values: Sequence[float], *, unicode: bool, most: float | None = No
     if top <= 0:
         return marks[0] * len(values)
     return "".join(marks[min(7, int(value / top * 7.999))] for value in values)
+
+
+def means(values: Sequence[float], most: int) -> list[float]:
+    """Return no more than so many means of neighbours, in the same order.
+
+    Args:
+        values: All.
+        most: At least 1.
+    """
+    together = -(-len(values) // most) if values else 1
+    groups = (values[at : at + together] for at in range(0, len(values), together))
+    return [sum(group) / len(group) for group in groups]
+
+
+def speeds_text(speeds: Sequence[float], width: int | None, *, unicode: bool) -> str:
+    """Return how a speed went on as one line, with its highest mean in figures.
+
+    Args:
+        speeds: Rows per second, over equal times; at least one.
+        width: Columns that there are; None is as many as it needs.
+        unicode: Whether blocks can be shown.
+    """
+    told = f" up to {render.rows_per_second(max(speeds))}"
+    room = len(speeds) if width is None else width - len(told)
+    return sparkline(means(speeds, max(room, _FEWEST_MARKS)), unicode=unicode) + told
 
 
 def plot(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.console import Console
 from unloader.cli.display.bar import BarDisplay
 from unloader.cli.display.watching.curve import Curve
 from unloader.cli.display.watching.sparkline import plot, sparkline
-from unloader.events import PointMeasured
+from unloader.events import PhaseStarted, PointMeasured, RunStarted
 
 
 def point(number: int, level: int, speed: float) -> PointMeasured:
@@ -71,3 +72,25 @@ def test_a_terminal_shows_the_curve(encoding: str) -> None:
     assert "measured 3 of 6: --parallelism 4: 4,000 rows/s" in shown
     assert "4 workers" in shown
     assert ("*" in shown) == (encoding == "ascii")
+
+
+@pytest.mark.parametrize("height", [8, 12, 30])
+@pytest.mark.parametrize("width", [40, 60, 120])
+def test_curve_and_run_have_room(width: int, height: int) -> None:
+    """The curve leaves room for the run that is measured; no line is broken or out of sight."""
+    paper = io.StringIO()
+    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
+    display = BarDisplay(console)
+    for number, level in enumerate((1, 2, 4), 1):
+        display(point(number, level, 1000.0 * level))
+    display(RunStarted(run_id="r", table="t", units=9, workers=2, rows=900, bytes=None))
+    display(PhaseStarted(phase="unloading"))
+    console.file = paper
+    console.print(display.picture(time.monotonic()))
+    console.file = io.StringIO()
+    display.close(True)
+    lines = paper.getvalue().splitlines()
+    assert len(lines) < height
+    assert all(len(line) <= width for line in lines)
+    assert lines[0].startswith("measured 3 of 6: --parallelism 4")
+    assert any("0/9 units" in line for line in lines)

@@ -1,0 +1,49 @@
+"""A sweep names what is throttled as its limit, on either side of its knee."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sweeps import scipy_packages
+
+pytestmark = pytest.mark.long("throttled machines")
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = (
+    *("--rows", "20k", "--wide-rows", "2k", "--levels", "1,2,3", "--repeats", "1"),
+    *("--warm-up", "0", "--disk-rate", "1MiB", "--source-rate", "1MiB", "--cpus", "0.4"),
+)
+"""So little work for the CPUs that what is throttled takes longer, however busy the machine is."""
+
+
+@pytest.mark.parametrize("case", ["disk", "source", "cpu"])
+def test_what_is_throttled_is_named(case: str) -> None:
+    """In the JSON and in words, below the knee and beyond it, and none of the other two is."""
+    try:
+        scipy_packages.directory()
+    except scipy_packages.Missing as missing:
+        pytest.skip(f"no scipy: {missing}")
+    done = subprocess.run(
+        [sys.executable, "examples/throttled_sweeps.py", "--json", "--case", case, *SMALL],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)[case]
+    if "left_out" in answer:
+        pytest.skip(f"this machine cannot throttle: {answer['left_out']}")
+    words = {"disk": "the disk", "source": "the source", "cpu": "the CPUs"}
+    sides = [side for side in answer["limits"].values() if side is not None]
+    for side in sides:
+        assert case in side["resources"], answer
+        assert words[case] in side["text"]
+        # Other programs may use the CPUs of the machine.
+        assert set(side["resources"]) <= {case, "cpu"}, answer

@@ -1,0 +1,55 @@
+"""How the speed of a run is shown by `unloader status`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from unloader.cli.display.watching.pages import status_page
+from unloader.cli.display.watching.sparkline import means
+from unloader.status.model import LiveStatus, UnitCounts
+from unloader.status.reading import RunStatus
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=timezone.utc)
+
+
+def so_far(speeds: tuple[float, ...], width: int | None) -> list[str]:
+    """Return the lines of the page that tell how the speed went on."""
+    live = LiveStatus(
+        run_id="r",
+        sequence=7,
+        updated="2026-01-01T00:00:00+00:00",
+        phase="unloading",
+        units=UnitCounts(total=2, done=1, running=1),
+        speeds=speeds,
+    )
+    status = RunStatus(destination="/extract", state="running", run_id="r", live=live)
+    lines = status_page(status, NOW, width).splitlines()
+    return [line for line in lines if line.startswith("so far")]
+
+
+def test_the_speed_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mark for each mean, with the highest in figures; one mean alone is no line."""
+    monkeypatch.setattr("unloader.cli.display.watching.pages.can_show_blocks", lambda _: True)
+    assert so_far((0.0, 500.0, 1000.0), None) == ["so far       ▁▄█ up to 1,000 rows/s"]
+    assert so_far((500.0,), None) == []
+    monkeypatch.setattr("unloader.cli.display.watching.pages.can_show_blocks", lambda _: False)
+    assert so_far((0.0, 1000.0), None) == ["so far       _# up to 1,000 rows/s"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_speed_has_room_on_a_terminal(width: int) -> None:
+    """Where 61 marks have no room they are fewer means, of all of the time."""
+    speeds = tuple(float(each) for each in range(61))
+    (line,) = so_far(speeds, width)
+    assert len(line) <= width
+    assert ("up to 60 rows/s" in line) == (width > 20)
+    assert len(line.split()[2]) > 5
+
+
+def test_means_of_neighbours() -> None:
+    """All values count, the last group may be smaller."""
+    assert means([1.0, 3.0, 5.0, 7.0, 9.0], 3) == [2.0, 6.0, 9.0]
+    assert means([1.0, 3.0], 5) == [1.0, 3.0]
+    assert means([], 5) == []

@@ -1,0 +1,94 @@
+"""What finished units tell of what their worker has waited for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from unloader.model import StageLoad, Stages, UnitResult
+from unloader.sweep.running.stages import waits_of
+from writers import cpu_delay
+
+IDLE = StageLoad(
+    fetch_cpu_s=0.0,
+    encode_cpu_s=0.0,
+    write_cpu_s=0.0,
+    process_cpu_s=0.0,
+    starved_s=0.0,
+    fetch_blocked_s=0.0,
+    encode_blocked_s=0.0,
+    compress_blocked_s=0.0,
+    longest_blocked_s=0.0,
+    closing_s=0.0,
+    fetch_delay_s=0.0,
+    encode_delay_s=0.0,
+    compress_delay_s=0.0,
+    write_delay_s=0.0,
+)
+
+
+def unit(load: StageLoad | None, **seconds: float) -> UnitResult:
+    """Return a unit of ten seconds."""
+    stages = Stages(**{"fetch_s": 0.0, "encode_s": 0.0, "write_s": 0.0, **seconds}, load=load)
+    return UnitResult(
+        unit="0",
+        attempt=1,
+        rows=1,
+        files=(),
+        stages=stages,
+        seconds=10.0,
+        cpu_seconds=0.0,
+        peak_rss_bytes=0,
+    )
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells of delays."""
+    monkeypatch.setattr(cpu_delay, "is_known", lambda: True)
+
+
+def waits(result: UnitResult) -> tuple[float | None, float | None, float | None]:
+    """Return the shares for the source, the output and a CPU."""
+    found = waits_of([result])
+    return found.source, found.output, found.cpu
+
+
+def test_a_wait_for_rows_is_the_source_s_only_while_nothing_of_ours_runs() -> None:
+    """Of eight seconds without rows, two were the fetch at work, and two its wait for a CPU.
+
+    Threads of a driver work for the fetch.
+    """
+    load = replace(IDLE, starved_s=8.0, fetch_cpu_s=1.5, process_cpu_s=2.0, fetch_delay_s=2.0)
+    assert waits(unit(load, fetch_s=8.0)) == pytest.approx((0.4, 0.0, 0.2))
+
+
+def test_a_wait_for_writing_is_the_disk_s_only_while_nothing_of_ours_runs() -> None:
+    """The time until files are synced counts; checksums and a delay of the thread do not."""
+    load = replace(
+        IDLE,
+        encode_blocked_s=3.0,
+        closing_s=5.0,
+        write_cpu_s=1.0,
+        write_delay_s=1.0,
+        process_cpu_s=1.0,
+    )
+    assert waits(unit(load, write_s=8.0)) == pytest.approx((0.0, 0.6, 0.1))
+
+
+def test_a_wait_for_a_codec_is_not_the_disk_s() -> None:
+    """Encoding that waits for compressing waits for a CPU at most, for the disk behind it else."""
+    load = replace(IDLE, encode_blocked_s=8.0, compress_delay_s=2.0, process_cpu_s=6.0)
+    seconds = {"compress_s": 8.0, "compress_cpu_s": 6.0, "write_s": 8.0}
+    assert waits(unit(load, **seconds)) == pytest.approx((0.0, 0.0, 0.2))
+    behind = replace(load, compress_blocked_s=8.0)
+    assert waits(unit(behind, **seconds))[1] == pytest.approx(0.4)
+
+
+def test_what_is_not_told_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of units without figures, and of a system that does not tell delays, nothing is made up."""
+    assert waits(unit(None)) == (None, None, None)
+    assert waits_of([]).source is None
+    monkeypatch.setattr(cpu_delay, "is_known", lambda: False)
+    assert waits(unit(IDLE)) == (0.0, 0.0, None)
