@@ -44,10 +44,9 @@ user, dsn, table = sys.argv[1:]
 with oracledb.connect(user=user, password=os.environ["UNLOADER_PASSWORD"], dsn=dsn) as connection:
     while True:
         with connection.cursor() as cursor:
-            cursor.arraysize = 50_000
-            cursor.execute(f"SELECT * FROM {table}")
-            while cursor.fetchmany():
-                pass
+            cursor.prefetchrows = cursor.arraysize = 5_000
+            cursor.execute(f"SELECT * FROM {table} WHERE ROWNUM <= 4000")
+            cursor.fetchall()
 """
 
 
