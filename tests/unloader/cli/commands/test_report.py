@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -18,11 +19,26 @@ from unloader.errors import FollowUpFailed
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def check_timeline(manifest: dict[str, Any]) -> None:
+    """Units of a worker follow each other, and end before the run does."""
+    ends = dict.fromkeys(range(2), 0.0)
+    assert len(manifest["units"]) > 4
+    for unit in sorted(manifest["units"], key=lambda unit: unit["started_s"]):
+        # Either time was rounded.
+        assert unit["started_s"] >= ends[unit["worker"]] - 0.001
+        ends[unit["worker"]] = unit["started_s"] + unit["seconds"]
+    assert 0 < max(ends.values()) <= manifest["totals"]["seconds"]
+    samples = manifest["samples"]
+    assert samples[-1]["rows"] == manifest["totals"]["rows"]
+    assert [each["at_s"] for each in samples] == sorted(each["at_s"] for each in samples)
+
+
 def test_a_run_writes_its_page(unloader: Run, database: str, tmp_path: Path) -> None:
     """`run --report` writes the page that `unloader report` makes of the manifest later."""
     where = ("--table", "orders", "--to", "out", "--parallelism", "2", "--unit-bytes", "20kB")
     ran = unloader("run", database, *where, "--report", "run.html", "--split", "range", "--json")
     manifest = json.loads(ran.stdout)
+    check_timeline(manifest)
     page = Page((tmp_path / "run.html").read_text("utf-8"))
     later = json.loads(unloader("report", "out", "--json").stdout)
     assert page.document == later
@@ -111,22 +127,6 @@ def test_a_page_replaces_no_manifest(unloader: Run, database: str, tmp_path: Pat
     assert (tmp_path / "out" / "_manifest.json").read_bytes() == before
 
 
-def test_timeline_of_a_run(unloader: Run, database: str) -> None:
-    """Units of a worker follow each other, and end before the run does."""
-    where = ("--table", "orders", "--to", "out", "--parallelism", "2", "--unit-bytes", "20kB")
-    manifest = json.loads(unloader("run", database, *where, "--split", "range", "--json").stdout)
-    ends = dict.fromkeys(range(2), 0.0)
-    assert len(manifest["units"]) > 4
-    for unit in sorted(manifest["units"], key=lambda unit: unit["started_s"]):
-        # Either time was rounded.
-        assert unit["started_s"] >= ends[unit["worker"]] - 0.001
-        ends[unit["worker"]] = unit["started_s"] + unit["seconds"]
-    assert 0 < max(ends.values()) <= manifest["totals"]["seconds"]
-    samples = manifest["samples"]
-    assert samples[-1]["rows"] == manifest["totals"]["rows"]
-    assert [each["at_s"] for each in samples] == sorted(each["at_s"] for each in samples)
-
-
 def test_what_is_found_out_before_the_run(unloader: Run, database: str, tmp_path: Path) -> None:
     """A page that cannot be written is refused before anything is read."""
     where = ("--table", "orders", "--to", "out", "--report", "missing/run.html")
@@ -136,6 +136,7 @@ def test_what_is_found_out_before_the_run(unloader: Run, database: str, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long("a page that cannot be written")
 def test_a_page_that_cannot_be_written(unloader: Run, database: str, tmp_path: Path) -> None:
     """The run is complete all the same: that is status 10, with what to do."""
     (tmp_path / "run.html").mkdir()
