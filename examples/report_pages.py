@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Make the pictures of docs/reports.md again: pages of a run and of a sweep, in a real browser.
 
-    pip install 'unloader[report]' selenium          # and Debian's chromium and chromium-driver
-    examples/report_pages.py --run /extract/orders --sweep sweep.json
+    pip install 'unloader[duckdb,report,sweep]' selenium      # and Debian's chromium-driver
+    examples/report_pages.py
+    examples/report_pages.py --run /extract/orders --sweep sweep.json --ceilings ceilings.json
 
-Without --run a demo is unloaded first, and without --sweep there is no picture of one. Each page is
-shown light in a window of 1280 pixels, and dark in one of 390.
+What is not given is made with the reference table in DuckDB: its ceilings, an adaptive run, and a
+sweep. Their pages are shown light in a window of 1280 pixels, and dark in one of 390. The page of
+the points in published_points.csv, which is always the same, is shown dark and wide.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 UNLOADER = (sys.executable, "-m", "unloader")
 LOOKS = (("light", 1280), ("dark", 390))
-MOST_HIGH = 2600
+PUBLISHED = Path(__file__).with_name("published_points.csv")
+MOST_HIGH = 1250
 """Pixels; of a longer page the rest is left out of the picture."""
 
 FLAGS = (
@@ -33,28 +36,54 @@ FLAGS = (
 def main() -> None:
     """Make the pages and the pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--run", help="directory of a finished run; by default a demo is made")
-    parser.add_argument("--sweep", help="what `unloader sweep --json` wrote")
-    parser.add_argument("--rows", default="2M", help="rows of the demo")
+    parser.add_argument("--run", help="directory of a finished run; by default one is made")
+    parser.add_argument("--sweep", help="what `unloader sweep --json` wrote; by default it is made")
+    parser.add_argument("--ceilings", help="what `unloader preflight --save` wrote, for the sweep")
+    parser.add_argument("--rows", default="3M", help="rows of the reference table")
     parser.add_argument("--images", type=Path, default=IMAGES, help="where the pictures go")
     asked = parser.parse_args()
     asked.images.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        run = asked.run or _demo(Path(folder), asked.rows)
-        pages = {"report-run": run, **({"report-sweep": asked.sweep} if asked.sweep else {})}
-        for name, place in pages.items():
-            page = Path(folder) / f"{name}.html"
-            subprocess.run([*UNLOADER, "report", place, "--output", str(page)], check=True)
-            _take(page, asked.images / name)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run, sweep, ceilings = asked.run, asked.sweep, asked.ceilings
+        if run is None or sweep is None:
+            made = _made(folder, asked.rows)
+            run, sweep = run or made[0], sweep or made[1]
+            ceilings = ceilings or made[2]
+        held = ("--ceilings", ceilings) if ceilings else ()
+        for kind, place in (("run", (run,)), ("sweep", (sweep, *held))):
+            page = folder / f"{kind}.html"
+            _unloader("report", *place, "--output", str(page))
+            _take(page, asked.images / f"report-{kind}", LOOKS)
+        published, page = folder / "published.json", folder / "published.html"
+        points = _unloader("sweep", "--replay", str(PUBLISHED), "--json", keep=True)
+        published.write_text(points, encoding="utf-8")
+        _unloader("report", str(published), "--output", str(page))
+        _take(page, asked.images / "report-published", (("dark", 1280),))
 
 
-def _demo(folder: Path, rows: str) -> str:
-    subprocess.run([*UNLOADER, "demo", "--rows", rows, "--dir", str(folder / "demo")], check=True)
-    return str(folder / "demo" / "csv")
+def _made(folder: Path, rows: str) -> tuple[str, str, str]:
+    """Return the directory of a run, and the files of a sweep and of ceilings."""
+    _unloader("demo", "--rows", rows, "--dir", str(folder / "demo"))
+    table = (f"duckdb://{folder}/demo/reference.duckdb", "--table", "HASH_PART_0160")
+    run, sweep, ceilings = (str(folder / each) for each in ("run", "sweep.json", "ceilings.json"))
+    _unloader("preflight", *table, "--to", run, "--save", ceilings)
+    adaptive = ("--parallelism", "adaptive", "--max-sessions", "5", "--ceilings", ceilings)
+    _unloader("run", *table, "--to", run, *adaptive)
+    text = _unloader("sweep", *table, "--to", str(folder / "points"), "--json", keep=True)
+    Path(sweep).write_text(text, encoding="utf-8")
+    return run, sweep, ceilings
 
 
-def _take(page: Path, picture: Path) -> None:
-    """Show a page, and keep how it looks."""
+def _unloader(*arguments: str, keep: bool = False) -> str:
+    """Run the command; return its standard output if that is kept."""
+    pipe = subprocess.PIPE if keep else None
+    done = subprocess.run([*UNLOADER, *arguments], check=True, stdout=pipe, text=True)
+    return done.stdout or ""
+
+
+def _take(page: Path, picture: Path, looks: tuple[tuple[str, int], ...]) -> None:
+    """Show a page, and keep how it looks in each scheme and width."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -64,7 +93,7 @@ def _take(page: Path, picture: Path) -> None:
         options.add_argument(flag)
     driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
     try:
-        for scheme, width in LOOKS:
+        for scheme, width in looks:
             target = picture.with_name(f"{picture.name}-{scheme}-{width}.png")
             _look(driver, page, scheme, width, target)
             print(target)

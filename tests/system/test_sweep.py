@@ -67,6 +67,7 @@ def test_points_and_what_they_cost(database: str, tmp_path: Path) -> None:
         stages = sum(costs[stage] for stage in ("fetch", "encode", "compress", "write", "rest"))
         assert stages == pytest.approx(costs["total"], rel=0.5)
         assert each["queueing"]["longest_seconds"] >= 0
+        assert all(0 <= each["waits"][what] <= 1 for what in ("source", "output"))
         assert 0 < each["machine"]["processes"]["workers"] <= 1
         assert each["machine"]["processes"]["database"] is None
         assert each["peak_worker_bytes"] > 10_000_000

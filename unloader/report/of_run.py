@@ -39,6 +39,8 @@ def run_report(manifest: Manifest) -> RunReport:
         manifest: Of any revision; what an early one does not tell is empty or None.
     """
     table, units = manifest.table, manifest.units
+    # Of a steered run those that were never to work were not idle.
+    expected = 0 if manifest.parallelism_steps else len(manifest.workers)
     bars, units_per_bar = bars_of(units, manifest.failed_attempts)
     to = manifest.options.to
     return RunReport(
@@ -53,7 +55,7 @@ def run_report(manifest: Manifest) -> RunReport:
         totals=manifest.totals,
         verified=manifest.verified,
         parallelism=len(manifest.workers),
-        spread=_spread(units, len(manifest.workers)),
+        spread=_spread(units, expected),
         stages=_sum(unit.stages for unit in units),
         workers=tuple(_workers(manifest)),
         nodes=tuple(

@@ -171,7 +171,8 @@ def _state(level: Mapping[str, Any]) -> State:
         return "outlier"
     if level.get("valid") is False:
         return "not valid"
-    return "not sustained" if level.get("sustained") is False else "sustained"
+    sustained = level.get("sustained")
+    return "valid" if sustained is None else "sustained" if sustained else "not sustained"
 
 
 def _level_of_point(point: PointLine, verdicts: Verdicts) -> LevelLine:
@@ -187,7 +188,7 @@ def _level_of_point(point: PointLine, verdicts: Verdicts) -> LevelLine:
         highest_rate=None,
         repeats=point.runs,
         cpu=judged.cpu if judged is not None else None,
-        state="failed" if failed else judged.state if judged is not None else "sustained",
+        state="failed" if failed else judged.state if judged is not None else "valid",
         reasons=point.problem or (judged.reasons if judged is not None else ""),
     )
 

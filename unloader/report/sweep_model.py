@@ -14,8 +14,8 @@ from unloader.report.model import Bar
 
 FORMAT_VERSION: Literal[1] = 1
 
-State = Literal["sustained", "not sustained", "not valid", "outlier", "failed"]
-"""Of a level, by the rules; `sustained` also where nobody measured the CPUs."""
+State = Literal["sustained", "valid", "not sustained", "not valid", "outlier", "failed"]
+"""Of a level, by the rules; `valid` is where nobody knows whether it can be sustained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

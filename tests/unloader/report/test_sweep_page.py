@@ -55,6 +55,18 @@ def test_curve_of_published_points() -> None:
     assert (last.low, last.lowest_rate) == (None, None), "no interval of what is not predicted"
 
 
+def test_nobody_knows_whether_it_can_be_sustained() -> None:
+    """Where no CPU was measured a level is valid, and is not said to be sustained."""
+    document = sweeps.replay()
+    for level in document["levels"]:
+        level.update(sustained=None)
+    found = sweep_report(document)
+    assert {level.state for level in found.levels} == {"valid", "not valid", "outlier"}
+    page = page_of(found)
+    assert "<strong>8 workers" not in page
+    assert "<strong>12 workers, outlier</strong>" in page
+
+
 def test_settings_beside_the_parallelism() -> None:
     """Where codecs vary, points are compared in rows, a line for each codec."""
     found = sweep_report(sweeps.live())

@@ -13,9 +13,12 @@ MOST_ABOVE = 3.0
 """A ceiling higher than so many times the fastest point is told and not drawn: the curve beside it
 would be flat."""
 
-_STATES = ("sustained", "not sustained", "not valid", "outlier", "failed")
-_STATE_COLOURS = ("var(--blue)", "var(--amber)", "var(--red)", "var(--pink)", "var(--grey)")
-_STATE_SHAPES = ("circle", "diamond", "cross", "triangle-up", "square")
+_STATES = ("sustained", "valid", "not sustained", "not valid", "outlier", "failed")
+_STATE_COLOURS = (
+    *("var(--blue)", "var(--blue)", "var(--amber)"),
+    *("var(--red)", "var(--pink)", "var(--grey)"),
+)
+_STATE_SHAPES = ("circle", "circle", "diamond", "cross", "triangle-up", "square")
 """A state is told by its form, too, not by its colour alone."""
 
 _UNITS: dict[str, tuple[str, Callable[[float], str]]] = {
