@@ -19,7 +19,7 @@ import duckdb
 import pytest
 from processes import command
 
-PARTS, ROWS = 4, 300
+PARTS, ROWS = 4, 600
 SLOWED = "SELECT pg_advisory_lock(4711), pg_sleep(600)"
 """While a session is at this the rows of the table come one by one, else at once."""
 
@@ -35,7 +35,7 @@ def slow(postgres: Any) -> str:
         f"FROM generate_series(1, {PARTS * ROWS}) g; VACUUM ANALYZE p;"
         "CREATE FUNCTION waits(v int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN "
         "IF EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711) THEN "
-        "PERFORM pg_sleep(0.5); END IF; RETURN true; END $$",
+        "PERFORM pg_sleep(0.2); END IF; RETURN true; END $$",
         url=url,
     )
     return url
