@@ -64,6 +64,7 @@ FLOORS = {
         {"unloader.placement"},
         {"unloader.storage"},
         {"unloader.sources"},
+        {"unloader.selection"},
         {"unloader.request"},
         {"unloader.secrets"},
         {"unloader.tuning"},

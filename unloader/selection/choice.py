@@ -1,0 +1,280 @@
+"""Which tables of a listing were asked for.
+
+A name means what it means to the database: the same table that the source alone would find for it.
+What the listing does not hold (a synonym, a partition, a view of the database itself) is left to
+the source. A pattern matches tables that store rows, unless other families are asked for, and
+never those of the database itself. Partitions are no tables of their own: no listing has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from unloader.errors import UsageError
+from unloader.model import NamePart, TableName
+from unloader.request.names import meant
+from unloader.selection.listing import STORED, Family, ListedTable, Listing
+from unloader.selection.patterns import PartPattern, TablePattern
+from unloader.selection.problems import TableProblem, obstacles_of
+
+_SOME = 5
+"""Names that a notice lists; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChoice:
+    """What the user asked for."""
+
+    tables: tuple[TablePattern, ...] = ()
+    """Of `--table` and of `--tables-from`."""
+    schemas: tuple[PartPattern, ...] = ()
+    """Where tables without a schema are looked for; without any table, all of those schemas."""
+    exclude: tuple[TablePattern, ...] = ()
+    """One without a schema is for every schema."""
+    families: tuple[Family, ...] = STORED
+    """What a pattern matches; a name means a table of any family."""
+    allow_unmatched: bool = False
+    """What stands for no table is told, and is no problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTable:
+    """A name that the listing does not hold; only the source knows what it means."""
+
+    name: TableName
+    text: str
+    """As it was typed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The tables that were asked for, each once."""
+
+    tables: tuple[ListedTable, ...]
+    """By schema and name."""
+    unlisted: tuple[NamedTable, ...] = ()
+    """In the order in which they were typed."""
+    excluded: frozenset[tuple[str, str]] = frozenset()
+    """Schema and name of what `--exclude-table` matches: a name that is not in the listing may
+    turn out to mean one of them."""
+    notices: tuple[str, ...] = ()
+    """A sentence each, for the log."""
+    problems: tuple[TableProblem, ...] = ()
+    """Of names and patterns, then of the tables, as far as the listing tells."""
+
+
+def choose(wanted: TableChoice, listing: Listing) -> Chosen:
+    """Return the tables of a listing that were asked for.
+
+    Raises:
+        UsageError: Neither a table nor a schema was asked for.
+    """
+    if not (wanted.tables or wanted.schemas):
+        raise UsageError("no table is named", "give --table or --schema")
+    work = _Choosing(wanted=wanted, listing=listing)
+    work.include()
+    excluded = work.excluded()
+    tables = tuple(table for key, table in sorted(work.found.items()) if key not in excluded)
+    if not (tables or work.unlisted or work.problems):
+        work.problems.append(
+            TableProblem(
+                kind="unmatched",
+                table=", ".join(dict.fromkeys(each.text for each in wanted.exclude)),
+                what="it leaves no table of those asked for",
+                hint="exclude fewer tables",
+            )
+        )
+    work.notices.extend(_twice_read(tables))
+    return Chosen(
+        tables=tables,
+        unlisted=tuple(dict.fromkeys(work.unlisted)),
+        excluded=excluded,
+        notices=tuple(dict.fromkeys(work.notices)),
+        problems=(*work.problems, *obstacles_of(tables)),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Choosing:
+    """One choice as it is made."""
+
+    wanted: TableChoice
+    listing: Listing
+    found: dict[tuple[str, str], ListedTable] = field(default_factory=dict)
+    unlisted: list[NamedTable] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    problems: list[TableProblem] = field(default_factory=list)
+    by_schema: dict[str, list[ListedTable]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for table in self.listing.tables:
+            self.by_schema.setdefault(table.key[0], []).append(table)
+
+    def include(self) -> None:
+        """Take in all that was asked for."""
+        schemas = self._asked_schemas()
+        for pattern in self.wanted.tables:
+            if pattern.table is None or (schemas is not None and pattern.schema is None):
+                self._by_pattern(pattern, schemas)
+            else:
+                self._by_name(pattern, pattern.table)
+        if not self.wanted.tables:
+            for schema in schemas or ():
+                self._take(f"schema {schema}", self._own(schema))
+
+    def _asked_schemas(self) -> tuple[str, ...] | None:
+        """Return the schemas that `--schema` stands for, None where it was not given."""
+        if not self.wanted.schemas:
+            return None
+        found: dict[str, None] = {}
+        for pattern in self.wanted.schemas:
+            some = pattern.among(self._schemas(), self.listing.folding)
+            found.update(dict.fromkeys(some))
+            if not some:
+                text = "".join(segment.text for segment in pattern.segments)
+                self._unmatched(text, "--schema", "there is no such schema with tables", "")
+        return tuple(sorted(found))
+
+    def _schemas(self) -> tuple[str, ...]:
+        """Return the schemas that have a table of a user."""
+        return tuple(
+            schema
+            for schema, tables in self.by_schema.items()
+            if not all(table.system for table in tables)
+        )
+
+    def _own(self, schema: str) -> list[ListedTable]:
+        """Return the tables of a schema that are not the database's own."""
+        return [table for table in self.by_schema.get(schema, ()) if not table.system]
+
+    def _by_name(self, pattern: TablePattern, name: TableName) -> None:
+        """Take the table that the database would find, or leave the name to the source."""
+        folding = self.listing.folding
+        schemas: Sequence[str] = self.listing.default_schemas
+        if name.schema is not None:
+            schemas = meant(name.schema, self.by_schema, folding)
+        for schema in schemas if pattern.certain else ():
+            tables = self.by_schema.get(schema, [])
+            names = meant(name.name, (table.name for table in tables), folding)
+            found = [table for table in tables if table.name in names]
+            if len(found) == 1:
+                self.found[found[0].key] = found[0]
+                return
+            if found:
+                break
+        self.unlisted.append(NamedTable(name=name, text=pattern.text))
+
+    def _by_pattern(self, pattern: TablePattern, asked: tuple[str, ...] | None) -> None:
+        """Take all tables that a pattern matches; with `--schema` a name is one, too."""
+        folding = self.listing.folding
+        if pattern.schema is not None:
+            schemas = pattern.schema.among(self._schemas(), folding)
+        else:
+            schemas = self.listing.default_schemas if asked is None else asked
+        pool = [table for schema in schemas for table in self._own(schema)]
+        names = set(pattern.name.among((table.name for table in pool), folding))
+        found = [table for table in pool if table.name in names]
+        any_family = pattern.name.literal is not None
+        self._take(pattern.text, found, pattern.origin, any_family=any_family)
+        self._other_case(pattern, pool, names)
+
+    def _take(
+        self,
+        text: str,
+        found: Iterable[ListedTable],
+        origin: str = "--schema",
+        *,
+        any_family: bool = False,
+    ) -> None:
+        """Take those of the families asked for; say which others there are."""
+        kept: list[ListedTable] = []
+        left: list[ListedTable] = []
+        for table in found:
+            kept_one = any_family or table.family in self.wanted.families
+            (kept if kept_one else left).append(table)
+        self.found.update((table.key, table) for table in kept)
+        others = _counted(left)
+        if not kept:
+            what = f"it matches {others}, and no table" if others else "it matches no table"
+            hint = "name those in full, or ask for that kind, too" if others else ""
+            self._unmatched(text, origin, what, hint)
+        elif others:
+            self.notices.append(f"{text} also matches {others}, which it leaves out")
+
+    def _unmatched(self, text: str, origin: str, what: str, hint: str) -> None:
+        if self.wanted.allow_unmatched:
+            self.notices.append(f"{text} in {origin}: {what}")
+            return
+        hint = hint or "list the tables with: unloader describe SOURCE"
+        where = f"{what} in {self.listing.where}"
+        self.problems.append(TableProblem(kind="unmatched", table=text, what=where, hint=hint))
+
+    def _other_case(self, pattern: TablePattern, pool: list[ListedTable], names: set[str]) -> None:
+        """Say which names a pattern would match if letters had the other case."""
+        segments = pattern.name.segments
+        if not names or any(segment.quoted for segment in segments):
+            return
+        rest = {
+            table.name.casefold(): table
+            for table in pool
+            if table.name not in names and table.family in self.wanted.families
+        }
+        lower = tuple(NamePart(text=segment.text.casefold()) for segment in segments)
+        missed = [rest[name].label for name in PartPattern(segments=lower).among(rest, "any")]
+        if missed:
+            self.notices.append(
+                f"{pattern.text} does not match {_some(missed)}, whose letters have another case; "
+                "put double quotes around letters that are to be read as typed"
+            )
+
+    def excluded(self) -> frozenset[tuple[str, str]]:
+        """Return schema and name of what is excluded."""
+        found: set[tuple[str, str]] = set()
+        for pattern in self.wanted.exclude:
+            some = set(self._matching(pattern))
+            found |= some
+            if not some:
+                self._unmatched(pattern.text, pattern.origin, "it matches no table", "")
+        return frozenset(found)
+
+    def _matching(self, pattern: TablePattern) -> Iterator[tuple[str, str]]:
+        """Yield what an exclusion matches: tables of any family, in any schema if it names none."""
+        folding = self.listing.folding
+        by_name = pattern.table is not None
+        schemas = tuple(self.by_schema) if by_name else self._schemas()
+        if pattern.schema is not None:
+            schemas = pattern.schema.among(schemas, folding)
+        pool = [
+            table
+            for schema in schemas
+            for table in self.by_schema[schema]
+            if by_name or not table.system
+        ]
+        names = set(pattern.name.among({table.name: None for table in pool}, folding))
+        return (table.key for table in pool if table.name in names)
+
+
+def _twice_read(tables: tuple[ListedTable, ...]) -> Iterator[str]:
+    """Yield a notice for each table whose rows another one that was chosen has, too."""
+    labels = {table.key: table.label for table in tables}
+    for table in tables:
+        if table.part_of is not None and table.part_of in labels:
+            yield (
+                f"the rows of {table.label} are unloaded twice: {labels[table.part_of]} has them, "
+                "too, by inheritance"
+            )
+
+
+def _counted(tables: list[ListedTable]) -> str:
+    """Return how many there are of each kind, `2 views and 1 foreign table`; empty for none."""
+    kinds: dict[str, int] = {}
+    for table in tables:
+        kinds[table.kind] = kinds.get(table.kind, 0) + 1
+    parts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in sorted(kinds.items())]
+    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else "".join(parts)
+
+
+def _some(names: list[str]) -> str:
+    left = len(names) - _SOME
+    return ", ".join(names[:_SOME]) + (f" and {left} more" if left > 0 else "")

@@ -1,0 +1,121 @@
+"""What a source lists: its tables, what is known of each at a glance, and whether it can be read.
+
+Made by a source in a fixed number of statements, however many tables there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from unloader.request.names import Folding
+
+Family = Literal["table", "materialized view", "view", "external table", "temporary table"]
+"""What a pattern tells apart. table: rows of its own, partitioned or not, whatever the order they
+are stored in. external table: rows that lie elsewhere, foreign and virtual ones among them.
+temporary table: rows that only the session which wrote them can see."""
+
+FAMILIES: tuple[Family, ...] = (
+    "table",
+    "materialized view",
+    "view",
+    "external table",
+    "temporary table",
+)
+
+STORED: tuple[Family, ...] = ("table", "materialized view")
+"""The families whose rows the database itself stores; a pattern means these where none are asked
+for."""
+
+ObstacleKind = Literal["no right", "rows hidden", "not populated", "gone", "refused"]
+"""no right: to the table, or to some of its columns. rows hidden: policies choose the rows.
+not populated: a materialized view that was never filled. gone: not what it was at the snapshot.
+refused: the database does not describe it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a table cannot be unloaded, and what would mend it."""
+
+    kind: ObstacleKind
+    what: str
+    """In the words of a sentence whose subject is the table: `user x has no right to ...`."""
+    mend: tuple[str, ...] = ()
+    """SQL, a statement each, without semicolons; for whoever may run it."""
+    hint: str = ""
+    """What to do next where no statement mends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableColumn:
+    """A column of a type that cannot be read exactly; the others can."""
+
+    name: str
+    native_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTable:
+    """One table or view of a source."""
+
+    schema: str | None
+    name: str
+    kind: str
+    """As the source calls it: partitioned table, index-organized table, foreign table, ..."""
+    family: Family
+    rows: int | None
+    """By the statistics of the database; None where it has none. So is the next."""
+    bytes: int | None
+    partitions: int
+    """Leaf partitions; 0 is a table that has none."""
+    system: bool = False
+    """Of the database itself, or of one of its extensions; no pattern matches it."""
+    part_of: tuple[str, str] | None = None
+    """(schema, name) of a table whose rows include those of this one: PostgreSQL's inheritance."""
+    obstacles: tuple[Obstacle, ...] = ()
+    unreadable: tuple[UnreadableColumn, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """Whether this user may read it, as far as the catalogue tells."""
+        return not self.obstacles
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Schema and name: what tells it from every other, and the order of listings."""
+        return (self.schema or "", self.name)
+
+    @property
+    def label(self) -> str:
+        """Its name for messages, as `TableInfo.label`."""
+        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All tables of a source, and how names are read there."""
+
+    tables: tuple[ListedTable, ...]
+    """By schema and name, in the order of code points, whatever the database's own order is."""
+    folding: Folding
+    default_schemas: tuple[str, ...]
+    """Where a name without a schema is looked for; the first that has it wins."""
+    where: str
+    """What the database is called in messages."""
+
+    @classmethod
+    def of(
+        cls,
+        tables: list[ListedTable],
+        *,
+        folding: Folding,
+        default_schemas: tuple[str, ...],
+        where: str,
+    ) -> Listing:
+        """Return the listing of tables that come in any order."""
+        return cls(
+            tables=tuple(sorted(tables, key=lambda table: table.key)),
+            folding=folding,
+            default_schemas=default_schemas,
+            where=where,
+        )

@@ -1,0 +1,212 @@
+"""Patterns of table names as people type them, and which names they match.
+
+A pattern is `NAME` or `SCHEMA.NAME`. Outside of double quotes `*`, `?` and `[...]` are wildcards,
+as in a shell, and letters are read in the case of the database; inside, every character stands for
+itself, wildcards and dots included. A part may mix both: `"Order ["*`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+
+from unloader.errors import UsageError
+from unloader.model import NamePart, TableName
+from unloader.request.names import Folding, folded
+
+_SEGMENT = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+"""Quoted text, or plain text; a dot ends a part."""
+_CLASS = re.compile(r"\[!?\]?[^\]]*\]")
+_WILD = re.compile(rf"[*?]|{_CLASS.pattern}")
+_CLASS_OR_BRACKET = re.compile(rf"{_CLASS.pattern}|\[")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+"""A plain name that databases read alike, but for its case."""
+
+_Fold = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartPattern:
+    """One part of a pattern: texts in quotes and outside of them, in their order."""
+
+    segments: tuple[NamePart, ...]
+
+    @property
+    def literal(self) -> NamePart | None:
+        """The name that it is, None where it is a pattern."""
+        if len(self.segments) > 1:
+            return None
+        (segment,) = self.segments
+        return segment if segment.quoted or not _WILD.search(segment.text) else None
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is a name, and one that databases read alike but for its case."""
+        name = self.literal
+        return name is not None and (name.quoted or _PLAIN.fullmatch(name.text) is not None)
+
+    def among(self, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
+        """Return the candidates it matches, best kind of match only, in their order.
+
+        The best kind is how the database reads plain letters. Only where it would find none they
+        mean the case in which they were typed, otherwise any case.
+        """
+        names = tuple(candidates)
+
+        def fold(text: str) -> str:
+            return folded(text, folding)
+
+        if folding == "any":
+            return self._found(names, plain=fold, quoted=fold, name=fold)
+        found = self._found(names, plain=fold, quoted=_same, name=_same)
+        if found or any(segment.quoted for segment in self.segments):
+            return found
+        typed = self._found(names, plain=_same, quoted=_same, name=_same)
+        return typed or self._found(
+            names, plain=str.casefold, quoted=str.casefold, name=str.casefold
+        )
+
+    def _found(
+        self, names: tuple[str, ...], *, plain: _Fold, quoted: _Fold, name: _Fold
+    ) -> tuple[str, ...]:
+        glob = "".join(
+            _escaped(quoted(segment.text)) if segment.quoted else _closed(plain(segment.text))
+            for segment in self.segments
+        )
+        wanted = re.compile(translate(glob))
+        return tuple(each for each in names if wanted.match(name(each)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePattern:
+    """A table's name, or a pattern of names, as the user wrote it."""
+
+    text: str
+    origin: str
+    """Where it was written: an option, or the line of a file."""
+    schema: PartPattern | None
+    name: PartPattern
+
+    @property
+    def table(self) -> TableName | None:
+        """The one name that it is, None where it is a pattern."""
+        schema = None if self.schema is None else self.schema.literal
+        name = self.name.literal
+        if name is None or (schema is None and self.schema is not None):
+            return None
+        return TableName(schema=schema, name=name)
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is a name that databases read alike but for its case."""
+        return self.name.certain and (self.schema is None or self.schema.certain)
+
+
+def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
+    """Return the pattern that a text is.
+
+    What `names.parse_table` takes for a name, and what has no wildcard, is that name.
+
+    Args:
+        text: `NAME` or `SCHEMA.NAME`, with quotes and wildcards.
+        origin: Where it was written, for messages.
+
+    Raises:
+        UsageError: The text is empty, has an open quote or more than two parts.
+    """
+    parts = _parts(text)
+    if parts is None or len(parts) > 2:
+        raise UsageError(
+            f"{text!r} in {origin} is neither a table name nor a pattern",
+            "write NAME or SCHEMA.NAME, with double quotes around what is not plain and around "
+            "characters that are no wildcards: '\"Mixed Case\".ORDERS_*'",
+        )
+    return TablePattern(
+        text=text,
+        origin=origin,
+        schema=parts[0] if len(parts) == 2 else None,
+        name=parts[-1],
+    )
+
+
+def parse_schema(text: str, origin: str = "--schema") -> PartPattern:
+    """Return the pattern of schema names that a text is.
+
+    Raises:
+        UsageError: The text is empty, has an open quote or a dot outside of quotes.
+    """
+    parts = _parts(text)
+    if parts is None or len(parts) > 1:
+        raise UsageError(
+            f"{text!r} in {origin} is neither the name of a schema nor a pattern",
+            "write one name or pattern, with double quotes around one that is not plain: "
+            "'\"Mixed Case\"'",
+        )
+    return parts[0]
+
+
+def _parts(text: str) -> list[PartPattern] | None:
+    """Return the parts between the dots, None where the text is malformed."""
+    parts: list[PartPattern] = []
+    position = 0
+    while True:
+        segments: list[NamePart] = []
+        while (match := _SEGMENT.match(text, position)) is not None:
+            quoted, plain = match.groups()
+            segments.append(
+                NamePart(text=plain)
+                if quoted is None
+                else NamePart(text=quoted.replace('""', '"'), quoted=True)
+            )
+            position = match.end()
+        part = _trimmed(segments)
+        if part is None:
+            return None
+        parts.append(part)
+        if position == len(text):
+            return parts
+        if text[position] != ".":
+            return None  # an open quote
+        position += 1
+
+
+def _trimmed(segments: list[NamePart]) -> PartPattern | None:
+    """Return a part without the blanks around it; None if nothing is left, or blanks are within.
+
+    A blank between quoted and plain text is a slip of the hand, not part of a name.
+    """
+    last = len(segments) - 1
+    kept = []
+    for at, segment in enumerate(segments):
+        text = segment.text
+        if not segment.quoted:
+            text = text.lstrip() if at == 0 else text
+            text = text.rstrip() if at == last else text
+            # Quoted text follows quoted text nowhere: two quotes in a row are one inside.
+            beside = (text[:1] if at else "") + (text[-1:] if at < last else "")
+            if beside.strip() != beside:
+                return None
+        if text:
+            kept.append(NamePart(text=text, quoted=segment.quoted))
+    return PartPattern(segments=tuple(kept)) if kept else None
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _escaped(text: str) -> str:
+    """Return a glob that matches a text and nothing else."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
+
+
+def _closed(glob: str) -> str:
+    """Return a glob whose every `[` opens a class; one that is never closed means itself.
+
+    Otherwise a bracket in quotes, further on, would close it.
+    """
+    return _CLASS_OR_BRACKET.sub(
+        lambda match: "[[]" if match.group() == "[" else match.group(), glob
+    )
