@@ -149,7 +149,10 @@ class _Choosing:
         return [table for table in self.by_schema.get(schema, ()) if not table.system]
 
     def _by_name(self, pattern: TablePattern, name: TableName) -> None:
-        """Take the table that the database would find, or leave the name to the source."""
+        """Take the table that the database would find, or leave the name to the source.
+
+        So is one of the database itself: whether it can be unloaded only the source knows.
+        """
         folding = self.listing.folding
         schemas: Sequence[str] = self.listing.default_schemas
         if name.schema is not None:
@@ -158,7 +161,7 @@ class _Choosing:
             tables = self.by_schema.get(schema, [])
             names = meant(name.name, (table.name for table in tables), folding)
             found = [table for table in tables if table.name in names]
-            if len(found) == 1:
+            if len(found) == 1 and not found[0].system:
                 self.found[found[0].key] = found[0]
                 return
             if found:

@@ -28,7 +28,7 @@ STORED: tuple[Family, ...] = ("table", "materialized view")
 for."""
 
 ObstacleKind = Literal["no right", "rows hidden", "not populated", "gone", "refused"]
-"""no right: to the table, or to some of its columns. rows hidden: policies choose the rows.
+"""no right: to read the table. rows hidden: policies choose the rows.
 not populated: a materialized view that was never filled. gone: not what it was at the snapshot.
 refused: the database does not describe it."""
 
@@ -48,10 +48,19 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableColumn:
-    """A column of a type that cannot be read exactly; the others can."""
+    """A column that cannot be unloaded, for its type or for want of a right; the others can."""
 
     name: str
-    native_type: str
+    what: str
+    """In the words of a sentence whose subject is the column."""
+    mend: tuple[str, ...] = ()
+    """SQL that mends it, a statement each, without semicolons."""
+
+
+def of_unread_type(name: str, native_type: str) -> UnreadableColumn:
+    """Return a column whose type has no exact reading."""
+    what = f"has the type {native_type}, which cannot be read exactly"
+    return UnreadableColumn(name=name, what=what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +78,7 @@ class ListedTable:
     partitions: int
     """Leaf partitions; 0 is a table that has none."""
     system: bool = False
-    """Of the database itself, or of one of its extensions; no pattern matches it."""
+    """Of the database itself, or one that serves another table; no pattern matches it."""
     part_of: tuple[str, str] | None = None
     """(schema, name) of a table whose rows include those of this one: PostgreSQL's inheritance."""
     obstacles: tuple[Obstacle, ...] = ()

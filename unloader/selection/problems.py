@@ -10,14 +10,11 @@ from unloader.errors import SourceError
 from unloader.selection.listing import ListedTable, Obstacle, ObstacleKind
 
 ProblemKind = ObstacleKind | Literal["unmatched", "column"]
-"""unmatched: a name or a pattern that stands for no table. column: one of a type that cannot be
-read exactly. The others are those of an `Obstacle`."""
+"""unmatched: a name or a pattern that stands for no table. column: one that cannot be unloaded,
+though the table can. The others are those of an `Obstacle`."""
 
 SHOWN = 12
 """Problems in the text of an error; the others are counted."""
-
-_CONFIRMED: frozenset[ProblemKind] = frozenset(("no right", "rows hidden"))
-"""Problems that a grant mends, where the table would be read without a doubt after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +58,7 @@ def obstacles_of(tables: Iterable[ListedTable]) -> tuple[TableProblem, ...]:
 def unreadable_columns(
     table: ListedTable, chosen: Collection[str] | None = None
 ) -> tuple[TableProblem, ...]:
-    """Return a problem for each column of a type that cannot be read exactly.
+    """Return a problem for each column that cannot be unloaded although the table can.
 
     Args:
         table: Its name is as the source lists it.
@@ -71,8 +68,8 @@ def unreadable_columns(
         TableProblem(
             kind="column",
             table=table.label,
-            what=f"column {column.name} has the type {column.native_type}, which cannot be read "
-            "exactly",
+            what=f"column {column.name} {column.what}",
+            mend=column.mend,
             hint=f"leave it out with --exclude {column.name}",
         )
         for column in table.unreadable

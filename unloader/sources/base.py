@@ -83,6 +83,12 @@ class Capabilities:
     `abilities.SessionCatalog`."""
     loads: bool = False
     """The active sessions of others can be counted; the catalog is an `abilities.LoadCatalog`."""
+    lists: bool = False
+    """All tables are listed in few statements, with rights; the catalog is a
+    `many_tables.ListingCatalog`."""
+    describes_many: bool = False
+    """Many tables are described in few statements; the catalog is a
+    `many_tables.DescribingCatalog`."""
 
 
 class Catalog(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -18,8 +18,10 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import matching_partitions, resolve
+from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.duckdb import layout as duckdb_layout
+from unloader.sources.duckdb import many_tables
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import OpenFile, relation, translated
 from unloader.sources.duckdb.hashing import HASHING, hasher_of
@@ -50,6 +52,8 @@ class DuckDBCatalog(Catalog):
         queries=True,
         conditions=True,
         hashes=True,
+        lists=True,
+        describes_many=True,
         folding="any",
     )
 
@@ -64,24 +68,22 @@ class DuckDBCatalog(Catalog):
 
     def tables(self) -> tuple[TableSummary, ...]:
         """Return tables and views of the file, by schema and name."""
-        rows = self._rows(
-            "SELECT schema_name, table_name, 'table', estimated_size FROM duckdb_tables() "
-            "WHERE NOT internal AND database_name = current_database() UNION ALL "
-            "SELECT schema_name, view_name, 'view', NULL FROM duckdb_views() "
-            "WHERE NOT internal AND database_name = current_database() ORDER BY 1, 2"
+        return many_tables.summaries(self._rows)
+
+    def list_tables(self) -> Listing:
+        """Return tables and views of the file."""
+        return Listing.of(
+            [many_tables.listed(table) for table in self.tables()],
+            folding=self.capabilities.folding,
+            default_schemas=("main",),
+            where=str(self._path),
         )
-        return tuple(
-            TableSummary(
-                schema=schema,
-                name=name,
-                kind=kind,
-                rows=size,
-                bytes=None,
-                partitions=duckdb_layout.partition_count(self._rows, schema, name),
-            )
-            for schema, name, kind, size in rows
-            if name != duckdb_layout.PARTITION_MAP
-        )
+
+    def describe_tables(
+        self, tables: Sequence[ListedTable], observe: Observer = silent
+    ) -> tuple[TableInfo | Obstacle, ...]:
+        """Return what is known of many tables, asked for together; views one by one."""
+        return many_tables.described_tables(self, self._rows, tables, observe)
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, rowid extent and, where the file maps them, partitions."""
@@ -101,16 +103,13 @@ class DuckDBCatalog(Catalog):
             )
         observe(PhaseStarted(phase="extents"))
         rows, extent = duckdb_layout.extent_of(self._rows, schema, name)
-        return TableInfo(
-            schema=schema,
-            name=name,
+        return many_tables.described(
+            schema,
+            name,
             columns=columns,
-            partitions=duckdb_layout.partitions_of(self._rows, schema, name, extent),
             rows=rows,
-            extents=(extent,),
-            ranges_from="rowid",
-            named_partitions=False,
-            row_ranges=True,
+            extent=extent,
+            partitions=duckdb_layout.partitions_of(self._rows, schema, name, extent),
         )
 
     def describe_query(self, query: str) -> TableInfo:

@@ -23,26 +23,33 @@ Rows = Callable[..., list[tuple[Any, ...]]]
 logger = logging.getLogger(__name__)
 
 
+EXTENT = "count(*), min(rowid), max(rowid)"
+"""What `counted_extent` is made of."""
+
+
 def extent_of(rows: Rows, schema: str, name: str) -> tuple[int, RowExtent]:
     """Return the number of rows and the range of rowids; both read from the table itself."""
-    count, first, last = rows(
-        f"SELECT count(*), min(rowid), max(rowid) FROM {qualified(schema, name)}"
-    )[0]
-    if not count:
+    return counted_extent(*rows(f"SELECT {EXTENT} FROM {qualified(schema, name)}")[0])
+
+
+def counted_extent(count: int, first: int | None, last: int | None) -> tuple[int, RowExtent]:
+    """Return the number of rows and the range of rowids as they were read."""
+    if first is None or last is None:
         return 0, RowExtent(first=0, last=0)
     return int(count), RowExtent(first=int(first), last=int(last) + 1)
-
-
-def partition_count(rows: Rows, schema: str, name: str) -> int:
-    """Return how many partitions the map names for a table, unchecked."""
-    return len(mapped_rows(rows, schema, name))
 
 
 def partitions_of(
     rows: Rows, schema: str, name: str, extent: RowExtent
 ) -> tuple[PartitionInfo, ...]:
     """Return the mapped partitions in order, or none if the map does not fit the table."""
-    found = mapped_rows(rows, schema, name)
+    return fitting_partitions(mapped_rows(rows, schema, name), schema, name, extent)
+
+
+def fitting_partitions(
+    found: list[tuple[str, int, int]], schema: str, name: str, extent: RowExtent
+) -> tuple[PartitionInfo, ...]:
+    """Return what the map names for a table in order, or nothing if it does not fit the table."""
     if not found:
         return ()
     expected = 0
@@ -78,14 +85,24 @@ def partitions_of(
 
 def mapped_rows(rows: Rows, schema: str, name: str) -> list[tuple[str, int, int]]:
     """Return name, first and last rowid of each partition that the map names, unchecked."""
+    return all_mapped_rows(rows, "WHERE table_schema = ? AND table_name = ?", (schema, name)).get(
+        (schema, name), []
+    )
+
+
+def all_mapped_rows(
+    rows: Rows, chosen: str = "", parameters: tuple[object, ...] = ()
+) -> dict[tuple[str, str], list[tuple[str, int, int]]]:
+    """Return the same of all tables that the map names, by schema and name."""
+    found: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
     try:
-        return [
-            (str(partition), int(first), int(last))
-            for partition, first, last in rows(
-                f"SELECT partition_name, first_rowid, last_rowid FROM main.{PARTITION_MAP} "
-                "WHERE table_schema = ? AND table_name = ? ORDER BY position",
-                (schema, name),
-            )
-        ]
+        for schema, name, partition, first, last in rows(
+            "SELECT table_schema, table_name, partition_name, first_rowid, last_rowid "
+            f"FROM main.{PARTITION_MAP} {chosen} ORDER BY position",
+            parameters,
+        ):
+            one = (str(partition), int(first), int(last))
+            found.setdefault((schema, name), []).append(one)
     except SourceError:
-        return []  # the file has no such map, as most have not
+        return {}  # the file has no such map, as most have not
+    return found

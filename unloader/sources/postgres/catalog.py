@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import matching_partitions, no_such_table, resolve
+from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities
 from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
@@ -36,6 +37,8 @@ from unloader.sources.postgres.selectors import (
     selector_statement,
 )
 from unloader.sources.postgres.session import Session, session_name
+from unloader.sources.postgres.tables.describing import described, described_tables, is_single
+from unloader.sources.postgres.tables.listing import listed_tables
 from unloader.sources.postgres.types import (
     encodable,
     readings_of,
@@ -75,6 +78,8 @@ class PostgresCatalog:
         sessions=True,
         keeping=True,
         loads=True,
+        lists=True,
+        describes_many=True,
         folding="lower",
     )
 
@@ -103,26 +108,26 @@ class PostgresCatalog:
         columns = dictionary.columns(self._session, oid)
         observe(PhaseStarted(phase="partitions"))
         leaves = dictionary.leaves(self._session, oid)
-        known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
-        known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
-        single = len(leaves) == 1 and leaves[0].relation == (schema, name)
-        # Rights on some columns only do not reach to ctid, nor rights on a table to its partitions;
-        # and who reads partitions by name goes by their policies, not by those of the table.
-        readable = all(leaf.granted for leaf in leaves) and (
-            single or not (any(leaf.guarded for leaf in leaves) or self._policies(oid))
+        # What policies say counts only where partitions could be read by their own names.
+        guarded = not is_single(leaves, schema, name) and bool(self._policies(oid))
+        return described(schema, name, columns, leaves, guarded=guarded)
+
+    def list_tables(self) -> Listing:
+        """Return all tables as of the snapshot; rights and sizes are as of now."""
+        path = self._session.value("SELECT current_schemas(true)::text[]")
+        return Listing.of(
+            listed_tables(self._session, policies_apply=self._policies_apply),
+            folding=self.capabilities.folding,
+            default_schemas=tuple(path or ()),
+            where=self._where,
         )
-        row_ranges = readable and any(leaf.extents for leaf in leaves)
-        return TableInfo(
-            schema=schema,
-            name=name,
-            columns=columns,
-            partitions=dictionary.partitions(leaves, name) if readable and not single else (),
-            rows=sum(known_rows) if known_rows else None,
-            bytes=sum(known_bytes) if known_bytes else None,
-            extents=leaves[0].extents if readable and single else (),
-            ranges_from="pg_relation_size" if row_ranges else None,
-            named_partitions=True,
-            row_ranges=row_ranges,
+
+    def describe_tables(
+        self, tables: Sequence[ListedTable], observe: Observer = silent
+    ) -> tuple[TableInfo | Obstacle, ...]:
+        """Return what is known of many tables, asked for together."""
+        return described_tables(
+            self._session, tables, policies_apply=self._policies_apply, observe=observe
         )
 
     def describe_query(self, query: str) -> TableInfo:

@@ -41,30 +41,34 @@ FROM tree JOIN pg_class c ON c.oid = tree.oid WHERE c.relkind <> 'v' GROUP BY ro
 """
 
 COLUMNS = """
-WITH RECURSIVE chain (attnum, oid, typmod, kind, base, basemod) AS (
-  SELECT a.attnum, t.oid, a.atttypmod, t.typtype, t.typbasetype, t.typtypmod
+WITH RECURSIVE chain (attrelid, attnum, oid, typmod, kind, base, basemod) AS (
+  SELECT a.attrelid, a.attnum, t.oid, a.atttypmod, t.typtype, t.typbasetype, t.typtypmod
   FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-  WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
+  WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-  SELECT chain.attnum, t.oid, CASE WHEN chain.basemod >= 0 THEN chain.basemod ELSE chain.typmod END,
-         t.typtype, t.typbasetype, t.typtypmod
+  SELECT chain.attrelid, chain.attnum, t.oid,
+         CASE WHEN chain.basemod >= 0 THEN chain.basemod ELSE chain.typmod END, t.typtype,
+         t.typbasetype, t.typtypmod
   FROM chain JOIN pg_type t ON t.oid = chain.base WHERE chain.kind = 'd')
-SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS required,
-       format_type(chain.oid, chain.typmod) AS base_type
-FROM pg_attribute a JOIN chain ON chain.attnum = a.attnum AND chain.kind <> 'd'
-WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
-ORDER BY a.attnum
+SELECT a.attrelid AS oid, a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type,
+       a.attnotnull AS required, format_type(chain.oid, chain.typmod) AS base_type
+FROM pg_attribute a
+JOIN chain ON chain.attrelid = a.attrelid AND chain.attnum = a.attnum AND chain.kind <> 'd'
+WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
 """
 
 LEAVES = """
-WITH RECURSIVE tree (oid, path, names) AS (
-  SELECT $1::oid, ARRAY[]::oid[], ARRAY[]::text[]
+WITH RECURSIVE tree (root, oid, path, names) AS (
+  SELECT given.oid, given.oid, ARRAY[]::oid[], ARRAY[]::text[]
+  FROM unnest($1::oid[]) AS given (oid)
   UNION ALL
-  SELECT i.inhrelid, tree.path || i.inhrelid, tree.names || c.relname::text COLLATE "default"
+  SELECT tree.root, i.inhrelid, tree.path || i.inhrelid,
+         tree.names || c.relname::text COLLATE "default"
   FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid JOIN pg_class c ON c.oid = i.inhrelid)
-SELECT DISTINCT ON (tree.oid) tree.oid, tree.path, array_to_string(tree.names, '/') AS name,
-       n.nspname AS schema, c.relname AS relation, c.relkind::text AS kind,
-       coalesce(am.amname, '') AS access_method,
+SELECT DISTINCT ON (tree.root, tree.oid) tree.root, tree.oid, tree.path,
+       array_to_string(tree.names, '/') AS name, n.nspname AS schema, c.relname AS relation,
+       c.relkind::text AS kind, coalesce(am.amname, '') AS access_method,
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
        CASE WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END AS bytes,
        CASE WHEN c.relkind IN ('r', 'm')
@@ -74,7 +78,7 @@ SELECT DISTINCT ON (tree.oid) tree.oid, tree.path, array_to_string(tree.names, '
 FROM tree JOIN pg_class c ON c.oid = tree.oid JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_am am ON am.oid = c.relam
 WHERE c.relkind <> 'p'
-ORDER BY tree.oid, tree.path
+ORDER BY tree.root, tree.oid, tree.path
 """
 
 CHANGED = """
@@ -184,39 +188,53 @@ def sizes(session: Session, oids: list[int]) -> dict[int, Any]:
 
 
 def columns(session: Session, oid: int) -> tuple[ColumnInfo, ...]:
-    """Return the columns in table order; domains come with the type behind them."""
-    return tuple(
-        ColumnInfo(
-            name=row["name"],
-            native_type=row["type"],
-            nullable=not row["required"],
-            attributes=(("base_type", row["base_type"]),)
-            if row["base_type"] != row["type"]
-            else (),
+    """Return the columns of one table in table order; domains come with the type behind them."""
+    return columns_of(session, [oid]).get(oid, ())
+
+
+def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo, ...]]:
+    """Return the columns of tables in table order, by oid; one that is gone is left out."""
+    found: dict[int, list[ColumnInfo]] = {}
+    for row in session.rows(COLUMNS, oids):
+        native, base = row["type"], row["base_type"]
+        found.setdefault(row["oid"], []).append(
+            ColumnInfo(
+                name=row["name"],
+                native_type=native,
+                nullable=not row["required"],
+                attributes=(("base_type", base),) if base != native else (),
+            )
         )
-        for row in session.rows(COLUMNS, oid)
-    )
+    return {oid: tuple(some) for oid, some in found.items()}
 
 
 def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
-    """Return the relations that hold the table's rows, partitions in order of their creation."""
+    """Return the relations that hold a table's rows, partitions in order of their creation."""
+    return leaves_of(session, [oid]).get(oid, ())
+
+
+def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
+    """Return the relations that hold the rows of tables, by the table's oid."""
     ranges = session.version[0] >= TID_RANGE_VERSION
-    rows = sorted(session.rows(LEAVES, oid), key=lambda row: list(row["path"]))
-    return tuple(
-        Leaf(
-            oid=row["oid"],
-            name=row["name"],
-            relation=(row["schema"], row["relation"]),
-            rows=row["rows"],
-            bytes=row["bytes"],
-            extents=(RowExtent(first=0, last=row["blocks"]),)
-            if ranges and row["access_method"] == "heap" and row["blocks"] is not None
-            else (),
-            granted=row["granted"],
-            is_view=row["kind"] == "v",
-            guarded=row["guarded"],
-        )
-        for row in rows
+    found: dict[int, list[Leaf]] = {}
+    for row in sorted(session.rows(LEAVES, oids), key=lambda row: list(row["path"])):
+        found.setdefault(row["root"], []).append(_leaf(row, ranges=ranges))
+    return {oid: tuple(some) for oid, some in found.items()}
+
+
+def _leaf(row: Any, *, ranges: bool) -> Leaf:
+    return Leaf(
+        oid=row["oid"],
+        name=row["name"],
+        relation=(row["schema"], row["relation"]),
+        rows=row["rows"],
+        bytes=row["bytes"],
+        extents=(RowExtent(first=0, last=row["blocks"]),)
+        if ranges and row["access_method"] == "heap" and row["blocks"] is not None
+        else (),
+        granted=row["granted"],
+        is_view=row["kind"] == "v",
+        guarded=row["guarded"],
     )
 
 

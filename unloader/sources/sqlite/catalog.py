@@ -18,9 +18,11 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import resolve
+from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite import layout as sqlite_layout
+from unloader.sources.sqlite import many_tables
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
     RESERVATION,
@@ -45,6 +47,8 @@ class SQLiteCatalog(Catalog):
         encoded_text=False,
         queries=True,
         conditions=True,
+        lists=True,
+        describes_many=True,
         folding="any",
     )
 
@@ -98,17 +102,29 @@ class SQLiteCatalog(Catalog):
         rowid = sqlite_layout.rowid_name(self._rows, name)
         columns = sqlite_layout.table_columns(self._rows, name, rowid)
         observe(PhaseStarted(phase="extents"))
-        return TableInfo(
-            schema="main",
-            name=name,
-            columns=columns,
+        return many_tables.described(
+            name,
+            columns,
             rows=found.rows,
-            bytes=sqlite_layout.table_bytes(self._rows, name),
-            extents=(sqlite_layout.extent_of(self._rows, name, rowid),) if rowid else (),
-            ranges_from="rowid" if rowid else None,
-            named_partitions=False,
-            row_ranges=rowid is not None,
+            size=sqlite_layout.table_bytes(self._rows, name),
+            rowid=rowid,
+            extent=sqlite_layout.extent_of(self._rows, name, rowid) if rowid else None,
         )
+
+    def list_tables(self) -> Listing:
+        """Return the tables and views of the file."""
+        return Listing.of(
+            many_tables.listed_tables(self._rows, self.tables()),
+            folding=self.capabilities.folding,
+            default_schemas=("main",),
+            where=self._session.path,
+        )
+
+    def describe_tables(
+        self, tables: Sequence[ListedTable], observe: Observer = silent
+    ) -> tuple[TableInfo | Obstacle, ...]:
+        """Return what is known of many tables, asked for together; views one by one."""
+        return many_tables.described_tables(self, self._rows, tables, observe)
 
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of the query, typed as SQLite types those of a view."""

@@ -6,6 +6,7 @@ Everything is asked through `rows`, the catalog's way to run a statement.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from partition_planner.model import ColumnInfo, RowExtent
@@ -20,6 +21,10 @@ SAMPLED_ROWS = 100
 
 _HIDDEN, _VIRTUAL = 1, 2
 _RIGID = {"INT": "integer", "INTEGER": "integer", "REAL": "real", "TEXT": "text", "BLOB": "blob"}
+
+
+Column = tuple[str, str, int, int, int]
+"""Name, declared type, not null, place in the primary key, and what is hidden about it."""
 
 
 class Rows(Protocol):
@@ -38,8 +43,22 @@ def table_columns(rows: Rows, name: str, rowid: str | None) -> tuple[ColumnInfo,
         rowid: A name by which its rowid can be asked for, None where there is none.
     """
     found = _xinfo(rows, name, "main")
-    strict = _is_strict(rows, name)
-    alias = _rowid_alias(rows, name, found) if rowid is not None else None
+    indexed = rowid is not None and _has_key_index(rows, name)
+    return table_columns_of(found, rowid=rowid, strict=_is_strict(rows, name), indexed_key=indexed)
+
+
+def table_columns_of(
+    found: Sequence[Column], *, rowid: str | None, strict: bool, indexed_key: bool
+) -> tuple[ColumnInfo, ...]:
+    """Return a table's columns as they are read.
+
+    Args:
+        found: In table order, without hidden ones.
+        rowid: A name by which its rowid can be asked for, None where there is none.
+        strict: It is declared STRICT.
+        indexed_key: Its primary key has an index of its own.
+    """
+    alias = _rowid_alias(found) if rowid is not None and not indexed_key else None
     columns = []
     for column, declared, not_null, _, hidden in found:
         attributes = {READING: str(reading_of(declared))}
@@ -81,18 +100,22 @@ def derived_columns(rows: Rows, name: str, schema: str) -> tuple[ColumnInfo, ...
 
 def rowid_name(rows: Rows, name: str) -> str | None:
     """Return a name of the table's rowid that no column has; None if the table has no rowid."""
-    taken = {column[0].lower() for column in _xinfo(rows, name, "main")}
-    for candidate in ROWID_NAMES:
-        if candidate in taken:
-            continue
-        try:
-            rows(f"SELECT {quoted(name)}.{candidate} FROM {qualified('main', name)} LIMIT 0")
-        except TransientSourceError:
-            raise
-        except SourceError:
-            return None  # declared WITHOUT ROWID
-        return candidate
-    return None
+    candidate = free_rowid_name(_xinfo(rows, name, "main"))
+    if candidate is None:
+        return None
+    try:
+        rows(f"SELECT {quoted(name)}.{candidate} FROM {qualified('main', name)} LIMIT 0")
+    except TransientSourceError:
+        raise
+    except SourceError:
+        return None  # declared WITHOUT ROWID
+    return candidate
+
+
+def free_rowid_name(columns: Sequence[Column]) -> str | None:
+    """Return a name of the rowid that no column has, if the table has a rowid at all."""
+    taken = {each[0].lower() for each in columns}
+    return next((name for name in ROWID_NAMES if name not in taken), None)
 
 
 def extent_of(rows: Rows, name: str, rowid: str) -> RowExtent:
@@ -102,7 +125,14 @@ def extent_of(rows: Rows, name: str, rowid: str) -> RowExtent:
         rows(f"SELECT {end}({quoted(name)}.{rowid}) FROM {qualified('main', name)}")[0][0]
         for end in ("min", "max")
     )
-    return RowExtent(first=0, last=0) if first is None else RowExtent(first=first, last=last + 1)
+    return extent(first, last)
+
+
+def extent(first: int | None, last: int | None) -> RowExtent:
+    """Return the range between the first rowid and the last; None where there are no rows."""
+    if first is None or last is None:
+        return RowExtent(first=0, last=0)
+    return RowExtent(first=first, last=last + 1)
 
 
 def analyzed_rows(rows: Rows) -> dict[str, int]:
@@ -116,10 +146,7 @@ def analyzed_rows(rows: Rows) -> dict[str, int]:
 
 def table_bytes(rows: Rows, name: str) -> int | None:
     """Return the size of a table: exact in a small file, else that of a file with no other."""
-    (pages,), (free,), (size,) = (
-        rows(f"PRAGMA {what}")[0] for what in ("page_count", "freelist_count", "page_size")
-    )
-    used = (int(pages) - int(free)) * int(size)
+    used = _used_bytes(rows)
     if used <= MAX_WALKED_BYTES:
         try:
             return int(rows("SELECT sum(pgsize) FROM dbstat WHERE name = ?", name)[0][0])
@@ -127,21 +154,55 @@ def table_bytes(rows: Rows, name: str) -> int | None:
             raise
         except SourceError:
             pass  # this SQLite is built without dbstat
-    tables = rows("SELECT count(*) FROM sqlite_master WHERE type = 'table'")[0][0]
-    return used if tables == 1 else None
+    return used if _is_alone(rows) else None
 
 
-def _xinfo(rows: Rows, name: str, schema: str) -> list[tuple[str, str, int, int, int]]:
+def all_bytes(rows: Rows) -> Callable[[str], int | None]:
+    """Return what gives the size of each table as `table_bytes` does, walking the file once."""
+    used = _used_bytes(rows)
+    if used <= MAX_WALKED_BYTES:
+        try:
+            found = rows("SELECT name, sum(pgsize) FROM dbstat GROUP BY name")
+        except TransientSourceError:
+            raise
+        except SourceError:
+            pass
+        else:
+            return {name: int(size) for name, size in found}.get
+    alone = used if _is_alone(rows) else None
+    return lambda name: alone
+
+
+def _used_bytes(rows: Rows) -> int:
+    (pages,), (free,), (size,) = (
+        rows(f"PRAGMA {what}")[0] for what in ("page_count", "freelist_count", "page_size")
+    )
+    return (int(pages) - int(free)) * int(size)
+
+
+def _is_alone(rows: Rows) -> bool:
+    """Return whether a file has a single table."""
+    return bool(rows("SELECT count(*) = 1 FROM sqlite_master WHERE type = 'table'")[0][0])
+
+
+def column(name: str, declared: str | None, not_null: int, key: int, hidden: int) -> Column:
+    """Return a column as `PRAGMA table_xinfo` has it."""
+    return name, declared or "", not_null, key, hidden
+
+
+def is_hidden(found: Column) -> bool:
+    """Return whether `SELECT *` leaves a column out."""
+    return found[-1] == _HIDDEN
+
+
+def _xinfo(rows: Rows, name: str, schema: str) -> list[Column]:
     found = rows(
         'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?, ?) ORDER BY cid',
         name,
         schema,
     )
-    return [
-        (column, declared or "", not_null, key, hidden)
-        for column, declared, not_null, key, hidden in found
-        if hidden != _HIDDEN
-    ]
+    columns = (column(*each) for each in found)
+    return [each for each in columns if not is_hidden(each)]
 
 
 def _is_strict(rows: Rows, name: str) -> bool:
@@ -151,13 +212,14 @@ def _is_strict(rows: Rows, name: str) -> bool:
     return bool(found and found[0][0])
 
 
-def _rowid_alias(
-    rows: Rows, name: str, columns: list[tuple[str, str, int, int, int]]
-) -> str | None:
+def _has_key_index(rows: Rows, name: str) -> bool:
+    return bool(rows("SELECT 1 FROM pragma_index_list(?, 'main') WHERE origin = 'pk'", name))
+
+
+def _rowid_alias(columns: Sequence[Column]) -> str | None:
     """Return the INTEGER PRIMARY KEY: a key of one column that needs no index of its own."""
-    keys = [column for column, _, _, key, _ in columns if key]
-    indexed = rows("SELECT 1 FROM pragma_index_list(?, 'main') WHERE origin = 'pk'", name)
-    return keys[0] if len(keys) == 1 and not indexed else None
+    keys = [name for name, _, _, key, _ in columns if key]
+    return keys[0] if len(keys) == 1 else None
 
 
 def _begins_with_blobs(rows: Rows, name: str, column: str) -> bool:

@@ -23,6 +23,8 @@ METHODS = {
     "sessions": "end_sessions_sql",
     "keeping": "kept_until",
     "loads": "open_load",
+    "lists": "list_tables",
+    "describes_many": "describe_tables",
 }
 """Ability to the method that a catalog with it has."""
 

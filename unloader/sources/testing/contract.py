@@ -29,6 +29,7 @@ from unloader.sources.testing.abilities import (
     check_refused_conditions,
 )
 from unloader.sources.testing.case import LARGE_FETCH, PARQUET, SMALL_FETCH, Case, limits_for
+from unloader.sources.testing.many_tables import check_among_others
 from unloader.sources.testing.outputs import check_both, check_text
 from unloader.sources.testing.readings import check_readings
 from unloader.sources.testing.rows import Rows, check_batches, check_rows, ensure
@@ -74,6 +75,7 @@ def check_source(
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = Case(catalog, reader, spec, snapshot, info, len(expected))
             check_declared(catalog)
+            check_among_others(catalog, info)
             check_readings(catalog, info)
             check_hold(case, case.extract(PARQUET))
             _check_plans(case, expected)

@@ -1,0 +1,102 @@
+"""All tables of a DuckDB file at once: listed, and described together as each is alone."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from unloader.model import SourceSpec
+from unloader.selection.choice import TableChoice, choose
+from unloader.selection.patterns import parse_pattern
+from unloader.sources.duckdb.source import DuckDBSource
+from unloader.sources.many_tables import describe_tables, list_tables
+from unloader.sources.testing import check_many_tables
+
+HOSTILE = ('a"b', "two\nlines", "dot.ted", "*", "[x]?", "Größe😀", "'; --", " ", "select")
+TYPES = (
+    "a mood, b number, c record, d JSON, e UNION(x INTEGER, y VARCHAR), f DECIMAL(12,2), "
+    "g INTEGER[3], h MAP(VARCHAR, INTEGER), i VARCHAR(10), j TIMESTAMPTZ, k BIT, l UHUGEINT, "
+    'm INTEGER NOT NULL, n AS (m + 1), o STRUCT("q x" INTEGER, "A" VARCHAR), p ENUM(\'z\'), '
+    '"q""x" TIMETZ, r INTEGER PRIMARY KEY, s VARCHAR COLLATE NOCASE, u TIMESTAMP_S, v TIMESTAMP_NS'
+)
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with tables of every kind."""
+    made = tmp_path / "data.db"
+    with closing(duckdb.connect(str(made))) as connection:
+        connection.execute(
+            "CREATE TYPE mood AS ENUM ('a', 'b''c'); CREATE TYPE number AS INTEGER;"
+            "CREATE TYPE record AS STRUCT(a mood, b number[]);"
+            f'CREATE TABLE types ({TYPES}); CREATE SCHEMA "S.s"; CREATE TABLE "S.s".t (a INTEGER);'
+            "CREATE TABLE gaps AS SELECT range AS k FROM range(3000);"
+            "DELETE FROM gaps WHERE k % 3 = 0;"
+            "CREATE VIEW seen AS SELECT m, n + 1 AS k FROM types; CREATE TABLE lost (a INTEGER);"
+            "CREATE VIEW broken AS SELECT a FROM lost; DROP TABLE lost;"
+            "CREATE TABLE parted AS SELECT range AS k FROM range(40);"
+            "CREATE TABLE unloader_partitions AS SELECT 'main' AS table_schema, "
+            "t.name AS table_name, 'p' || range AS partition_name, range AS position, "
+            "range * 10 AS first_rowid, range * 10 + t.last AS last_rowid "
+            "FROM range(4), (VALUES ('parted', 9), ('gaps', 5)) AS t (name, last)"
+        )
+        for name in HOSTILE:
+            connection.execute(f"CREATE TABLE {quoted(name)} (k INTEGER, {quoted(name)} VARCHAR)")
+    return made
+
+
+def spec_of(path: Path) -> SourceSpec:
+    """Return the spec of a file."""
+    return SourceSpec(kind="duckdb", location=f"duckdb://{path}")
+
+
+def test_contract_of_many_tables(path: Path) -> None:
+    """Every type, hostile names, partitions that fit and that do not, a view whose table is gone."""
+    listing = check_many_tables(DuckDBSource(), spec_of(path), at_least=len(HOSTILE) + 6)
+    found = {table.label: table for table in listing.tables}
+    assert found["main.parted"].partitions == 4
+    assert found["main.seen"].family == "view"
+    assert "main.unloader_partitions" not in found
+
+
+def test_the_number_of_statements_is_fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tables there are; only their rows are counted a hundred tables at a time."""
+    with closing(duckdb.connect(str(path))) as connection:
+        connection.execute(";".join(f"CREATE TABLE t{at} (a INTEGER)" for at in range(150)))
+    with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
+        counted: list[str] = []
+        run = catalog._rows
+
+        def counting(sql: str, *more: Any) -> Any:
+            counted.append(sql)
+            return run(sql, *more)
+
+        monkeypatch.setattr(catalog, "_rows", counting)
+        listing = list_tables(catalog)
+        assert len(counted) == 2
+        wanted = TableChoice(tables=(parse_pattern("main.*"),))
+        described = describe_tables(catalog, choose(wanted, listing))
+        assert len(described.tables) == 150 + len(HOSTILE) + 3
+        assert len(counted) <= 2 + 6
+
+
+def test_names_mean_what_they_mean_to_one_run(path: Path) -> None:
+    """In any case; a view whose table is gone is told, and the others are described."""
+    with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
+        texts = ("TYPES", '"SEEN"', "Broken", '"s.S".T', "none")
+        wanted = TableChoice(tables=tuple(map(parse_pattern, texts)))
+        found = describe_tables(catalog, choose(wanted, list_tables(catalog)))
+        assert [info.label for info in found.tables] == ["S.s.t", "main.seen", "main.types"]
+        assert {(problem.kind, problem.table) for problem in found.problems} == {
+            ("refused", "main.broken"),
+            ("refused", "none"),
+        }
