@@ -27,7 +27,7 @@ class TableChoice:
     """What the user asked for."""
 
     tables: tuple[TablePattern, ...] = ()
-    """Of `--table` and of `--tables-from`."""
+    """Those of the command line and of files together."""
     schemas: tuple[PartPattern, ...] = ()
     """Where tables without a schema are looked for; without any table, all of those schemas."""
     exclude: tuple[TablePattern, ...] = ()
@@ -56,7 +56,7 @@ class Chosen:
     unlisted: tuple[NamedTable, ...] = ()
     """In the order in which they were typed."""
     excluded: frozenset[tuple[str, str]] = frozenset()
-    """Schema and name of what `--exclude-table` matches: a name that is not in the listing may
+    """Schema and name of what the exclusions match: a name that is not in the listing may
     turn out to mean one of them."""
     notices: tuple[str, ...] = ()
     """A sentence each, for the log."""
@@ -71,7 +71,7 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
         UsageError: Neither a table nor a schema was asked for.
     """
     if not (wanted.tables or wanted.schemas):
-        raise UsageError("no table is named", "give --table or --schema")
+        raise UsageError("no table is named", "name a table, a pattern of tables or a schema")
     work = _Choosing(wanted=wanted, listing=listing)
     work.include()
     excluded = work.excluded()
@@ -124,7 +124,7 @@ class _Choosing:
                 self._take(f"schema {schema}", self._own(schema))
 
     def _asked_schemas(self) -> tuple[str, ...] | None:
-        """Return the schemas that `--schema` stands for, None where it was not given."""
+        """Return the schemas that were asked for, None where none was named."""
         if not self.wanted.schemas:
             return None
         found: dict[str, None] = {}
@@ -133,7 +133,7 @@ class _Choosing:
             found.update(dict.fromkeys(some))
             if not some:
                 text = "".join(segment.text for segment in pattern.segments)
-                self._unmatched(text, "--schema", "there is no such schema with tables", "")
+                self._unmatched(text, "the schemas", "there is no such schema with tables", "")
         return tuple(sorted(found))
 
     def _schemas(self) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ class _Choosing:
         self.unlisted.append(NamedTable(name=name, text=pattern.text))
 
     def _by_pattern(self, pattern: TablePattern, asked: tuple[str, ...] | None) -> None:
-        """Take all tables that a pattern matches; with `--schema` a name is one, too."""
+        """Take all tables that a pattern matches; where schemas are named, a name is one, too."""
         folding = self.listing.folding
         if pattern.schema is not None:
             schemas = pattern.schema.among(self._schemas(), folding)
@@ -186,7 +186,7 @@ class _Choosing:
         self,
         text: str,
         found: Iterable[ListedTable],
-        origin: str = "--schema",
+        origin: str = "the schemas",
         *,
         any_family: bool = False,
     ) -> None:

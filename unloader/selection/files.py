@@ -1,4 +1,4 @@
-"""The file of `--tables-from`: a pattern a line, with comments."""
+"""A file of tables: a pattern a line, with comments."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def read_patterns(path: Path) -> tuple[TablePattern, ...]:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
-            f"--tables-from {path} cannot be read: {error.strerror or error}",
+            f"the list of tables {path} cannot be read: {error.strerror or error}",
             "give a file of table names, one a line",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"--tables-from {path} is not UTF-8 text: byte {error.start} is {error.reason}",
+            f"the list of tables {path} is not UTF-8 text: byte {error.start}, {error.reason}",
             "save the file as UTF-8",
         ) from error
     found = patterns_of(text, str(path))
     if not found:
         raise UsageError(
-            f"--tables-from {path} names no table", "write a table or a pattern on each line"
+            f"the list of tables {path} is empty", "write a table or a pattern on each line"
         )
     return found
 

@@ -131,8 +131,12 @@ def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
     )
 
 
-def parse_schema(text: str, origin: str = "--schema") -> PartPattern:
+def parse_schema(text: str, origin: str) -> PartPattern:
     """Return the pattern of schema names that a text is.
+
+    Args:
+        text: A name or a pattern.
+        origin: The option, or where else it was written, for messages.
 
     Raises:
         UsageError: The text is empty, has an open quote or a dot outside of quotes.

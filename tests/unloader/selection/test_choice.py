@@ -46,8 +46,8 @@ def chosen(
     return choose(
         TableChoice(
             tables=tuple(map(parse_pattern, tables)),
-            schemas=tuple(map(parse_schema, schemas.split())),
-            exclude=tuple(parse_pattern(each, "--exclude-table") for each in exclude),
+            schemas=tuple(parse_schema(each, "--schema") for each in schemas.split()),
+            exclude=tuple(parse_pattern(each, "exclusions") for each in exclude),
             **more,
         ),
         found,
@@ -224,7 +224,7 @@ def test_patterns_come_from_a_file(tmp_path: Any) -> None:
     path = tmp_path / "list"
     path.write_bytes("\ufeffSALES.ORD*\n# end\n".encode())
     assert [pattern.text for pattern in read_patterns(path)] == ["SALES.ORD*"]
-    for content, said in ((b"# none\n", "names no table"), (b"\xff", "not UTF-8")):
+    for content, said in ((b"# none\n", "is empty"), (b"\xff", "not UTF-8")):
         path.write_bytes(content)
         with pytest.raises(UsageError, match=said):
             read_patterns(path)

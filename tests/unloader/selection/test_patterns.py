@@ -62,8 +62,8 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
 def test_the_pattern_of_a_schema_has_one_part() -> None:
     """A dot in it is a slip, unless it is in quotes."""
     with pytest.raises(UsageError, match="neither the name of a schema"):
-        parse_schema("a.b")
-    assert parse_schema('"a.b"').literal == NamePart(text="a.b", quoted=True)
+        parse_schema("a.b", "--schema")
+    assert parse_schema('"a.b"', "--schema").literal == NamePart(text="a.b", quoted=True)
 
 
 @settings(max_examples=examples(400))

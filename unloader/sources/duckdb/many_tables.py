@@ -82,17 +82,18 @@ def described_tables(
     observe(PhaseStarted(phase="columns"))
     columns = _columns(rows)
     observe(PhaseStarted(phase="extents"))
-    there = {(schema, name) for schema, name, kind, _ in rows(TABLES) if kind == "table"}
-    wanted = [table.key for table in tables if table.key in there]
+    kinds = {(schema, name): kind for schema, name, kind, _ in rows(TABLES)}
+    wanted = [table.key for table in tables if kinds.get(table.key) == "table"]
     extents = dict(_extents(rows, wanted))
     mapped = layout.all_mapped_rows(rows)
     made: list[TableInfo | Obstacle] = []
     for table in tables:
         key = table.key
+        if key not in kinds:
+            made.append(GONE)
+            continue
         if key not in extents:
-            gone = table.kind == "table" and key not in there
-            name = quoted_name(*key)
-            made.append(GONE if gone else described_or_obstacle(catalog, name, observe))
+            made.append(described_or_obstacle(catalog, quoted_name(*key), observe))
             continue
         count, extent = extents[key]
         parts = layout.fitting_partitions(mapped.get(key, []), *key, extent)

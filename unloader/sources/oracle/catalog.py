@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from partition_planner.model import RowRange, Selector, TableInfo
+from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -19,8 +19,10 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import matching_partitions
+from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities
 from unloader.sources.hashing import Hasher
+from unloader.sources.many_tables import GONE
 from unloader.sources.oracle.columns.native import described_column
 from unloader.sources.oracle.columns.types import readings_of
 from unloader.sources.oracle.condition import refuse_row_numbers
@@ -45,7 +47,9 @@ from unloader.sources.oracle.snapshot import (
 from unloader.sources.oracle.tables import dictionary
 from unloader.sources.oracle.tables.dictionary import Relation
 from unloader.sources.oracle.tables.layout import Layout, lay_out
+from unloader.sources.oracle.tables.listing import listed_tables
 from unloader.sources.oracle.tables.names import FOLDING, find
+from unloader.sources.oracle.tables.questions import Dictionary, ManyTables, OneTable
 from unloader.sources.oracle.tables.segments import object_ids
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import check_condition, check_distinct, literal, qualified
@@ -81,6 +85,8 @@ class OracleCatalog:
         connects=True,
         sessions=True,
         loads=True,
+        lists=True,
+        describes_many=True,
         folding=FOLDING,
     )
 
@@ -103,8 +109,45 @@ class OracleCatalog:
         """Return columns, leaves and where rows lie, as well as the user's rights allow."""
         found = find(self._session, table, self._schema, self._where)
         observe(PhaseStarted(phase="columns"))
-        columns = dictionary.columns(self._session, found)
-        layout = lay_out(self._session, found, columns, self._user, observe)
+        alone = OneTable(self._session)
+        return self._info(alone, found, dictionary.columns(alone, found), observe)
+
+    def list_tables(self) -> Listing:
+        """Return the tables and views on which the user has any right; all of it is as of now."""
+        at_scn = bool(as_of(self._snapshot))
+        return Listing.of(
+            listed_tables(self._session, self._user, at_scn=at_scn),
+            folding=self.capabilities.folding,
+            default_schemas=(self._schema,),
+            where=self._where,
+        )
+
+    def describe_tables(
+        self, tables: Sequence[ListedTable], observe: Observer = silent
+    ) -> tuple[TableInfo | Obstacle, ...]:
+        """Return what is known of many tables, each question being asked once for all of them.
+
+        Only samples, where they have to stand in for the extents, are taken table by table.
+        """
+        observe(PhaseStarted(phase="columns"))
+        together = ManyTables(self._session, [table.key for table in tables])
+        made: list[TableInfo | Obstacle] = []
+        for table in tables:
+            kind = table.kind if table.kind in ("view", "materialized view") else "table"
+            found = dictionary.relation(together, *table.key, kind)
+            columns = dictionary.columns(together, found)
+            made.append(self._info(together, found, columns, silent) if columns else GONE)
+        return tuple(made)
+
+    def _info(
+        self,
+        asked: Dictionary,
+        found: Relation,
+        columns: tuple[ColumnInfo, ...],
+        observe: Observer,
+    ) -> TableInfo:
+        """Return what is known of a table, and remember it for `hold` and the rest."""
+        layout = lay_out(asked, found, columns, self._user, observe)
         self._described[found.owner, found.name] = _Described(relation=found, layout=layout)
         only = None if layout.partitioned else layout.parts[0]
         sizes = [part.bytes for part in layout.parts if part.bytes is not None]
@@ -221,7 +264,7 @@ class OracleCatalog:
         described = self._described.get((extract.table.schema or "", extract.table.name))
         if extract.query is not None or described is None or not described.relation.has_rowids:
             return
-        now = object_ids(self._session, described.relation)
+        now = object_ids(OneTable(self._session), described.relation)
         chosen = {selector.partition for selector in selectors}
         then = {
             part.name: part.object_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from partition_planner.model import Selector, TableInfo
 from unloader.errors import SnapshotGone
+from unloader.events import Observer, silent
 from unloader.model import (
     Consistency,
     Extract,
@@ -20,6 +22,7 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import parse_table
+from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.file import database_path
@@ -65,9 +68,23 @@ class BrokenCatalog(SQLiteCatalog):
     described = 0
     taken = 0
 
-    def describe(self, table: TableName) -> TableInfo:
+    def list_tables(self) -> Listing:
+        """Leave a table out."""
+        found = super().list_tables()
+        return replace(found, tables=()) if self.breaks == "list" else found
+
+    def describe_tables(
+        self, tables: Sequence[ListedTable], observe: Observer = silent
+    ) -> tuple[TableInfo | Obstacle, ...]:
+        """Forget the size of a table where there are several."""
+        first, *others = super().describe_tables(tables, observe)
+        if self.breaks == "among" and isinstance(first, TableInfo):
+            first = replace(first, bytes=None)
+        return (first, *others)
+
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Describe a table differently each time."""
-        info = super().describe(table)
+        info = super().describe(table, observe)
         type(self).described += 1
         return replace(info, rows=self.described) if self.breaks == "describe" else info
 
@@ -132,6 +149,8 @@ class BrokenSource(SQLiteSource):
     ("breaks", "sentence"),
     [
         ("describe", "described differently the second time"),
+        ("list", "main.t is not in the list"),
+        ("among", "main.t is described as TableInfo"),
         ("names", "readings are given of"),
         ("uses", "column i has no reading for text, not asked for"),
         ("abilities", "the ability 'sessions' is declared, and the catalog has no method"),

@@ -7,12 +7,15 @@ were never gathered.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from partition_planner.model import ColumnInfo
 from unloader.model import TableSummary
 from unloader.sources.oracle.columns.native import ROWID, native_text
 from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.tables.questions import Dictionary, Question
 
 BLOCK_BYTES = 8192
 """Size of a block where only their number is known; the database's default."""
@@ -26,16 +29,18 @@ MAINTAINED = (
 )
 """Schemas of the database itself, whose tables are not listed; they can be unloaded by name."""
 
-_OTHERS = "NOT IN (" + ", ".join(f"'{name}'" for name in MAINTAINED) + ")"
+OTHERS = "NOT IN (" + ", ".join(f"'{name}'" for name in MAINTAINED) + ")"
+"""The condition that an owner is none of them."""
 
 TABLES = f"""
-SELECT OWNER, TABLE_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN, PARTITIONED, IOT_TYPE FROM ALL_TABLES
+SELECT OWNER, TABLE_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN, PARTITIONED, TEMPORARY, IOT_TYPE,
+CLUSTER_NAME FROM ALL_TABLES
 WHERE NESTED = 'NO' AND SECONDARY = 'N' AND DROPPED = 'NO'
-AND (IOT_TYPE IS NULL OR IOT_TYPE = 'IOT') AND OWNER {_OTHERS} ORDER BY OWNER, TABLE_NAME
+AND (IOT_TYPE IS NULL OR IOT_TYPE = 'IOT') AND OWNER {OTHERS} ORDER BY OWNER, TABLE_NAME
 """
-VIEWS = f"SELECT OWNER, VIEW_NAME FROM ALL_VIEWS WHERE OWNER {_OTHERS}"
-MATERIALIZED = f"SELECT OWNER, MVIEW_NAME FROM ALL_MVIEWS WHERE OWNER {_OTHERS}"
-EXTERNAL = f"SELECT OWNER, TABLE_NAME FROM ALL_EXTERNAL_TABLES WHERE OWNER {_OTHERS}"
+VIEWS = f"SELECT OWNER, VIEW_NAME FROM ALL_VIEWS WHERE OWNER {OTHERS}"
+MATERIALIZED = f"SELECT OWNER, MVIEW_NAME FROM ALL_MVIEWS WHERE OWNER {OTHERS}"
+EXTERNAL = f"SELECT OWNER, TABLE_NAME FROM ALL_EXTERNAL_TABLES WHERE OWNER {OTHERS}"
 LEAF_COUNTS = """
 SELECT TABLE_OWNER, TABLE_NAME,
 SUM(CASE WHEN SUBPARTITION_COUNT > 0 THEN SUBPARTITION_COUNT ELSE 1 END)
@@ -52,21 +57,26 @@ SELECT TABLE_OWNER, TABLE_NAME, DB_LINK FROM ALL_SYNONYMS
 WHERE OWNER = :owner AND SYNONYM_NAME = :name
 """
 
-TABLE = """
-SELECT NUM_ROWS, BLOCKS, AVG_ROW_LEN, PARTITIONED, TEMPORARY, IOT_TYPE, CLUSTER_NAME FROM ALL_TABLES
-WHERE OWNER = :owner AND TABLE_NAME = :name
-"""
-IS_EXTERNAL = "SELECT 1 FROM ALL_EXTERNAL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
-COLUMNS = """
-SELECT COLUMN_NAME, DATA_TYPE, DATA_TYPE_OWNER, DATA_LENGTH, DATA_PRECISION, DATA_SCALE, NULLABLE,
-CHAR_LENGTH, CHAR_USED FROM ALL_TAB_COLS
-WHERE OWNER = :owner AND TABLE_NAME = :name AND HIDDEN_COLUMN = 'NO' ORDER BY COLUMN_ID
-"""
-KEY_COLUMN = """
-SELECT CC.COLUMN_NAME FROM ALL_CONSTRAINTS C JOIN ALL_CONS_COLUMNS CC
-ON CC.OWNER = C.OWNER AND CC.CONSTRAINT_NAME = C.CONSTRAINT_NAME
-WHERE C.OWNER = :owner AND C.TABLE_NAME = :name AND C.CONSTRAINT_TYPE = 'P' AND CC.POSITION = 1
-"""
+TABLE = Question(
+    select="NUM_ROWS, BLOCKS, AVG_ROW_LEN, PARTITIONED, TEMPORARY, IOT_TYPE, CLUSTER_NAME",
+    view="ALL_TABLES",
+)
+IS_EXTERNAL = Question(select="1", view="ALL_EXTERNAL_TABLES")
+COLUMNS = Question(
+    select="COLUMN_NAME, DATA_TYPE, DATA_TYPE_OWNER, DATA_LENGTH, DATA_PRECISION, DATA_SCALE, "
+    "NULLABLE, CHAR_LENGTH, CHAR_USED",
+    view="ALL_TAB_COLS",
+    where="HIDDEN_COLUMN = 'NO'",
+    order="COLUMN_ID",
+)
+KEY_COLUMN = Question(
+    select="CC.COLUMN_NAME",
+    view="ALL_CONSTRAINTS C JOIN ALL_CONS_COLUMNS CC "
+    "ON CC.OWNER = C.OWNER AND CC.CONSTRAINT_NAME = C.CONSTRAINT_NAME",
+    owner="C.OWNER",
+    name="C.TABLE_NAME",
+    where="C.CONSTRAINT_TYPE = 'P' AND CC.POSITION = 1",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +90,6 @@ class Relation:
     rows: int | None = None
     bytes: int | None = None
     """What the statistics make of it."""
-
-    @property
-    def binds(self) -> dict[str, str]:
-        """Owner and name for a statement about the table."""
-        return {"owner": self.owner, "name": self.name}
 
     @property
     def has_rowids(self) -> bool:
@@ -103,12 +108,9 @@ def tables(session: Session) -> tuple[TableSummary, ...]:
     external = set(session.run(EXTERNAL))
     leaves = {(owner, name): int(count) for owner, name, count in session.run(LEAF_COUNTS)}
     found = []
-    for owner, name, rows, blocks, row_length, partitioned, iot in session.run(TABLES):
-        kind = INDEX_ORGANIZED if iot else "partitioned table" if partitioned == "YES" else "table"
-        if (owner, name) in materialized:
-            kind = "materialized view"
-        elif (owner, name) in external:
-            kind = "external table"
+    for owner, name, rows, blocks, row_length, *facts in session.run(TABLES):
+        kind = "materialized view" if (owner, name) in materialized else "table"
+        kind = _kind(kind, *facts, external=partial(external.__contains__, (owner, name)))
         found.append(
             TableSummary(
                 schema=owner,
@@ -145,30 +147,20 @@ def synonym_target(session: Session, owner: str, name: str) -> tuple[str | None,
     return rows[0] if rows else (None, name, None)
 
 
-def relation(session: Session, owner: str, name: str, kind: str) -> Relation:
+def relation(dictionary: Dictionary, owner: str, name: str, kind: str) -> Relation:
     """Return what is known of one table or view.
 
     Args:
-        session: Of the parent.
+        dictionary: Is asked.
         owner: Its schema.
         name: Its name.
         kind: table, view or materialized view, as far as is known.
     """
-    binds = {"owner": owner, "name": name}
-    found = [] if kind == "view" else session.run(TABLE, binds)
+    found = [] if kind == "view" else dictionary.rows(TABLE, owner, name)
     if not found:
         return Relation(owner=owner, name=name, kind=kind)
-    rows, blocks, row_length, partitioned, temporary, iot, cluster = found[0]
-    if iot is not None:
-        kind = INDEX_ORGANIZED
-    elif temporary == "Y":
-        kind = "temporary table"
-    elif cluster is not None:
-        kind = "clustered table"
-    elif kind == "table" and session.run(IS_EXTERNAL, binds):
-        kind = "external table"
-    elif kind == "table" and partitioned == "YES":
-        kind = "partitioned table"
+    rows, blocks, row_length, *facts = found[0]
+    kind = _kind(kind, *facts, external=lambda: bool(dictionary.rows(IS_EXTERNAL, owner, name)))
     return Relation(
         owner=owner,
         name=name,
@@ -178,26 +170,55 @@ def relation(session: Session, owner: str, name: str, kind: str) -> Relation:
     )
 
 
-def columns(session: Session, table: Relation) -> tuple[ColumnInfo, ...]:
+def _kind(
+    kind: str,
+    partitioned: str,
+    temporary: str,
+    iot: str | None,
+    cluster: str | None,
+    *,
+    external: Callable[[], bool],
+) -> str:
+    """Return what kind of table one is that is listed as a table or a materialized view."""
+    if iot is not None:
+        return INDEX_ORGANIZED
+    if temporary == "Y":
+        return "temporary table"
+    if cluster is not None:
+        return "clustered table"
+    if kind == "table" and external():
+        return "external table"
+    return "partitioned table" if kind == "table" and partitioned == "YES" else kind
+
+
+def columns(dictionary: Dictionary, table: Relation) -> tuple[ColumnInfo, ...]:
     """Return the columns that `SELECT *` has, virtual ones included."""
     attributes = () if table.has_rowids else ((ROWID, "no"),)
     return tuple(
         ColumnInfo(
             name=name,
-            native_type=_native_type(data_type, type_owner, length, facts),
+            native_type=column_type(data_type, type_owner, length, facts),
             nullable=nullable == "Y",
             attributes=attributes,
         )
         for name, data_type, type_owner, length, *facts, nullable in (
             (row[0], row[1], row[2], row[3], row[4], row[5], row[7], row[8], row[6])
-            for row in session.run(COLUMNS, table.binds)
+            for row in dictionary.rows(COLUMNS, table.owner, table.name)
         )
     )
 
 
-def _native_type(
+def column_type(
     data_type: str, type_owner: str | None, length: int | None, facts: list[int | str | None]
 ) -> str:
+    """Return a column's type as `native` prints it.
+
+    Args:
+        data_type: DATA_TYPE.
+        type_owner: DATA_TYPE_OWNER; only types of users have one.
+        length: DATA_LENGTH.
+        facts: DATA_PRECISION, DATA_SCALE, CHAR_LENGTH and CHAR_USED.
+    """
     precision, scale, characters, used = facts
     if type_owner is not None:
         return f"{type_owner}.{data_type}"
@@ -213,10 +234,10 @@ def _native_type(
     )
 
 
-def key_column(session: Session, table: Relation) -> str | None:
+def key_column(dictionary: Dictionary, table: Relation) -> str | None:
     """Return the first column of the primary key, None if the user may not see it."""
-    found = session.value(KEY_COLUMN, table.binds)
-    return None if found is None else str(found)
+    found = dictionary.rows(KEY_COLUMN, table.owner, table.name)
+    return str(found[0][0]) if found else None
 
 
 def statistical_bytes(

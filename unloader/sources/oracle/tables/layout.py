@@ -16,10 +16,10 @@ from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from partition_planner.table import coalesced
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.reading.units import FILE_SHIFT, last_level
 from unloader.sources.oracle.tables import dictionary, segments
 from unloader.sources.oracle.tables.dictionary import BLOCK_BYTES, Relation
+from unloader.sources.oracle.tables.questions import Dictionary
 from unloader.sources.oracle.tables.sample import (
     SAMPLED_BLOCKS,
     can_be_key,
@@ -54,7 +54,7 @@ class Layout:
 
 
 def lay_out(
-    session: Session,
+    asked: Dictionary,
     table: Relation,
     columns: Sequence[ColumnInfo],
     user: str,
@@ -63,7 +63,7 @@ def lay_out(
     """Return the parts of a table, with extents or keys as far as they can be known.
 
     Args:
-        session: Of the parent.
+        asked: Answers questions about the table.
         table: The table or view.
         columns: Its columns.
         user: Who is connected.
@@ -76,27 +76,27 @@ def lay_out(
     if not (table.has_rowids or table.is_index):
         return Layout(parts=(whole,), partitioned=False)
     observe(PhaseStarted(phase="partitions"))
-    leaves = segments.leaves(session, table)
+    leaves = segments.leaves(asked, table)
     layout = Layout(parts=leaves or (whole,), partitioned=bool(leaves))
     observe(PhaseStarted(phase="extents"))
     if table.is_index:
-        return _by_keys(session, table, layout, columns)
-    ids = segments.object_ids(session, table)
+        return _by_keys(asked, table, layout, columns)
+    ids = segments.object_ids(asked, table)
     layout = replace(
         layout,
         parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts),
     )
     try:
-        by_extents = _by_extents(layout, segments.extents(session, table))
+        by_extents = _by_extents(layout, segments.extents(asked, table))
     except SourceError as error:
-        if not session.alive:
+        if not asked.session.alive:
             raise
         logger.info("cannot read DBA_EXTENTS: %s", error.message)
-        return _by_sample(session, table, layout, user, "DBA_EXTENTS")
+        return _by_sample(asked, table, layout, user, "DBA_EXTENTS")
     if ids:
         return by_extents
     # Extents are of no use without the segments' numbers, which sampled rows have in them.
-    return _by_sample(session, table, layout, user, "DBA_OBJECTS")
+    return _by_sample(asked, table, layout, user, "DBA_OBJECTS")
 
 
 def _leaf(part: PartitionInfo) -> str | None:
@@ -122,20 +122,24 @@ def _by_extents(layout: Layout, found: list[tuple[str | None, int, int, int, int
     return replace(layout, parts=parts, ranges_from="DBA_EXTENTS")
 
 
-def _by_sample(session: Session, table: Relation, layout: Layout, user: str, better: str) -> Layout:
+def _by_sample(
+    asked: Dictionary, table: Relation, layout: Layout, user: str, better: str
+) -> Layout:
     """Return parts with sampled blocks; `better` is the view that would spare the samples."""
     missing = [
         f"SELECT on SYS.{better} is missing, so where rows lie is known from sampled blocks "
         f"only: GRANT SELECT ON SYS.{better} TO {user}"
     ]
-    view = "USER_SEGMENTS" if table.owner == user else "DBA_SEGMENTS"
+    own = table.owner == user
+    question = segments.OWN_SEGMENTS if own else segments.ALL_SEGMENTS
+    session = asked.session
     sizes: dict[str | None, int] = {}
     try:
-        sizes = segments.segment_bytes(session, table, view)
+        sizes = segments.segment_bytes(asked, table, question)
     except SourceError as error:
         if not session.alive:
             raise
-        logger.info("cannot read %s: %s", view, error.message)
+        logger.info("cannot read %s: %s", question.view, error.message)
         missing.append(
             "SELECT on SYS.DBA_SEGMENTS is missing, so sizes are those of the statistics: "
             f"GRANT SELECT ON SYS.DBA_SEGMENTS TO {user}"
@@ -176,9 +180,10 @@ def _worth_cutting(parts: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...
 
 
 def _by_keys(
-    session: Session, table: Relation, layout: Layout, columns: Sequence[ColumnInfo]
+    asked: Dictionary, table: Relation, layout: Layout, columns: Sequence[ColumnInfo]
 ) -> Layout:
-    name = dictionary.key_column(session, table)
+    session = asked.session
+    name = dictionary.key_column(asked, table)
     column = next((each for each in columns if each.name == name), None)
     if column is None or not can_be_key(column):
         what = "is not visible" if column is None else f"begins with {column.native_type}"

@@ -10,6 +10,7 @@ from unloader.request.names import Folding, matching, resolve
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.tables import dictionary
 from unloader.sources.oracle.tables.dictionary import Relation
+from unloader.sources.oracle.tables.questions import OneTable
 
 PUBLIC = "PUBLIC"
 """Owner of the synonyms that everybody has."""
@@ -50,7 +51,7 @@ def _behind_synonyms(session: Session, table: TableSummary, wanted: TableName) -
     for _ in range(MAX_SYNONYMS):
         assert table.schema is not None
         if table.kind != "synonym":
-            return dictionary.relation(session, table.schema, table.name, table.kind)
+            return dictionary.relation(OneTable(session), table.schema, table.name, table.kind)
         owner, name, link = dictionary.synonym_target(session, table.schema, table.name)
         if link is not None:
             raise SourceError(

@@ -1,7 +1,7 @@
 """What Oracle's data dictionary says of where rows lie: partitions, segments, extents.
 
 ALL_ views show what the user has some right to, USER_ views the user's own, DBA_ views need a
-grant. Each question is one statement, however many partitions there are.
+grant. Each question is one statement, however many partitions, or tables, it is asked for.
 """
 
 from __future__ import annotations
@@ -11,43 +11,59 @@ from typing import Any
 
 from partition_planner.model import PartitionInfo
 from unloader.errors import SourceError
-from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.reading.units import partition_name
 from unloader.sources.oracle.tables.dictionary import Relation, integer, statistical_bytes
+from unloader.sources.oracle.tables.questions import Dictionary, Question
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS = """
-SELECT PARTITION_NAME, SUBPARTITION_COUNT, NUM_ROWS, BLOCKS, AVG_ROW_LEN FROM ALL_TAB_PARTITIONS
-WHERE TABLE_OWNER = :owner AND TABLE_NAME = :name ORDER BY PARTITION_POSITION
-"""
-SUBPARTITIONS = """
-SELECT PARTITION_NAME, SUBPARTITION_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN FROM ALL_TAB_SUBPARTITIONS
-WHERE TABLE_OWNER = :owner AND TABLE_NAME = :name ORDER BY PARTITION_NAME, SUBPARTITION_POSITION
-"""
-OBJECTS = """
-SELECT SUBOBJECT_NAME, DATA_OBJECT_ID FROM {view}
-WHERE OWNER = :owner AND OBJECT_NAME = :name AND DATA_OBJECT_ID IS NOT NULL
-AND OBJECT_TYPE IN ('TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION')
-"""
-SEGMENTS = """
-SELECT PARTITION_NAME, BYTES FROM {view}
-WHERE {owner}SEGMENT_NAME = :name
-AND SEGMENT_TYPE IN ('TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION')
-"""
-EXTENTS = """
-SELECT PARTITION_NAME, RELATIVE_FNO, BLOCK_ID, BLOCKS, BYTES FROM DBA_EXTENTS
-WHERE OWNER = :owner AND SEGMENT_NAME = :name
-AND SEGMENT_TYPE IN ('TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION')
-"""
+_TABLES = "('TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION')"
+
+PARTITIONS = Question(
+    select="PARTITION_NAME, SUBPARTITION_COUNT, NUM_ROWS, BLOCKS, AVG_ROW_LEN",
+    view="ALL_TAB_PARTITIONS",
+    owner="TABLE_OWNER",
+    order="PARTITION_POSITION",
+)
+SUBPARTITIONS = Question(
+    select="PARTITION_NAME, SUBPARTITION_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN",
+    view="ALL_TAB_SUBPARTITIONS",
+    owner="TABLE_OWNER",
+    order="PARTITION_NAME, SUBPARTITION_POSITION",
+)
+OBJECTS, ALL_OF_OBJECTS = (
+    Question(
+        select="SUBOBJECT_NAME, DATA_OBJECT_ID",
+        view=view,
+        name="OBJECT_NAME",
+        where=f"DATA_OBJECT_ID IS NOT NULL AND OBJECT_TYPE IN {_TABLES}",
+    )
+    for view in ("ALL_OBJECTS", "DBA_OBJECTS")
+)
+OWN_SEGMENTS, ALL_SEGMENTS = (
+    Question(
+        select="PARTITION_NAME, BYTES",
+        view=view,
+        owner=owner,
+        name="SEGMENT_NAME",
+        where=f"SEGMENT_TYPE IN {_TABLES}",
+    )
+    for view, owner in (("USER_SEGMENTS", None), ("DBA_SEGMENTS", "OWNER"))
+)
+EXTENTS = Question(
+    select="PARTITION_NAME, RELATIVE_FNO, BLOCK_ID, BLOCKS, BYTES",
+    view="DBA_EXTENTS",
+    name="SEGMENT_NAME",
+    where=f"SEGMENT_TYPE IN {_TABLES}",
+)
 
 
-def leaves(session: Session, table: Relation) -> tuple[PartitionInfo, ...]:
+def leaves(dictionary: Dictionary, table: Relation) -> tuple[PartitionInfo, ...]:
     """Return the partitions, or their sub-partitions where they have some, in table order."""
     children: dict[str, list[tuple[Any, ...]]] = {}
-    rows = session.run(PARTITIONS, table.binds)
+    rows = dictionary.rows(PARTITIONS, table.owner, table.name)
     if any(row[1] for row in rows):
-        for parent, *child in session.run(SUBPARTITIONS, table.binds):
+        for parent, *child in dictionary.rows(SUBPARTITIONS, table.owner, table.name):
             children.setdefault(parent, []).append(tuple(child))
     found: list[PartitionInfo] = []
     for parent, _, *statistics in rows:
@@ -66,41 +82,41 @@ def leaves(session: Session, table: Relation) -> tuple[PartitionInfo, ...]:
     return tuple(found)
 
 
-def object_ids(session: Session, table: Relation) -> dict[str | None, int]:
+def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]:
     """Return the segments' numbers, by the name of partition or sub-partition, None for neither.
 
     A number changes with TRUNCATE, EXCHANGE and MOVE, and rows' addresses have it in them. Of
     another user's table ALL_OBJECTS shows the partitions to whoever may read it, sub-partitions
     only to those who may read any; then they come from DBA_OBJECTS, if the user may see that.
     """
-    found = session.run(OBJECTS.format(view="ALL_OBJECTS"), table.binds)
+    found = dictionary.rows(OBJECTS, table.owner, table.name)
     if not found:
         try:
-            found = session.run(OBJECTS.format(view="DBA_OBJECTS"), table.binds)
+            found = dictionary.rows(ALL_OF_OBJECTS, table.owner, table.name)
         except SourceError as error:
-            if not session.alive:
+            if not dictionary.session.alive:
                 raise
             logger.info("cannot read DBA_OBJECTS: %s", error.message)
     return {part: int(number) for part, number in found}
 
 
-def segment_bytes(session: Session, table: Relation, view: str) -> dict[str | None, int]:
+def segment_bytes(
+    dictionary: Dictionary, table: Relation, question: Question
+) -> dict[str | None, int]:
     """Return what the segments take on disk, by the name of the leaf, None for the table.
 
     Args:
-        session: Of the parent.
+        dictionary: Is asked.
         table: The table.
-        view: DBA_SEGMENTS, which has those of everybody, or USER_SEGMENTS.
+        question: ALL_SEGMENTS, which has those of everybody, or OWN_SEGMENTS.
     """
-    owner = "OWNER = :owner AND " if view.startswith("DBA") else ""
-    binds = table.binds if owner else {"name": table.name}
-    sql = SEGMENTS.format(view=view, owner=owner)
-    return {part: int(size) for part, size in session.run(sql, binds)}
+    rows = dictionary.rows(question, table.owner, table.name)
+    return {part: int(size) for part, size in rows}
 
 
-def extents(session: Session, table: Relation) -> list[tuple[str | None, int, int, int, int]]:
+def extents(dictionary: Dictionary, table: Relation) -> list[tuple[str | None, int, int, int, int]]:
     """Return leaf, relative file, first block, blocks and bytes of every extent, in no order."""
     return [
         (part, int(file), int(block), int(blocks), int(size))
-        for part, file, block, blocks, size in session.run(EXTENTS, table.binds)
+        for part, file, block, blocks, size in dictionary.rows(EXTENTS, table.owner, table.name)
     ]

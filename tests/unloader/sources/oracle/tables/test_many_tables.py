@@ -1,0 +1,182 @@
+"""All tables of an Oracle database at once: listed with rights, described together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from long_tests import OTHER_ROUTES, also
+from oracle.accounts import ID_AND_NAME, NUMBER, database, rows, source
+from oracle_server import OracleServer
+from oracle_server.data.tables import PartitionSpec
+from oracle_server.model import Column, Type
+
+from unloader.selection.choice import TableChoice, choose
+from unloader.selection.listing import ListedTable
+from unloader.selection.patterns import parse_pattern
+from unloader.selection.problems import TableProblems, unreadable_columns
+from unloader.sources.many_tables import describe_tables, list_tables
+from unloader.sources.oracle.source import OracleSource
+from unloader.sources.oracle.tables import questions
+from unloader.sources.testing import check_many_tables
+
+HOSTILE = ("two\nlines'; --", "dot.ted*", "Plain")
+
+
+@pytest.fixture
+def server() -> Iterator[OracleServer]:
+    """A server with tables of every kind of SCOTT, a plain user, and of HR."""
+    made = database()
+    made.create_table("SCOTT", "PLAIN", columns=ID_AND_NAME, rows=rows(400))
+    parts = tuple(PartitionSpec(name=f"P{number}") for number in range(3))
+    below = tuple(
+        PartitionSpec(name=f"Q{number}", subpartitions=(f"S{number}A", f"S{number}B"))
+        for number in range(2)
+    )
+    keyed: dict[str, Any] = {"columns": ID_AND_NAME, "organization": "index", "key": ("ID",)}
+    made.create_table("SCOTT", "PARTED", columns=ID_AND_NAME, rows=rows(300), partitions=parts)
+    made.create_table("SCOTT", "SUBPARTED", columns=ID_AND_NAME, rows=rows(90), partitions=below)
+    made.create_table("SCOTT", "EMPTY", columns=ID_AND_NAME, rows=())
+    made.create_table("SCOTT", "IOT", rows=rows(300), **keyed)
+    made.create_table("SCOTT", "MV", columns=ID_AND_NAME, rows=rows(3), materialized=True)
+    made.create_table("SCOTT", "MLOG$_PLAIN", columns=ID_AND_NAME, rows=rows(3))
+    made.create_table(
+        "SCOTT", "OUTSIDE", columns=ID_AND_NAME, rows=rows(3), organization="external"
+    )
+    made.create_view("SCOTT", "SEEN", "SELECT ID FROM SCOTT.PLAIN")
+    for name in HOSTILE:
+        made.create_table("SCOTT", name, columns=ID_AND_NAME, rows=rows(2))
+    for name in ("STAFF", "PAY", "HIDDEN"):
+        made.create_table("HR", name, columns=ID_AND_NAME, rows=rows(50))
+    with OracleServer(made) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("right", "together"),
+    [("DBA_EXTENTS", 3), *also(OTHER_ROUTES, ("", 500), ("DBA_SEGMENTS", 500))],
+)
+def test_contract_of_many_tables(
+    server: OracleServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    right: str,
+    together: int,
+) -> None:
+    """With extents or samples, all tables in one statement or in several: each as it is alone."""
+    if right:
+        server.database.privileges.grant("SCOTT", right)
+    monkeypatch.setattr(questions, "NAMES_TOGETHER", together)
+    spec = source(server, tmp_path)
+    listing = check_many_tables(OracleSource(), spec, at_least=len(HOSTILE) + 8)
+    found = {table.label: table for table in listing.tables}
+    assert found["SCOTT.SUBPARTED"].partitions == 4
+    assert found["SCOTT.IOT"].family == "table"
+    assert found["SCOTT.MV"].family == "materialized view"
+    assert found["SCOTT.OUTSIDE"].family == "external table"
+    assert found["SCOTT.MLOG$_PLAIN"].system
+    assert "HR.STAFF" not in found
+
+
+def test_the_number_of_statements_is_fixed(
+    server: OracleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many tables there are, where the extents are known."""
+    for at in range(9):
+        server.database.create_table("SCOTT", f"T{at}", columns=ID_AND_NAME, rows=())
+    server.database.privileges.grant("SCOTT", "DBA_EXTENTS")
+    with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
+        counted: list[str] = []
+        run = catalog._session.run
+
+        def counting(sql: str, *more: Any) -> Any:
+            counted.append(sql)
+            return run(sql, *more)
+
+        monkeypatch.setattr(catalog._session, "run", counting)
+        listing = list_tables(catalog)
+        listed = len(counted)
+        assert listed <= 10
+        wanted = TableChoice(tables=(parse_pattern("SCOTT.*"),))
+        described = describe_tables(catalog, choose(wanted, listing))
+        assert len(described.tables) == 9 + len(HOSTILE) + 6
+        assert len(counted) - listed <= 10
+
+
+def test_missing_rights_are_told_with_their_grants(server: OracleServer, tmp_path: Path) -> None:
+    """To read, and to read as of an SCN; what nobody may see is left to the database's answer."""
+    rights = server.database.privileges
+    rights.grant("SCOTT", "INSERT", ("HR", "PAY"))
+    rights.grant("SCOTT", "SELECT", ("HR", "STAFF"))
+    wanted = TableChoice(tables=tuple(map(parse_pattern, ("HR.*", "hr.hidden", "PLAIN"))))
+    with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
+
+        def problems() -> TableProblems:
+            chosen = choose(wanted, list_tables(catalog))
+            return TableProblems.of(chosen.problems, describe_tables(catalog, chosen).problems)
+
+        without = problems()
+        assert [problem.table for problem in without.items] == ["HR.PAY", "hr.hidden"]
+        assert without.statements == ('GRANT SELECT ON "HR"."PAY" TO "SCOTT"',)
+        catalog.snapshot("snapshot")
+        found = problems()
+        assert found.script() == (
+            'GRANT SELECT ON "HR"."PAY" TO "SCOTT";\n'
+            'GRANT FLASHBACK ON "HR"."PAY" TO "SCOTT";\n'
+            'GRANT FLASHBACK ON "HR"."STAFF" TO "SCOTT";\n'
+        )
+        rights.grant("SCOTT", "SELECT ANY TABLE")
+        rights.grant("SCOTT", "FLASHBACK ANY TABLE")
+        assert problems().items == ()
+
+
+def test_columns_that_cannot_be_read_are_told(server: OracleServer, tmp_path: Path) -> None:
+    """By name, and only while they are among the columns asked for; documents can be read."""
+    columns = (
+        Column(name="ID", type=NUMBER),
+        Column(name="FILE", type=Type(name="BFILE")),
+        Column(name="XML", type=Type(name="XMLTYPE")),
+        Column(name="MOMENT", type=Type(name="TIMESTAMP", scale=3)),
+    )
+    server.database.create_table("SCOTT", "ODD", columns=columns, rows=())
+    with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
+        wanted = TableChoice(tables=(parse_pattern("*"),))
+        chosen = choose(wanted, list_tables(catalog))
+    found = [problem for table in chosen.tables for problem in unreadable_columns(table)]
+    assert [problem.sentence for problem in found] == [
+        "SCOTT.ODD: column FILE has the type BFILE, which cannot be read exactly"
+    ]
+    (odd,) = (table for table in chosen.tables if table.name == "ODD")
+    assert unreadable_columns(odd, ("ID", "XML")) == ()
+
+
+def test_a_synonym_means_its_table(server: OracleServer, tmp_path: Path) -> None:
+    """It is in no list; a table that it stands for comes once, or not at all where excluded."""
+    server.database.create_synonym("SCOTT", "ALIAS", ("SCOTT", "PLAIN"))
+    with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
+        listing = list_tables(catalog)
+        both = TableChoice(tables=(parse_pattern("alias"), parse_pattern("plain")))
+        (info,) = describe_tables(catalog, choose(both, listing)).tables
+        assert info == catalog.describe(parse_pattern("PLAIN").table)  # type: ignore[arg-type]
+        without = replace(both, exclude=(parse_pattern("PLAIN"),))
+        found = describe_tables(catalog, choose(without, listing))
+        assert found.tables == ()
+        assert found.notices == ("alias stands for SCOTT.PLAIN, which is excluded",)
+
+
+def test_what_was_dropped_meanwhile_is_told(server: OracleServer, tmp_path: Path) -> None:
+    """The other tables are described."""
+    with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
+        listing = list_tables(catalog)
+        names = {"EMPTY", "PLAIN"}
+        chosen = choose(TableChoice(tables=tuple(map(parse_pattern, sorted(names)))), listing)
+        gone: ListedTable = replace(chosen.tables[0], name="WENT")
+        found = describe_tables(catalog, replace(chosen, tables=(gone, *chosen.tables)))
+        assert [problem.sentence for problem in found.problems] == [
+            "SCOTT.WENT: it was dropped or renamed meanwhile"
+        ]
+        assert {info.name for info in found.tables} == names

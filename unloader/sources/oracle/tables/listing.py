@@ -1,0 +1,172 @@
+"""The list of an Oracle database's tables, and what keeps this user from reading one.
+
+The data dictionary is read as it is now, whatever the SCN of the run is. The ALL_ views show the
+tables on which the user has any right at all; others are not known, and so not in the list.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from unloader.errors import SourceError
+from unloader.model import TableSummary
+from unloader.selection.listing import (
+    Family,
+    ListedTable,
+    Obstacle,
+    UnreadableColumn,
+    of_unread_type,
+)
+from unloader.sources.many_tables import family_of
+from unloader.sources.oracle.columns.native import parse_native
+from unloader.sources.oracle.columns.types import TYPES
+from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.tables import dictionary
+from unloader.sources.oracle.tables.dictionary import OTHERS
+from unloader.sources.statement import literal, qualified, quoted
+
+logger = logging.getLogger(__name__)
+
+_ANY = ("SELECT ANY TABLE", "READ ANY TABLE", "FLASHBACK ANY TABLE")
+_WORDS = ", ".join(map(literal, _ANY))
+
+IN_GENERAL = f"SELECT PRIVILEGE FROM SESSION_PRIVS WHERE PRIVILEGE IN ({_WORDS})"
+ON_SCHEMAS = f"SELECT SCHEMA, PRIVILEGE FROM SESSION_SCHEMA_PRIVS WHERE PRIVILEGE IN ({_WORDS})"
+ON_TABLES = f"""
+SELECT TABLE_SCHEMA, TABLE_NAME, PRIVILEGE FROM ALL_TAB_PRIVS
+WHERE PRIVILEGE IN ('SELECT', 'READ', 'FLASHBACK') AND TABLE_SCHEMA {OTHERS}
+AND (GRANTEE IN (USER, 'PUBLIC') OR GRANTEE IN (SELECT ROLE FROM SESSION_ROLES))
+"""
+_PLAIN_TYPES = ", ".join(
+    literal(name) for name in TYPES if not name.startswith(("TIMESTAMP", "INTERVAL"))
+)
+UNUSUAL_COLUMNS = f"""
+SELECT OWNER, TABLE_NAME, COLUMN_NAME, DATA_TYPE, DATA_TYPE_OWNER, DATA_LENGTH, DATA_PRECISION,
+DATA_SCALE, CHAR_LENGTH, CHAR_USED FROM ALL_TAB_COLS
+WHERE HIDDEN_COLUMN = 'NO' AND OWNER {OTHERS}
+AND (DATA_TYPE_OWNER IS NOT NULL OR (DATA_TYPE NOT IN ({_PLAIN_TYPES})
+AND DATA_TYPE NOT LIKE 'TIMESTAMP%' AND DATA_TYPE NOT LIKE 'INTERVAL%'))
+ORDER BY OWNER, TABLE_NAME, COLUMN_ID
+"""
+"""Columns of types that most tables have not; among them those that cannot be read."""
+
+SCHEMA_PRIVILEGES_VERSION = 23
+"""First major version in which a right can be granted on a schema."""
+
+_SERVING = ("MLOG$_", "RUPD$_")
+"""How names of tables begin that keep the changes of another one for materialized views."""
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rights:
+    """What the user may do, apart from what is his own."""
+
+    general: frozenset[str]
+    """System privileges."""
+    schemas: frozenset[tuple[str, str]]
+    """Schema and system privilege."""
+    tables: frozenset[tuple[str, str, str]]
+    """Owner, name and object privilege."""
+
+    def may(self, table: Key, *privileges: str) -> bool:
+        """Return whether he has one of these object privileges on a table, however he got it."""
+        for word in privileges:
+            by_all = f"{word} ANY TABLE"
+            if by_all in self.general or (table[0], by_all) in self.schemas:
+                return True
+            if (*table, word) in self.tables:
+                return True
+        return False
+
+
+def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTable]:
+    """Return the tables and views of all users of whom this one sees any, in no order.
+
+    Args:
+        session: Of the parent.
+        user: Who is connected.
+        at_scn: They are to be read as of an SCN, which takes a right of its own.
+    """
+    rights = _rights(session)
+    unreadable = _unreadable(session)
+    return [
+        _listed(
+            table,
+            tuple(_obstacles(table, user, rights, at_scn=at_scn)),
+            tuple(unreadable.get((table.schema or "", table.name), ())),
+        )
+        for table in dictionary.tables(session)
+    ]
+
+
+def _listed(
+    table: TableSummary,
+    obstacles: tuple[Obstacle, ...],
+    unreadable: tuple[UnreadableColumn, ...],
+) -> ListedTable:
+    family: Family = family_of(table.kind)
+    return ListedTable(
+        schema=table.schema,
+        name=table.name,
+        kind=table.kind,
+        family=family,
+        rows=table.rows,
+        bytes=table.bytes,
+        partitions=table.partitions,
+        system=table.name.startswith(_SERVING),
+        obstacles=obstacles,
+        unreadable=unreadable,
+    )
+
+
+def _rights(session: Session) -> _Rights:
+    schemas: list[tuple[str, str]] = []
+    if session.version[0] >= SCHEMA_PRIVILEGES_VERSION:
+        try:
+            schemas = [(schema, word) for schema, word in session.run(ON_SCHEMAS)]
+        except SourceError as error:
+            if not session.alive:
+                raise
+            logger.info("cannot read SESSION_SCHEMA_PRIVS: %s", error.message)
+    return _Rights(
+        general=frozenset(word for (word,) in session.run(IN_GENERAL)),
+        schemas=frozenset(schemas),
+        tables=frozenset((owner, name, word) for owner, name, word in session.run(ON_TABLES)),
+    )
+
+
+def _unreadable(session: Session) -> dict[Key, list[UnreadableColumn]]:
+    """Return the columns that cannot be read exactly, by owner and table."""
+    found: dict[Key, list[UnreadableColumn]] = {}
+    for owner, table, name, data_type, type_owner, length, *facts in session.run(UNUSUAL_COLUMNS):
+        native = dictionary.column_type(data_type, type_owner, length, facts)
+        if parse_native(native).name not in TYPES:
+            found.setdefault((owner, table), []).append(of_unread_type(name, native))
+    return found
+
+
+def _obstacles(
+    table: TableSummary, user: str, rights: _Rights, *, at_scn: bool
+) -> Iterator[Obstacle]:
+    """Yield the rights that are missing; whoever owns a table needs none."""
+    if table.schema == user:
+        return
+    key = (table.schema or "", table.name)
+    name, grantee = qualified(table.schema, table.name), quoted(user)
+    if not rights.may(key, "SELECT", "READ"):
+        yield Obstacle(
+            kind="no right",
+            what=f"user {user} has no right to read it",
+            mend=(f"GRANT SELECT ON {name} TO {grantee}",),
+        )
+    if at_scn and not rights.may(key, "FLASHBACK"):
+        yield Obstacle(
+            kind="no right",
+            what=f"user {user} has no right to read it as of an SCN",
+            mend=(f"GRANT FLASHBACK ON {name} TO {grantee}",),
+            hint="run with --consistency none, where that is missing alone",
+        )
