@@ -1,0 +1,362 @@
+"""Masks: known answers, and the same token for the same value wherever it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import uuid
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from unloader.errors import ConfigError, OutputFailed, UsageError
+from unloader.transforms.model import (
+    EncryptColumn,
+    HashColumn,
+    Mask,
+    RedactColumn,
+    ShiftDates,
+    TokenizeColumn,
+    Transform,
+    TruncateColumn,
+    TruncateDates,
+)
+from unloader.transforms.transformer import Transformer, check
+from writers.schema import INFINITE
+
+KEY = bytes(range(32))
+NUMBER = {"text_class": "number"}
+UTC = timezone.utc
+
+
+def masked(array: pa.Array, mask: Mask, *, key: bytes = KEY, **metadata: str) -> list[Any]:
+    """Return what becomes of the values of a column `v`."""
+    field = pa.field("v", array.type, metadata=metadata or None)
+    batch = pa.RecordBatch.from_arrays([array], schema=pa.schema([field]))
+    transform = Transform(steps=(mask,))
+    found = Transformer(transform, batch.schema, {"k": key}).apply(batch)
+    assert found.schema == check(transform, batch.schema).schema
+    found.validate(full=True)
+    values: list[Any] = found.column(0).to_pylist()
+    return values
+
+
+RFC_4231 = [
+    (b"\x0b" * 20, b"Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
+    (
+        b"\xaa" * 20,
+        b"\xdd" * 50,
+        "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
+    ),
+    (
+        bytes(range(1, 26)),
+        b"\xcd" * 50,
+        "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b",
+    ),
+    (
+        b"\xaa" * 131,
+        b"Test Using Larger Than Block-Size Key - Hash Key First",
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+    ),
+    (
+        b"\xaa" * 131,
+        b"This is a test using a larger than block-size key and a larger than block-size data. "
+        b"The key needs to be hashed before being used by the HMAC algorithm.",
+        "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "data", "digest"), RFC_4231)
+def test_hashes_are_the_known_answers_of_rfc_4231(key: bytes, data: bytes, digest: str) -> None:
+    """Those of its test cases whose keys are not too short; cut, they are its beginning."""
+    assert masked(pa.array([data]), HashColumn(hash="v", key="k"), key=key) == [digest]
+    cut = HashColumn(hash="v", key="k", length=16)
+    assert masked(pa.array([data]), cut, key=key) == [digest[:16]]
+
+
+NIST_KEY = bytes.fromhex("2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94")
+DIGITS, LETTERS = "0123456789", "0123456789abcdefghi"
+FF1_SAMPLES = [
+    (16, "", DIGITS, "2433477484"),
+    (16, "9876543210", DIGITS, "6124200773"),
+    (16, "7777pqrs777", LETTERS, "a9tv40mll9kdu509eum"),
+    (24, "", DIGITS, "2830668132"),
+    (24, "9876543210", DIGITS, "2496655549"),
+    (24, "7777pqrs777", LETTERS, "xbj3kv35jrawxv32ysr"),
+    (32, "", DIGITS, "6657667009"),
+    (32, "9876543210", DIGITS, "1001623463"),
+    (32, "7777pqrs777", LETTERS, "xs8a0azh2avyalyzuwd"),
+]
+
+
+@pytest.mark.parametrize(("size", "tweak", "clear", "cipher"), FF1_SAMPLES)
+def test_encryption_gives_the_known_answers_of_nist(
+    size: int, tweak: str, clear: str, cipher: str
+) -> None:
+    """The nine samples of FF1 that NIST publishes for SP 800-38G."""
+    alphabet = "digits" if clear == DIGITS else "digits-lower"
+    mask = EncryptColumn(encrypt="v", key="k", tweak=tweak, alphabet=alphabet)
+    assert masked(pa.array([clear, None]), mask, key=NIST_KEY[:size]) == [cipher, None]
+
+
+def test_encryption_keeps_the_format() -> None:
+    """Hyphens stay where they are, whole numbers stay whole numbers, digits stay digits."""
+    mask = EncryptColumn(encrypt="v", key="k", others="keep")
+    plain = masked(pa.array(["4111111111111111"]), mask)[0]
+    grouped = masked(pa.array(["4111-1111-1111-1111"]), mask)[0]
+    assert [len(each) for each in grouped.split("-")] == [4, 4, 4, 4]
+    assert grouped.replace("-", "") == plain
+    numbers = EncryptColumn(encrypt="v", key="k", digits=16)
+    for kind in (pa.int64(), pa.decimal128(20, 0)):
+        array = pa.array([4111111111111111, 7, 4111111111111111, None], pa.int64()).cast(kind)
+        first, small, again, null = masked(array, numbers)
+        assert first == again == int(plain)
+        assert 0 <= small < 10**16
+        assert null is None
+
+
+@pytest.mark.parametrize(
+    ("value", "mask"),
+    [
+        ("12345", EncryptColumn(encrypt="v", key="k")),
+        ("", EncryptColumn(encrypt="v", key="k")),
+        ("1234-567", EncryptColumn(encrypt="v", key="k")),
+        ("12-34-5", EncryptColumn(encrypt="v", key="k", others="keep")),
+        ("٣٣٣٣٣٣٣", EncryptColumn(encrypt="v", key="k")),
+        (-1234567, EncryptColumn(encrypt="v", key="k", digits=7)),
+        (12345678, EncryptColumn(encrypt="v", key="k", digits=7)),
+    ],
+)
+def test_what_cannot_be_encrypted_stops_the_run(value: object, mask: EncryptColumn) -> None:
+    """Fewer than 1,000,000 possible values, other characters, other numbers; nothing is shown."""
+    with pytest.raises(OutputFailed, match="column v") as raised:
+        masked(pa.array([value]), mask)
+    assert not value or str(value) not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_encryption_demands_a_key_of_aes() -> None:
+    """16, 24 or 32 bytes."""
+    with pytest.raises(ConfigError, match="20 bytes"):
+        masked(pa.array(["1234567"]), EncryptColumn(encrypt="v", key="k"), key=bytes(20))
+
+
+FORTY_TWO = [
+    (pa.array([42], pa.int8()), {}),
+    (pa.array([42], pa.uint64()), {}),
+    (pa.array([Decimal("42")], pa.decimal128(38, 0)), {}),
+    (pa.array([Decimal("42.00")], pa.decimal128(10, 2)), {}),
+    (pa.array([Decimal("42")], pa.decimal128(38, 37 - 1)), {}),
+    (pa.array(["42"]), {}),
+    (pa.array(["42"], pa.large_string()), {}),
+    (pa.array([b"42"]), {}),
+    (pa.array(["42"]).dictionary_encode(), {}),
+    (pa.array(["42"]), NUMBER),
+    (pa.array(["+042.000"]), NUMBER),
+    (pa.array(["4.2E+1"]), NUMBER),
+]
+
+
+@pytest.mark.parametrize("form", ["text", "uuid", "integer"])
+def test_a_number_has_one_token_whatever_its_type(form: Any) -> None:
+    """An integer of PostgreSQL still joins a NUMBER of Oracle and the text of a wide one."""
+    mask = TokenizeColumn(tokenize="v", key="k", form=form)
+    found = {str(masked(array, mask, **metadata)[0]) for array, metadata in FORTY_TWO}
+    assert len(found) == 1
+
+
+EQUAL_TEXTS = [
+    ("-1.5", pa.array([Decimal("-1.50")], pa.decimal128(5, 2)), {}),
+    ("0", pa.array([Decimal("0.00")], pa.decimal128(5, 2)), {}),
+    ("0", pa.array(["-0.0"]), NUMBER),
+    ("100", pa.array([Decimal("100")], pa.decimal128(5, 0)), {}),
+    ("0.0000001", pa.array([Decimal("0.0000001")], pa.decimal128(20, 10)), {}),
+    ("1" + "0" * 100, pa.array(["1E+100"]), NUMBER),
+    ("NaN", pa.array(["NaN"]), NUMBER),
+    ("true", pa.array([True]), {}),
+    ("2024-01-31", pa.array([date(2024, 1, 31)]), {}),
+    ("0044-03-15 BC", pa.array([-735160], pa.date32()), {}),
+    ("infinity", pa.array([2**31 - 1], pa.date32()), INFINITE),
+    ("2024-01-31 23:59:59.5", pa.array([datetime(2024, 1, 31, 23, 59, 59, 500000)]), {}),
+    ("2024-01-31 23:59:59", pa.array([datetime(2024, 1, 31, 23, 59, 59)], pa.timestamp("s")), {}),
+    ("2024-01-31 23:59:59+00:00", pa.array([datetime(2024, 1, 31, 23, 59, 59, tzinfo=UTC)]), {}),
+    ("é\U0001f600 ", pa.array(["é\U0001f600 "]), {}),
+    ("", pa.array([""]), {}),
+]
+
+
+@pytest.mark.parametrize(("text", "array", "metadata"), EQUAL_TEXTS)
+def test_a_hash_is_that_of_the_documented_text(
+    text: str, array: pa.Array, metadata: dict[str, str]
+) -> None:
+    """So that anybody can compute it again: HMAC-SHA-256 of the text in UTF-8."""
+    expected = hmac.new(KEY, text.encode(), hashlib.sha256).hexdigest()
+    assert masked(array, HashColumn(hash="v", key="k"), **metadata) == [expected]
+
+
+def test_tokens_are_told_apart_by_key_domain_and_value() -> None:
+    """And NULL stays NULL, which is no value."""
+    array = pa.array(["a", "b", None, "a"])
+    plain = masked(array, TokenizeColumn(tokenize="v", key="k"))
+    assert plain[0] == plain[3] != plain[1]
+    assert plain[2] is None
+    other = masked(array, TokenizeColumn(tokenize="v", key="k", domain="order"))
+    third = masked(array, TokenizeColumn(tokenize="v", key="k"), key=bytes(32))
+    hashes = masked(array, HashColumn(hash="v", key="k"))
+    assert len({plain[0], other[0], third[0], hashes[0][:32]}) == 4
+    assert {len(each) for each in (plain[0], other[0], third[0])} == {32}
+
+
+def test_tokens_stay_as_they_are() -> None:
+    """Those of an earlier night join those of the next, so their making never changes."""
+    array = pa.array(["customer"])
+    domain = hmac.new(KEY, b"unloader tokenize 1\0people", hashlib.sha256).digest()
+    digest = hmac.new(domain, b"customer", hashlib.sha256).digest()
+    for form, expected in (
+        ("text", digest[:16].hex()),
+        ("integer", int.from_bytes(digest[:8], "big") & (2**63 - 1)),
+    ):
+        mask = TokenizeColumn(tokenize="v", key="k", domain="people", form=form)  # type: ignore[arg-type]
+        assert masked(array, mask) == [expected]
+    uuids = masked(array, TokenizeColumn(tokenize="v", key="k", domain="people", form="uuid"))
+    found = uuid.UUID(uuids[0])
+    assert found.variant == uuid.RFC_4122
+    assert found.hex[:12] == digest.hex()[:12]
+    assert found.hex[12] == "8"
+
+
+def test_base64_is_that_of_the_whole_digest() -> None:
+    """With its sign at the end."""
+    expected = hmac.new(KEY, b"a", hashlib.sha256).digest()
+    import base64
+
+    found = masked(pa.array(["a", None]), HashColumn(hash="v", key="k", encoding="base64"))
+    assert found == [base64.b64encode(expected).decode(), None]
+
+
+def shifted(dates: pa.Array, subjects: pa.Array, days: int = 30, **metadata: str) -> list[Any]:
+    """Return dates that are shifted by a column of subjects."""
+    schema = pa.schema(
+        [pa.field("d", dates.type, metadata=metadata or None), pa.field("s", subjects.type)]
+    )
+    batch = pa.RecordBatch.from_arrays([dates, subjects], schema=schema)
+    step = ShiftDates(shift="d", by="s", key="k", days=days)
+    array = Transformer(Transform(steps=(step,)), schema, {"k": KEY}).apply(batch).column(0)
+    found: list[Any] = array.view(
+        pa.int32() if dates.type.bit_width == 32 else pa.int64()
+    ).to_pylist()
+    return found
+
+
+def test_shifted_dates_keep_the_intervals_of_a_subject() -> None:
+    """All dates of a subject move by the same days, never by none, and never by more than asked."""
+    begin = [date(2024, 2, 28) + timedelta(days=each) for each in range(400)]
+    subjects = pa.array([each % 100 for each in range(400)])
+    moved = shifted(pa.array(begin), subjects)
+    gone = [new - (old - date(1970, 1, 1)).days for new, old in zip(moved, begin, strict=True)]
+    assert gone[:100] == gone[100:200] == gone[300:]
+    assert min(gone) >= -30
+    assert max(gone) <= 30
+    assert 0 not in gone
+    assert len(set(gone)) > 30
+    other = shifted(
+        pa.array(begin[:100]).cast(pa.timestamp("us")), pa.array(range(100), pa.int16())
+    )
+    assert [each // 86_400_000_000 for each in other] == moved[:100]
+
+
+def test_a_date_without_a_subject_becomes_null_and_infinity_stays() -> None:
+    """Nothing clear remains where there is nobody to shift by."""
+    dates = pa.array([0, 0, None, 2**31 - 1, -(2**31) + 1], pa.date32())
+    found = shifted(dates, pa.array(["a", None, "a", "a", "b"]), **INFINITE)
+    assert found[0] not in (None, 0)
+    assert found[1:] == [None, None, 2**31 - 1, -(2**31) + 1]
+
+
+def test_a_date_that_would_leave_its_type_stops_the_run() -> None:
+    """It does not come out at the other end of the range."""
+    last = pa.array([2**63 - 1 - 10**9] * 50, pa.timestamp("us"))
+    with pytest.raises(OutputFailed, match="range"):
+        shifted(last, pa.array(range(50)))
+
+
+FAR = [-800_000, -719_528, -1, 0, 19_782, 20_088, 2_932_896, 40_000_000, 106_000_000]
+"""Days before Christ, of year 0, of a leap year, of 9999, and of years past 32767."""
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("s"), pa.timestamp("us", "UTC")])
+@pytest.mark.parametrize("days", [FAR, [-1, 0, 19_782, 20_088, None], []])
+def test_dates_are_cut_to_month_and_year(kind: pa.DataType, days: list[int | None]) -> None:
+    """In every year that the type has, by one calendar."""
+    scale = 1 if kind == pa.date32() else 86_400 * (1 if kind.unit == "s" else 10**6)
+    past = 0 if kind == pa.date32() else scale // 3
+    width = pa.int32() if kind == pa.date32() else pa.int64()
+    ticks = [None if each is None else each * scale + past for each in days]
+    array = pa.array(ticks, width).view(kind)
+    for to in ("month", "year"):
+        schema = pa.schema([pa.field("v", kind)])
+        step = TruncateDates(truncate_dates="v", to=to)  # type: ignore[arg-type]
+        batch = pa.RecordBatch.from_arrays([array], schema=schema)
+        found = Transformer(Transform(steps=(step,)), schema, {}).apply(batch).column(0)
+        expected = [None if each is None else first_day(each, to) * scale for each in days]
+        assert found.view(width).to_pylist() == expected
+
+
+def first_day(day: int, to: str) -> int:
+    """Return the first day of a day's month or year, counted within one cycle of 400 years."""
+    cycles, within = divmod(day + 719_162, 146_097)
+    known = date(1, 1, 1) + timedelta(days=within)
+    first = known.replace(day=1, month=known.month if to == "month" else 1)
+    return (first - date(1, 1, 1)).days + cycles * 146_097 - 719_162
+
+
+def test_texts_are_cut_by_characters() -> None:
+    """Never in the middle of one."""
+    found = masked(
+        pa.array(["é\U0001f600xyz", "a", "", None]), TruncateColumn(truncate="v", characters=2)
+    )
+    assert found == ["é\U0001f600", "a", "", None]
+
+
+def test_a_redacted_column_has_one_value() -> None:
+    """Also in place of NULL, which would tell something; and keeps its type."""
+    assert masked(pa.array(["a", None]), RedactColumn(redact="v", value="x")) == ["x", "x"]
+    assert masked(pa.array([1, None], pa.int8()), RedactColumn(redact="v")) == [None, None]
+    dates = pa.array([date(2024, 1, 1), None])
+    assert masked(dates, RedactColumn(redact="v", value="1900-01-01")) == [date(1900, 1, 1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "mask"),
+    [
+        (pa.float64(), HashColumn(hash="v", key="k")),
+        (pa.list_(pa.int8()), TokenizeColumn(tokenize="v", key="k")),
+        (pa.int64(), TruncateColumn(truncate="v", characters=3)),
+        (pa.string(), TruncateDates(truncate_dates="v", to="month")),
+        (pa.int64(), EncryptColumn(encrypt="v", key="k")),
+        (pa.decimal128(5, 2), EncryptColumn(encrypt="v", key="k", digits=8)),
+        (pa.int64(), RedactColumn(redact="v", value="x")),
+        (pa.string(), HashColumn(hash="v", key="k", length=4)),
+        (pa.string(), TruncateColumn(truncate="v", characters=0)),
+        (pa.date32(), ShiftDates(shift="v", by="v", key="k", days=3)),
+    ],
+)
+def test_a_mask_that_does_not_suit_is_told_before_the_run(kind: pa.DataType, mask: Mask) -> None:
+    """With the column's name, and no key is needed for it."""
+    with pytest.raises(UsageError, match=r"\bv\b"):
+        check(Transform(steps=(mask,)), pa.schema([pa.field("v", kind)]))
+
+
+def test_a_masked_column_says_how_and_by_which_key() -> None:
+    """And keeps no mark of what its text stood for."""
+    schema = pa.schema([pa.field("v", pa.string(), metadata=NUMBER)])
+    found = check(Transform(steps=(HashColumn(hash="V", key="k"),)), schema)
+    assert found.schema.field("v").metadata is None
+    column = found.columns[0]
+    assert column.masked is not None
+    assert (column.masked.method, column.masked.key_name) == ("hash", "k")
+    assert column.output_type == "string"

@@ -1,0 +1,316 @@
+"""Transforms of batches: columns, types, order, and rows that fall into batches in any way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from unloader.errors import ConfigError, OutputFailed, UsageError
+from unloader.transforms.model import (
+    CastColumn,
+    ComputeColumn,
+    ConstantColumn,
+    DropColumns,
+    EncryptColumn,
+    FilterRows,
+    HashColumn,
+    KeepColumns,
+    MaskingKey,
+    RedactColumn,
+    RenameColumn,
+    ShiftDates,
+    Step,
+    TokenizeColumn,
+    Transform,
+    TruncateColumn,
+    TruncateDates,
+)
+from unloader.transforms.transformer import Transformer, check
+from writers.errors import SchemaMismatch
+from writers.large_rows import LargeRow
+from writers.schema import INFINITE
+
+KEYS = {"k": bytes(range(32))}
+
+
+def rows(count: int) -> pa.RecordBatch:
+    """Return rows of many types, with nulls, repeated values and empty texts."""
+    pick = random.Random(7)
+    some = [None, *range(40)]
+    return pa.record_batch(
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "customer": pa.array([pick.choice(some) for _ in range(count)], pa.int32()),
+            "name": pa.array([pick.choice([None, "", "é", "Ann", "Bob"]) for _ in range(count)]),
+            "kind": pa.array([pick.choice("abc") for _ in range(count)]).dictionary_encode(),
+            "card": pa.array([f"4{pick.randrange(99):015}" for _ in range(count)]),
+            "amount": pa.array(
+                [Decimal(pick.randrange(10**6)) / 100 for _ in range(count)], pa.decimal128(12, 2)
+            ),
+            "born": pa.array(
+                [date(1950, 1, 1) + timedelta(pick.randrange(9999)) for _ in range(count)]
+            ),
+            "at": pa.array(
+                [pick.randrange(10**15) for _ in range(count)], pa.timestamp("us", "UTC")
+            ),
+            "raw": pa.array([pick.randbytes(3) for _ in range(count)]),
+        }
+    )
+
+
+EVERYTHING: tuple[Step, ...] = (
+    FilterRows(where="customer IS NULL OR customer % 3 <> 0"),
+    ComputeColumn(compute="label", sql="coalesce(name, '?') || '/' || kind"),
+    ComputeColumn(compute="amount", sql="amount * 2"),
+    ShiftDates(shift="born", by="customer", key="k", days=20),
+    TruncateDates(truncate_dates="at", to="year"),
+    TokenizeColumn(tokenize="customer", key="k"),
+    HashColumn(hash="raw", key="k", length=12),
+    HashColumn(hash="kind", key="k", encoding="base64"),
+    EncryptColumn(encrypt="card", key="k"),
+    RedactColumn(redact="name", value="x"),
+    TruncateColumn(truncate="label", characters=3),
+    FilterRows(where="label <> '?/a'"),
+    ConstantColumn(constant="batch", value="7", type="int16"),
+    RenameColumn(rename="id", to="ID number"),
+    CastColumn(cast="ID number", to="decimal(20,0)"),
+)
+
+
+def pieces(batch: pa.RecordBatch, pick: random.Random) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in pieces of any size, empty ones among them."""
+    at = 0
+    while at < batch.num_rows:
+        length = pick.choice([0, 1, 50, 200, 1000])
+        yield batch.slice(at, length)
+        at += length
+
+
+def test_rows_are_the_same_however_they_fall_into_batches() -> None:
+    """One by one, together, in one batch or in many, by one transformer or several."""
+    batch = rows(1_500)
+    transform = Transform(steps=EVERYTHING)
+    whole = pa.Table.from_batches([Transformer(transform, batch.schema, KEYS).apply(batch)])
+    assert 500 < whole.num_rows < 1_500
+    whole.validate(full=True)
+    for seed in range(3):
+        pick = random.Random(seed)
+        one = Transformer(transform, batch.schema, KEYS)
+        each = [one.apply(piece) for piece in pieces(batch, pick)]
+        assert pa.Table.from_batches(each, whole.schema).equals(whole)
+        together = list(Transformer(transform, batch.schema, KEYS).apply_all(pieces(batch, pick)))
+        assert pa.Table.from_batches(together, whole.schema).equals(whole)
+        assert all(piece.num_rows for piece in together)
+        one.close()
+
+
+def test_many_batches_are_worked_on_in_bounded_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group ends once it has its rows; nothing waits for the end of the input."""
+    monkeypatch.setattr("unloader.transforms.transformer.TOGETHER_ROWS", 100)
+    batch = rows(1_000)
+    given: list[int] = []
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for at in range(0, 1_000, 10):
+            given.append(at)
+            yield batch.slice(at, 10)
+
+    steps = (ComputeColumn(compute="n", sql="id + 1"),)
+    found = Transformer(Transform(steps=steps), batch.schema, {}).apply_all(source())
+    first = next(found)
+    assert first.num_rows == 10
+    assert len(given) <= 11
+    assert sum(each.num_rows for each in found) == 990
+
+
+def test_columns_that_no_step_touches_are_not_copied() -> None:
+    """They come out as the very memory that went in."""
+    batch = rows(100)
+    steps = (KeepColumns(keep=("card", "id")), ComputeColumn(compute="n", sql="id + 1"))
+    found = Transformer(Transform(steps=steps), batch.schema, {}).apply(batch)
+    assert found.column("card").buffers()[2].address == batch.column("card").buffers()[2].address
+
+
+def test_columns_are_kept_dropped_renamed_and_set() -> None:
+    """In the order of the steps, and names may differ in case alone."""
+    batch = pa.record_batch({"A": [1], "a": [2], "B": ["x"]})
+    steps = (
+        KeepColumns(keep=("b", "a", "A")),
+        RenameColumn(rename="a", to='sel"ect'),
+        RenameColumn(rename="A", to="a"),
+        ConstantColumn(constant="c", value=None, type="timestamp[us, UTC]"),
+        ConstantColumn(constant="B", value="5", type="decimal(3,1)"),
+        DropColumns(drop=('SEL"ECT',)),
+    )
+    found = Transformer(Transform(steps=steps), batch.schema, {}).apply(batch)
+    assert found.to_pylist() == [{"B": Decimal("5.0"), "a": 1, "c": None}]
+    assert found.schema.field("c").type == pa.timestamp("us", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (KeepColumns(keep=("A", "X")), "'X'"),
+        (KeepColumns(keep=()), "keep"),
+        (KeepColumns(keep=("A", "A")), "twice"),
+        (DropColumns(drop=("A", "b", "B")), "no column"),
+        (RenameColumn(rename="ab", to="x"), "'ab'"),
+        (RenameColumn(rename="A", to="b"), "'b'"),
+        (RenameColumn(rename="A", to=""), "no name"),
+        (CastColumn(cast="A", to="number"), "'number'"),
+        (CastColumn(cast="A", to="decimal(39,0)"), "decimal"),
+        (ConstantColumn(constant="n", value="x", type="int8"), "int8"),
+        (HashColumn(hash="nobody", key="k"), "'nobody'"),
+        (ComputeColumn(compute="", sql="1"), "no column"),
+    ],
+)
+def test_a_step_that_cannot_be_done_is_one_error(step: Step, words: str) -> None:
+    """Before any row is read, with the name that is wrong."""
+    schema = pa.schema([("A", pa.int64()), ("b", pa.string()), ("B", pa.string())])
+    with pytest.raises(UsageError, match=words):
+        check(Transform(steps=(step,)), schema)
+
+
+def test_names_that_come_twice_must_be_told_apart() -> None:
+    """A query may give two columns of one name; no output may."""
+    schema = pa.schema([("x", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
+    with pytest.raises(UsageError, match="'x'"):
+        check(Transform(), schema)
+    assert check(Transform(steps=(KeepColumns(keep=("y",)),)), schema).schema.names == ["y"]
+
+
+CASTS: list[tuple[pa.Array, str, list[Any]]] = [
+    (pa.array([1, None]), "decimal(38,2)", [Decimal("1.00"), None]),
+    (pa.array(["1.25", "-0"]), "decimal(5,2)", [Decimal("1.25"), Decimal("0.00")]),
+    (pa.array([Decimal("2.00")]), "int8", [2]),
+    (pa.array([Decimal("0.00000001")], pa.decimal128(20, 8)), "string", ["0.00000001"]),
+    (pa.array(["2024-02-29"]), "date", [date(2024, 2, 29)]),
+    (pa.array([date(2024, 2, 29)]), "timestamp[s]", None),  # type: ignore[list-item]
+    (pa.array([1.5, float("nan")]), "string", ["1.5", "NaN"]),
+    (pa.array([True]), "int8", [1]),
+    (pa.array(["a"]).dictionary_encode(), "string", ["a"]),
+    (pa.array([b"a"]), "string", ["\\x61"]),
+]
+
+
+@pytest.mark.parametrize(("array", "to", "values"), CASTS)
+def test_a_cast_is_exact(array: pa.Array, to: str, values: list[Any] | None) -> None:
+    """Text is what CSV has for a value."""
+    batch = pa.record_batch({"v": array})
+    found = Transformer(Transform(steps=(CastColumn(cast="v", to=to),)), batch.schema, {}).apply(
+        batch
+    )
+    found.validate(full=True)
+    if values is not None:
+        assert found.column(0).to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("array", "to"),
+    [
+        (pa.array([Decimal("1.5")]), "int64"),
+        (pa.array([300]), "int8"),
+        (pa.array([2**53 + 1]), "double"),
+        (pa.array([0.125]), "decimal(5,2)"),
+        (pa.array([2]), "bool"),
+        (pa.array(["1.239"]), "decimal(5,2)"),
+        (pa.array(["secret"]), "int64"),
+        (pa.array([1], pa.timestamp("us")), "date"),
+        (pa.array([2**31 - 5], pa.date32()), "timestamp"),
+    ],
+)
+def test_a_cast_that_would_change_a_value_stops_the_run(array: pa.Array, to: str) -> None:
+    """The column is named, and the value is not shown."""
+    batch = pa.record_batch({"v": array})
+    transformer = Transformer(Transform(steps=(CastColumn(cast="v", to=to),)), batch.schema, {})
+    with pytest.raises(OutputFailed, match=r"\bv\b") as raised:
+        transformer.apply(batch)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_cast_without_a_meaning_is_refused() -> None:
+    """An instant is no local time, and no other type holds infinity."""
+    infinite = pa.field("d", pa.date32(), metadata=INFINITE)
+    schema = pa.schema([("t", pa.timestamp("us", "UTC")), infinite, ("l", pa.list_(pa.int8()))])
+    for name, to in (("t", "timestamp"), ("d", "timestamp"), ("l", "int8")):
+        with pytest.raises(UsageError, match=rf"\b{name}\b"):
+            check(Transform(steps=(CastColumn(cast=name, to=to),)), schema)
+
+
+def test_a_column_says_where_it_comes_from() -> None:
+    """What was masked, by which key, and what still has clear values of a masked column."""
+    steps = (
+        ComputeColumn(compute="domain", sql="split_part(email, '@', 2)"),
+        HashColumn(hash="email", key="k"),
+        ComputeColumn(compute="short", sql="email[:4]"),
+        RenameColumn(rename="id", to="number"),
+        CastColumn(cast="number", to="string"),
+    )
+    schema = pa.schema([("id", pa.int64()), ("email", pa.string()), ("other", pa.string())])
+    key = MaskingKey(name="k", kind="file", place="/k", proof="00:ff")
+    number, email, other, domain, short = check(Transform(steps=steps), schema, [key]).columns
+    assert (number.inputs, number.changes, number.masked) == (("id",), ("cast to string",), None)
+    assert email.masked is not None
+    assert (email.masked.key_name, email.masked.key_proof) == ("k", "00:ff")
+    assert (other.changes, other.masked, other.unmasked_inputs) == ((), None, ())
+    assert domain.unmasked_inputs == ("email",)
+    assert short.masked is not None
+    assert (short.masked.method, short.unmasked_inputs) == ("derived", ())
+
+
+def test_a_missing_key_is_told_before_the_first_batch() -> None:
+    """With its name."""
+    schema = pa.schema([("v", pa.string())])
+    with pytest.raises(ConfigError, match="other"):
+        Transformer(Transform(steps=(HashColumn(hash="v", key="other"),)), schema, KEYS)
+
+
+def test_another_schema_is_refused() -> None:
+    """Columns are known by their places, so others must not come in them."""
+    transformer = Transformer(Transform(), pa.schema([("v", pa.string())]), {})
+    with pytest.raises(SchemaMismatch):
+        transformer.apply(pa.record_batch({"v": [1]}))
+
+
+class Endless:
+    """A value that is too large for memory."""
+
+    binary = False
+
+    def pieces(self) -> Iterator[str]:
+        """Yield its beginning."""
+        yield "x"
+
+
+def test_a_large_value_passes_where_no_step_looks_at_it() -> None:
+    """It moves with its column, may be filtered or redacted, and is never taken for NULL."""
+    row = pa.record_batch({"id": pa.array([1]), "doc": pa.array([None], pa.string())})
+    large = LargeRow(row=row, values=((1, Endless()),))
+
+    def done(*steps: Step) -> Any:
+        return Transformer(Transform(steps=steps), row.schema, KEYS).apply_large(large)
+
+    moved = done(RenameColumn(rename="doc", to="text"), KeepColumns(keep=("text", "id")))
+    assert [index for index, _ in moved.values] == [0]
+    assert done(FilterRows(where="id > 1")) is None
+    assert done(RedactColumn(redact="doc", value="-")).row.column("doc").to_pylist() == ["-"]
+    assert done(RedactColumn(redact="doc", value="-")).values == ()
+    assert done(DropColumns(drop=("doc",))).values == ()
+    for step in (
+        HashColumn(hash="doc", key="k"),
+        TruncateColumn(truncate="doc", characters=3),
+        ComputeColumn(compute="n", sql="length(doc)"),
+        FilterRows(where="doc IS NULL"),
+    ):
+        with pytest.raises(OutputFailed, match="doc"):
+            done(step)
+    transform = Transform(steps=(CastColumn(cast="id", to="int8"),))
+    items = [row, large, row]
+    found = list(Transformer(transform, row.schema, {}).apply_all(items))
+    assert [type(each) for each in found] == [pa.RecordBatch, LargeRow, pa.RecordBatch]

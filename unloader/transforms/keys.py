@@ -1,0 +1,157 @@
+"""The keys of masks: where they are found, and what is demanded of them.
+
+A key is 16 to 256 random bytes, written in base64. It has a name, by which steps and manifests call
+it. A key `customers` is found where `key_place` is told, else in the variable
+UNLOADER_MASKING_KEY_CUSTOMERS, else in the systemd credential `unloader-masking-key-customers`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from unloader.errors import ConfigError, UsageError
+from unloader.redaction import learn
+from unloader.secrets.credentials import usual_credential
+from unloader.secrets.keyrings import keyring_password
+from unloader.secrets.proofs import is_proof_of, proof_of
+from unloader.secrets.reading import secret_in
+from unloader.transforms.model import MaskingKey
+
+VARIABLE = "UNLOADER_MASKING_KEY_"
+CREDENTIAL = "unloader-masking-key-"
+SHORTEST_KEY, LONGEST_KEY = 16, 256
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FORM = "give 32 random bytes in base64, as `openssl rand -base64 32` writes them"
+
+
+def key_place(name: str, place: str = "") -> MaskingKey:
+    """Return where the key of a name is found; nothing is read yet.
+
+    Args:
+        name: Lower case letters, digits and hyphens.
+        place: `file:PATH`, `env:VARIABLE`, `keyring:SERVICE/USER` or `credential:NAME`; empty looks
+            in the usual places.
+
+    Raises:
+        UsageError: The name or the place has another form. The place is not shown: whoever took it
+            for the key gave the key itself.
+        ConfigError: There is no such credential, or no key in the usual places.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "a masking key has a name of lower case letters, digits and hyphens",
+            "name it like customers or patients-2026",
+        )
+    if not place:
+        return _usual(name)
+    kind, _, rest = place.partition(":")
+    if kind == "file" and rest:
+        return MaskingKey(name=name, kind="file", place=str(Path(rest).absolute()))
+    if kind == "env" and _VARIABLE_NAME.fullmatch(rest):
+        return MaskingKey(name=name, kind="environment", place=rest)
+    if kind == "keyring" and all(rest.rpartition("/")):
+        return MaskingKey(name=name, kind="keyring", place=rest)
+    if kind == "credential" and rest and "/" not in rest:
+        path = usual_credential(rest)
+        if path is None:
+            raise ConfigError(
+                f"there is no systemd credential for the masking key {name}",
+                "put LoadCredential= with that name into the unit, or use file:PATH",
+            )
+        return MaskingKey(name=name, kind="file", place=str(path))
+    raise UsageError(
+        f"the place of the masking key {name} is none",
+        "write file:PATH, env:VARIABLE, keyring:SERVICE/USER or credential:NAME",
+    )
+
+
+def masking_key(key: MaskingKey) -> bytes:
+    """Return a key; no text of ours shows it.
+
+    Raises:
+        ConfigError: It is not there, others can read its file, it is no key, or it is another one
+            than its proof was made of.
+    """
+    text = _text_of(key).strip()
+    if not text:
+        raise ConfigError(
+            f"the masking key {key.name} is not there",
+            f"set {_variable(key.name)}, or say where it is",
+        )
+    learn(text)
+    try:
+        found = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(f"the masking key {key.name} is not in base64", _FORM) from None
+    if not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
+        raise ConfigError(
+            f"the masking key {key.name} has {len(found)} bytes, and may have {SHORTEST_KEY} to "
+            f"{LONGEST_KEY}",
+            _FORM,
+        )
+    if key.proof and not _is_the_key(found, key.proof):
+        raise ConfigError(
+            f"the masking key {key.name} is not the one that the rows were, or are being, masked "
+            "with",
+            "give the key of the run",
+        )
+    return found
+
+
+def masking_keys(keys: Iterable[MaskingKey]) -> Mapping[str, bytes]:
+    """Return keys by their names.
+
+    Raises:
+        ConfigError: One is not there, cannot be read, or is none.
+    """
+    return {key.name: masking_key(key) for key in keys}
+
+
+def with_proof(key: MaskingKey) -> MaskingKey:
+    """Return a key's place with a proof of the key that is there now.
+
+    Raises:
+        ConfigError: It is not there, cannot be read, or is none.
+    """
+    return replace(key, proof=proof_of(masking_key(key)))
+
+
+def _usual(name: str) -> MaskingKey:
+    variable = _variable(name)
+    if variable in os.environ:
+        return MaskingKey(name=name, kind="environment", place=variable)
+    path = usual_credential(CREDENTIAL + name)
+    if path is not None:
+        return MaskingKey(name=name, kind="file", place=str(path))
+    raise ConfigError(
+        f"the masking key {name} is nowhere",
+        f"set {variable}, or use the systemd credential {CREDENTIAL}{name}, or say where it is",
+    )
+
+
+def _variable(name: str) -> str:
+    return VARIABLE + name.upper().replace("-", "_")
+
+
+def _text_of(key: MaskingKey) -> str:
+    if key.kind == "environment":
+        return os.environ.get(key.place, "")
+    if key.kind == "keyring":
+        service, _, user = key.place.rpartition("/")
+        return keyring_password(service, user)
+    return secret_in(Path(key.place), f"file of the masking key {key.name}", "check its path")
+
+
+@lru_cache(maxsize=16)
+def _is_the_key(found: bytes, proof: str) -> bool:
+    # Once in each process: the proof takes long on purpose.
+    return is_proof_of(found, proof)

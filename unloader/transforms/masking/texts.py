@@ -1,0 +1,35 @@
+"""Masks without a key: texts cut after some characters, and one constant for all values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from unloader.errors import UsageError
+from unloader.transforms.masking.keyed import Values
+from unloader.transforms.model import TruncateColumn
+from writers.arrow_compute import pc
+from writers.schema import text_class
+
+
+def check_text(field: pa.Field, verb: str) -> None:
+    """Return if a column holds plain text.
+
+    Raises:
+        UsageError: It holds something else, even if that is carried as text.
+    """
+    kind = field.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if not text_class(field):
+            return
+        what = f"holds a {text_class(field)} as text"
+    else:
+        what = f"has the type {kind}"
+    raise UsageError(
+        f"column {field.name} {what}, and only text can be {verb}",
+        "cast it to string before, or use another mask",
+    )
+
+
+def truncated(step: TruncateColumn) -> Values:
+    """Return the function that keeps the first characters of texts."""
+    return lambda array: pc.utf8_slice_codeunits(array, 0, step.characters)

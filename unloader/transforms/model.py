@@ -1,0 +1,246 @@
+"""What is to be done to rows between reading and writing: steps, as plain data.
+
+A `Transform` is a list of steps. Each works on the columns that the steps before it have left. The
+class of a step is known by its first field, which no other class has: so a step reads in a job file
+as it is written here, `rename = "A"` with `to = "B"`, and comes back from JSON as what it was.
+
+Steps name keys, and hold none. A `MaskingKey` says where a key is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Alphabet = Literal[
+    "digits", "lower", "upper", "letters", "digits-lower", "digits-upper", "alphanumeric"
+]
+"""alphanumeric: digits and letters of both cases."""
+
+
+Method = Literal[
+    "hash", "tokenize", "redact", "truncate", "truncate_dates", "shift", "encrypt", "derived"
+]
+"""How a column is masked: the first field of a mask; derived: computed from masked columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepColumns:
+    """Keeps these columns, in this order, and no others."""
+
+    keep: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropColumns:
+    """Leaves these columns out."""
+
+    drop: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameColumn:
+    """Gives a column another name."""
+
+    rename: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastColumn:
+    """Gives a column another type; a value that it cannot hold exactly stops the run."""
+
+    cast: str
+    to: str
+    """A type as `columns` prints it, such as int64, decimal(12,2), date or timestamp[us, UTC]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantColumn:
+    """Sets a column to one value in every row; one that is not there is added at the end."""
+
+    constant: str
+    """The column."""
+    value: str | None
+    """The value's text; None is NULL."""
+    type: str = "string"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeColumn:
+    """Sets a column to an SQL expression over the row; one that is not there is added at the end.
+
+    The expression is DuckDB's SQL. A column is named in double quotes where its name is not plain.
+    """
+
+    compute: str
+    """The column."""
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRows:
+    """Keeps the rows for which an SQL condition over the row is true."""
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashColumn:
+    """Masks values by HMAC-SHA-256 of their canonical text."""
+
+    hash: str
+    """The column."""
+    key: str
+    encoding: Literal["hex", "base64"] = "hex"
+    length: int = 0
+    """Characters that are kept; 0 is all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizeColumn:
+    """Masks values by tokens: the same for the same value, key and domain, wherever they stand."""
+
+    tokenize: str
+    """The column."""
+    key: str
+    form: Literal["text", "uuid", "integer"] = "text"
+    """text: 128 bits in 32 hexadecimal digits; uuid: 122 bits; integer: 63 bits, in an int64."""
+    domain: str = ""
+    """What kind of thing the values name: a customer 42 and an order 42 have different tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactColumn:
+    """Masks values by one constant, NULLs included; the column keeps its type."""
+
+    redact: str
+    """The column."""
+    value: str | None = None
+    """The constant's text; None is NULL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateColumn:
+    """Masks texts by keeping their first characters."""
+
+    truncate: str
+    """The column."""
+    characters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateDates:
+    """Masks dates and timestamps by the first moment of their month or year."""
+
+    truncate_dates: str
+    """The column."""
+    to: Literal["month", "year"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftDates:
+    """Masks dates and timestamps by a shift in days, the same for all rows of one subject."""
+
+    shift: str
+    """The column."""
+    by: str
+    """The column that names the subject. A date without a subject becomes NULL."""
+    key: str
+    days: int
+    """The largest shift, forward or back; no shift is 0."""
+    domain: str = ""
+    """What kind of thing the subjects are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptColumn:
+    """Masks texts and whole numbers by FF1 of NIST SP 800-38G; the format stays."""
+
+    encrypt: str
+    """The column."""
+    key: str
+    """A key of 16, 24 or 32 bytes."""
+    alphabet: Alphabet = "digits"
+    """Characters that are encrypted, among themselves."""
+    digits: int = 0
+    """Of whole numbers: they are encrypted as that many digits, with zeros in front."""
+    others: Literal["refuse", "keep"] = "refuse"
+    """What to do about characters that are not in the alphabet; keep: they stay where they are."""
+    tweak: str = ""
+    """Makes the same value another one, with the same key."""
+
+
+Mask = (
+    HashColumn
+    | TokenizeColumn
+    | RedactColumn
+    | TruncateColumn
+    | TruncateDates
+    | ShiftDates
+    | EncryptColumn
+)
+Step = (
+    KeepColumns
+    | DropColumns
+    | RenameColumn
+    | CastColumn
+    | ConstantColumn
+    | ComputeColumn
+    | FilterRows
+    | Mask
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """What one output does to the rows that it is given."""
+
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Names of the keys that masks need, each once, in the order of the steps."""
+        named = (getattr(step, "key", "") for step in self.steps)
+        return tuple(dict.fromkeys(filter(None, named)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskingKey:
+    """Where a key is found, so that parent and workers each look there themselves."""
+
+    name: str
+    """What steps call it, and manifests; never the key."""
+    kind: Literal["environment", "file", "keyring"]
+    place: str
+    """The variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
+    proof: str = ""
+    """Tells whether a key is the same, without telling what it is; empty until the run begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masked:
+    """How a column was masked, as a manifest says it."""
+
+    method: Method
+    detail: str = ""
+    """The options of the method, without any value of the column."""
+    key_name: str = ""
+    key_proof: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputColumn:
+    """A column that comes out, and where it comes from."""
+
+    name: str
+    output_type: str
+    """The Arrow type."""
+    inputs: tuple[str, ...]
+    """The columns that went in and that it depends on; none for a constant."""
+    changes: tuple[str, ...] = ()
+    """What was done to it on purpose, in words, masks aside; empty where its values are as read."""
+    masked: Masked | None = None
+    """The last mask; None where it has none."""
+    unmasked_inputs: tuple[str, ...] = ()
+    """Columns that some step masks, and that this one got clear values of before that step."""

@@ -1,0 +1,190 @@
+"""Checks an SQL expression, and makes it one over columns with plain names.
+
+DuckDB itself parses the expression into a tree. The tree may hold columns, constants, operators,
+casts, CASE and functions that give one result for the same arguments; everything else is refused:
+subqueries, aggregates and windows, which would depend on how rows fall into batches, and what tells
+the time or the state of the session. Columns get the names c0, c1, ..., since DuckDB takes `a` and
+`"A"` for one name even in quotes, and tables may have both. What runs is made from that tree, never
+from the text that was typed; and the tree of what runs is compared with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from unloader.errors import UsageError
+from unloader.transforms.columns import found
+from unloader.transforms.sql.session import functions, open_session
+
+if TYPE_CHECKING:
+    import duckdb
+
+Tree: TypeAlias = Any
+"""What `json.loads` makes of DuckDB's JSON."""
+
+_ALLOWED = frozenset({
+    "COLUMN_REF", "CONSTANT", "FUNCTION", "CAST", "COMPARISON", "CONJUNCTION", "OPERATOR", "CASE",
+    "BETWEEN", "COLLATE", "TYPE",
+})  # fmt: skip
+_WORDS = {
+    "SUBQUERY": "a subquery",
+    "WINDOW": "a window function",
+    "STAR": "*, and not a column",
+    "PARAMETER": "a parameter",
+    "POSITIONAL_REFERENCE": "a column by its number",
+    "LAMBDA": "a lambda function",
+}
+_MACROS = frozenset({
+    "nullif", "if", "split_part", "fmod", "fdiv", "days_in_month", "date_add", "list_append",
+    "list_prepend", "list_reverse", "array_append", "array_prepend", "array_to_string",
+})  # fmt: skip
+"""Macros that are made of functions that may be called."""
+_REFUSED = frozenset(
+    ("version", "current_localtime", "current_localtimestamp", "in_search_path", "error", "age1")
+)
+"""Functions that DuckDB does not mark, though they tell the time or the state of the session; `age`
+of one argument is up to the present day."""
+_REFUSED_BEGINNINGS = (
+    "json_serialize", "json_deserialize", "json_execute", "pg_", "current_", "get_current", "txid",
+    "__", "add_parquet", "duckdb_", "pragma_", "getvariable", "getenv", "nextval", "currval",
+)  # fmt: skip
+
+_SERIALIZE = (
+    "SELECT json_serialize_sql(?::VARCHAR, skip_default := true, skip_null := true,"
+    " skip_empty := true)"
+)
+_HINT = "give an expression of DuckDB's SQL over the columns of one row"
+_ONE_ROW = "the result must follow from one row: what needs others belongs into --query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """An expression that may run."""
+
+    sql: str
+    """Over columns c0, c1, ..."""
+    columns: tuple[int, ...]
+    """Which columns it needs, by their places, ascending."""
+
+
+def checked(
+    connection: duckdb.DuckDBPyConnection, sql: str, names: Sequence[str], what: str
+) -> Expression:
+    """Return an expression as it may run.
+
+    Args:
+        connection: A session that parses.
+        sql: As it was typed.
+        names: Of the columns there are.
+        what: What it is for, in errors: `the SQL of column X`.
+
+    Raises:
+        UsageError: It is no expression, or has in it what it may not.
+    """
+    document = _parsed(connection, sql, what)
+    statement = document["statements"][0]
+    items = statement["node"].pop("select_list", [])
+    if len(document["statements"]) != 1 or len(items) != 1 or _plain(statement) != _bare():
+        raise UsageError(f"{what} is more than one expression", _HINT)
+    if items[0].get("alias"):
+        raise UsageError(f"{what} names its result", "leave AS out: the column has its name")
+    used: set[int] = set()
+    _rewrite(items[0], names, what, used)
+    statement["node"]["select_list"] = items
+    text = _written(connection, document, what)
+    return Expression(sql=text, columns=tuple(sorted(used)))
+
+
+def _parsed(connection: duckdb.DuckDBPyConnection, sql: str, what: str) -> Tree:
+    # To the end: an unfinished answer would keep the session busy.
+    document = json.loads(connection.execute(_SERIALIZE, [f"SELECT {sql}\n"]).fetchall()[0][0])
+    if document["error"]:
+        # The message of the parser has words of the expression, and no value of any row.
+        message = str(document.get("error_message", "")).partition("\n")[0]
+        raise UsageError(f"{what} is no SQL expression: {message}", _HINT)
+    if not document["statements"]:
+        raise UsageError(f"{what} is empty", _HINT)
+    return document
+
+
+@lru_cache(maxsize=1)
+def _bare() -> Tree:
+    """Return the tree of a SELECT of one expression, without the expression."""
+    session = open_session()
+    try:
+        statement = _plain(_parsed(session, "1", "1")["statements"][0])
+    finally:
+        session.close()
+    statement["node"].pop("select_list")
+    return statement
+
+
+def _written(connection: duckdb.DuckDBPyConnection, document: Tree, what: str) -> str:
+    """Return the text of a tree, which DuckDB makes, and reads again as the same tree."""
+    answer = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(document)])
+    text = str(answer.fetchall()[0][0])
+    head, _, expression = text.partition(" ")
+    if head != "SELECT" or _plain(_parsed(connection, expression, what)) != _plain(document):
+        raise UsageError(f"{what} is not understood in the same way twice", "write it otherwise")
+    return expression
+
+
+def _plain(node: Tree) -> Tree:
+    """Return a tree without the places of its nodes in the text."""
+    if isinstance(node, dict):
+        return {
+            key: _plain(value)
+            for key, value in node.items()
+            if not key.startswith("query_location")
+        }
+    return [_plain(each) for each in node] if isinstance(node, list) else node
+
+
+def _rewrite(node: Tree, names: Sequence[str], what: str, used: set[int]) -> None:
+    """Check a tree, and put the names of columns in order."""
+    if isinstance(node, list):
+        for each in node:
+            _rewrite(each, names, what, used)
+        return
+    if not isinstance(node, dict):
+        return
+    kind = node.get("class", "TYPE")
+    if kind not in _ALLOWED:
+        raise UsageError(f"{what} has {_WORDS.get(kind, kind.lower())} in it", _ONE_ROW)
+    if kind == "FUNCTION":
+        _check_function(node, what)
+    if kind == "COLUMN_REF":
+        index = found(names, node["column_names"][0], what)
+        used.add(index)
+        node["column_names"][0] = f"c{index}"
+        return
+    for each in node.values():
+        _rewrite(each, names, what, used)
+
+
+def _check_function(node: Tree, what: str) -> None:
+    name = str(node["function_name"]).lower()
+    path = node.get("qualified_name", {}).get("path", [])
+    if node.get("schema") or node.get("catalog") or len(path) > 1:
+        raise UsageError(f"{what} calls {name} by a name with a dot", f"write {name}(...)")
+    kinds = functions().get(name, frozenset())
+    if kinds & {"aggregate", "window"}:
+        raise UsageError(
+            f"{what} calls the aggregate {name}, which would depend on how rows fall into batches",
+            _ONE_ROW,
+        )
+    arity = f"{name}{len(node.get('arguments', node.get('children', [])))}"
+    if "volatile" in kinds or {name, arity} & _REFUSED or name.startswith(_REFUSED_BEGINNINGS):
+        raise UsageError(
+            f"{what} calls {name}, whose result does not follow from the row alone",
+            "put a constant in its place; the rows of a run that is resumed must be the same",
+        )
+    if "scalar" in kinds or ("macro" in kinds and name in _MACROS):
+        return
+    if kinds:
+        raise UsageError(f"{what} calls {name}, which is not allowed here", _HINT)
+    raise UsageError(f"{what} calls {name}, and there is no such function", _HINT)

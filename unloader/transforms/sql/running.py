@@ -1,0 +1,200 @@
+"""Runs checked expressions over batches.
+
+Only the columns that expressions need go into DuckDB, and only results come out; every other column
+stays the Arrow array that it was. Rows keep their order: there is one thread, and a filter is a
+column of truth values that Arrow filters by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from unloader.errors import OutputFailed, UsageError
+from unloader.transforms.sql.expressions import Expression
+from unloader.transforms.sql.session import driver
+from unloader.transforms.steps import plain_array
+from writers.arrow_compute import pc
+from writers.schema import INFINITE, has_infinities
+
+if TYPE_CHECKING:
+    import duckdb
+
+_EXACT = frozenset({
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "FLOAT", "DOUBLE", "VARCHAR", "BLOB", "TIME", "DATE", "TIMESTAMP", "TIMESTAMP_NS",
+    "TIMESTAMP WITH TIME ZONE",
+})  # fmt: skip
+"""Types that Arrow holds exactly."""
+_DECIMAL = re.compile(r"DECIMAL\(\d+, ?\d+\)")
+_MOMENTS = ("TIMESTAMP_S", "TIMESTAMP_MS")
+_NESTED = re.compile(r".*\]|(STRUCT|MAP|UNION)\(.*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """An expression with the type of its result."""
+
+    sql: str
+    """Over columns c0, c1, ...; cast to what Arrow holds exactly."""
+    columns: tuple[int, ...]
+    """Which columns it needs, by their places."""
+    field: pa.Field
+    """Of the result, with the name that it was given."""
+
+
+def typed(
+    connection: duckdb.DuckDBPyConnection, expression: Expression, schema: pa.Schema, name: str
+) -> Computed:
+    """Return an expression with the type of its result.
+
+    Raises:
+        UsageError: The expression does not suit the types of the columns, or its result has a type
+            that is not written.
+    """
+    what = f"the SQL of column {name}"
+    sql = f"({expression.sql})"
+    bound = _bound(connection, sql, expression, schema, what)
+    kind = str(bound.types[0])
+    if _NESTED.fullmatch(kind):
+        raise UsageError(f"{what} gives a {kind}", "cast it to VARCHAR, or take a part of it")
+    if kind in _MOMENTS:
+        sql = f"{sql}::TIMESTAMP"
+    elif kind not in _EXACT and not _DECIMAL.fullmatch(kind):
+        sql = f"{sql}::VARCHAR"
+    if sql != f"({expression.sql})":
+        bound = _bound(connection, sql, expression, schema, what)
+    found = _plain_zone(bound.to_arrow_table().schema.field(0).type)
+    infinite = _is_moment(found) and any(
+        has_infinities(schema.field(index)) for index in expression.columns
+    )
+    field = pa.field(name, found, metadata=INFINITE if infinite else None)
+    return Computed(sql=sql, columns=expression.columns, field=field)
+
+
+def check_condition(
+    connection: duckdb.DuckDBPyConnection, expression: Expression, schema: pa.Schema
+) -> None:
+    """Return if an expression is a condition.
+
+    Raises:
+        UsageError: It is none.
+    """
+    what = "the condition where"
+    kind = str(_bound(connection, expression.sql, expression, schema, what).types[0])
+    if kind not in ("BOOLEAN", '"NULL"'):
+        raise UsageError(f"{what} gives a {kind}, and not true or false", "compare it: a > 0")
+
+
+class Evaluation:
+    """Some expressions over the same columns, and perhaps a condition, in one go."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        computed: Sequence[Computed],
+        condition: Expression | None,
+    ) -> None:
+        self._connection = connection
+        self._computed = computed
+        needed = [each.columns for each in computed] + ([condition.columns] if condition else [])
+        self._columns = sorted({index for columns in needed for index in columns})
+        items = [each.sql for each in computed]
+        if condition is not None:
+            items.append(f"coalesce(({condition.sql}), false)")
+        self._items = ", ".join(f"{item} AS o{number}" for number, item in enumerate(items))
+        self._filters = condition is not None
+
+    def results(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int
+    ) -> tuple[list[pa.Array], pa.Array | None]:
+        """Return the results for some rows, and which of the rows are kept: None is all.
+
+        Raises:
+            OutputFailed: An expression fails on a row; no value of it is shown.
+        """
+        import duckdb
+
+        kept = pa.array([], pa.bool_()) if self._filters else None
+        if not rows:
+            return [pa.array([], each.field.type) for each in self._computed], kept
+        try:
+            relation = self._connection.from_arrow(_given(columns, self._columns, rows))
+            table = relation.project(self._items).to_arrow_table()
+        except duckdb.Error as error:
+            # Without its text and its cause, which hold values.
+            raise self._failed(type(error).__name__) from None
+        if table.num_rows != rows:
+            raise self._failed(f"{table.num_rows} results for {rows} rows")
+        found = [plain_array(each) for each in table.columns]
+        kept = found.pop() if self._filters else None
+        return [
+            _result(array, each.field) for array, each in zip(found, self._computed, strict=True)
+        ], kept
+
+    def _failed(self, why: str) -> OutputFailed:
+        names = [f"the SQL of column {each.field.name}" for each in self._computed]
+        what = " or ".join([*names, *(["the condition where"] if self._filters else [])])
+        return OutputFailed(
+            f"{what} fails on a row ({why}); its values are not shown",
+            "use TRY_CAST or CASE for the rows that it does not suit",
+        )
+
+
+def _given(
+    columns: Sequence[pa.Array | pa.ChunkedArray], needed: Sequence[int], rows: int
+) -> pa.Table:
+    """Return what DuckDB is given: the columns that are needed, or one that only has rows."""
+    arrays = {f"c{index}": plain_array(columns[index]) for index in needed}
+    return pa.table(arrays or {"rows": pa.nulls(rows, pa.int8())})
+
+
+def _bound(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    expression: Expression,
+    schema: pa.Schema,
+    what: str,
+) -> Any:
+    """Return an expression bound to the columns, without rows."""
+    duckdb = driver()
+    empty = [pa.array([], field.type) for field in schema]
+    try:
+        return connection.from_arrow(_given(empty, expression.columns, 0)).project(f"{sql} AS o0")
+    except duckdb.Error as error:
+        # There are no rows yet, so the message has words of the expression and names alone.
+        message = str(error).partition("\n")[0]
+        names = {f"c{index}": schema.field(index).name for index in expression.columns}
+        message = re.sub(r"\bc\d+\b", lambda match: names.get(match[0], match[0]), message)
+        raise UsageError(f"{what} cannot be used: {message}", "correct the expression") from error
+
+
+def _result(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a result as its field has it."""
+    if array.type != field.type:
+        array = array.view(field.type)  # A zone of another name.
+    if _is_moment(field.type) and not has_infinities(field) and _holds_ends(array):
+        raise OutputFailed(
+            f"the SQL of column {field.name} gives an infinite date",
+            "use CASE WHEN isfinite(...) for such rows",
+        )
+    return array
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _holds_ends(array: pa.Array) -> bool:
+    greatest = 2 ** (array.type.bit_width - 1) - 1
+    width = pa.int32() if array.type.bit_width == 32 else pa.int64()
+    ends = pc.min_max(array.view(width)).as_py()
+    return ends["min"] is not None and (ends["max"] == greatest or ends["min"] == -greatest)
+
+
+def _plain_zone(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
