@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_transform_is_measured() -> None:
     """At a tiny size each one gives a figure and a ratio to the copy."""
+    script = ROOT / "examples" / "bench_transforms.py"
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "bench_transforms.py"), "--json"]
-        + ["--rows", "3000", "--runs", "1"],
+        [sys.executable, str(script), "--json", "--rows", "3000", "--runs", "1"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=True,
         capture_output=True,

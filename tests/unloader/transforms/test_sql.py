@@ -72,7 +72,7 @@ def refused(sql: str, schema: pa.Schema = ROWS.schema) -> str:
         "unnest([1, 2])",
         "json_serialize_sql('SELECT 1')",
         "json_serialize_plan('SELECT 1')",
-        "main.upper(name)",
+        "name.upper()",
         "system.main.random()",
         "list_transform([1], lambda x: x + 1)",
         "current_setting('memory_limit')",

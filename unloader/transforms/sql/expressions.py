@@ -53,10 +53,7 @@ _REFUSED_BEGINNINGS = (
     "__", "add_parquet", "duckdb_", "pragma_", "getvariable", "getenv", "nextval", "currval",
 )  # fmt: skip
 
-_SERIALIZE = (
-    "SELECT json_serialize_sql(?::VARCHAR, skip_default := true, skip_null := true,"
-    " skip_empty := true)"
-)
+_SERIALIZE = "SELECT json_serialize_sql(?::VARCHAR)"
 _HINT = "give an expression of DuckDB's SQL over the columns of one row"
 _ONE_ROW = "the result must follow from one row: what needs others belongs into --query"
 
@@ -168,8 +165,9 @@ def _rewrite(node: Tree, names: Sequence[str], what: str, used: set[int]) -> Non
 
 def _check_function(node: Tree, what: str) -> None:
     name = str(node["function_name"]).lower()
-    path = node.get("qualified_name", {}).get("path", [])
-    if node.get("schema") or node.get("catalog") or len(path) > 1:
+    # DuckDB's parser puts `main` before some names of its own.
+    path = [*node.get("qualified_name", {}).get("path", [])[:-1], node.get("schema") or "main"]
+    if node.get("catalog") or set(path) - {"main"}:
         raise UsageError(f"{what} calls {name} by a name with a dot", f"write {name}(...)")
     kinds = functions().get(name, frozenset())
     if kinds & {"aggregate", "window"}:
