@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -60,16 +61,13 @@ def test_a_keyring_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_open_file_is_refused(home: Path) -> None:
     """As with passwords, if no directory keeps others out."""
-    home.chmod(0o755)
-    home.parent.chmod(0o755)
-    path = home / "key"
-    path.write_text(CODED)
-    path.chmod(0o644)
-    place = key_place("customers", f"file:{path}")
-    if any(not parent.stat().st_mode & 0o011 for parent in path.parents):
-        pytest.skip("a directory above the tests' keeps others out")
-    with pytest.raises(ConfigError, match="chmod 600"):
-        masking_key(place)
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        path = Path(made, "key")
+        path.write_text(CODED)
+        path.chmod(0o644)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            masking_key(key_place("customers", f"file:{path}"))
 
 
 @pytest.mark.parametrize(

@@ -279,9 +279,12 @@ def test_a_date_without_a_subject_becomes_null_and_infinity_stays() -> None:
 
 def test_a_date_that_would_leave_its_type_stops_the_run() -> None:
     """It does not come out at the other end of the range."""
-    last = pa.array([2**63 - 1 - 10**9] * 50, pa.timestamp("us"))
-    with pytest.raises(OutputFailed, match="range"):
-        shifted(last, pa.array(range(50)))
+    for last in (
+        pa.array([2**63 - 1 - 10**9] * 50, pa.timestamp("us")),
+        pa.array([2**31 - 2] * 50, pa.date32()),
+    ):
+        with pytest.raises(OutputFailed, match="range"):
+            shifted(last, pa.array(range(50)))
 
 
 FAR = [-800_000, -719_528, -1, 0, 19_782, 20_088, 2_932_896, 40_000_000, 106_000_000]

@@ -49,14 +49,14 @@ def truncated_dates(step: TruncateDates, field: pa.Field) -> Values:
             plain = (
                 array
                 if pa.types.is_date32(array.type)
-                else _of_ticks(_ticks(array), pa.array([], pa.timestamp(array.type.unit)))
+                else _of_ticks(_ticks(array), pa.timestamp(array.type.unit))
             )
             return pc.floor_temporal(plain, unit=step.to).view(array.type)
         civil = Civil(array)
         _, march_day = civil.year_parts
         past = _day_of_month(march_day) if step.to == "month" else civil.yearday
         days = pc.subtract(civil.days, past)
-        return _of_ticks(_checked(pc.multiply_checked, days, _day_ticks(field.type), field), array)
+        return _moved(pc.multiply_checked, days, _day_ticks(field.type), field)
 
     return lambda array: _finite_only(array, field, cut)
 
@@ -78,9 +78,7 @@ def shifted(step: ShiftDates, field: pa.Field, by: pa.Field, key: bytes) -> TwoC
         moved = _finite_only(
             array,
             field,
-            lambda finite: _of_ticks(
-                _checked(pc.add_checked, _ticks(finite), ticks, field), finite
-            ),
+            lambda finite: _moved(pc.add_checked, _ticks(finite), ticks, field),
         )
         return pc.if_else(pc.is_valid(days), moved, pa.scalar(None, array.type))
 
@@ -121,20 +119,23 @@ def _ticks(array: pa.Array) -> pa.Array:
     return pc.cast(array.view(width), pa.int64())
 
 
-def _of_ticks(ticks: pa.Array, like: pa.Array) -> pa.Array:
-    if like.type.bit_width == 32:
-        ticks = pc.cast(ticks, pa.int32())
-    return ticks.view(like.type)
+def _of_ticks(ticks: pa.Array, kind: pa.DataType) -> pa.Array:
+    return (pc.cast(ticks, pa.int32()) if kind.bit_width == 32 else ticks).view(kind)
 
 
-def _checked(
+def _moved(
     function: Callable[[pa.Array, pa.Array | int], pa.Array],
     values: pa.Array,
     other: pa.Array | int,
     field: pa.Field,
 ) -> pa.Array:
+    """Return dates by their ticks, which are computed from others.
+
+    Raises:
+        OutputFailed: A date would leave the range of its type.
+    """
     try:
-        return function(values, other)
+        return _of_ticks(function(values, other), field.type)
     except pa.ArrowInvalid:
         raise OutputFailed(
             f"a date of column {field.name} would leave the range of {field.type}",
