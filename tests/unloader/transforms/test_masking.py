@@ -317,12 +317,15 @@ def first_day(day: int, to: str) -> int:
     return (first - date(1, 1, 1)).days + cycles * 146_097 - 719_162
 
 
-def test_texts_are_cut_by_characters() -> None:
-    """Never in the middle of one."""
-    found = masked(
-        pa.array(["é\U0001f600xyz", "a", "", None]), TruncateColumn(truncate="v", characters=2)
-    )
-    assert found == ["é\U0001f600", "a", "", None]
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_texts_are_cut_by_characters(kind: pa.DataType) -> None:
+    """Never in the middle of one, and slices and nulls make no difference."""
+    mask = TruncateColumn(truncate="v", characters=2)
+    mixed = pa.array(["out", "é\U0001f600xyz", "aé", "abé", "a", "", None, "out"], kind)
+    assert masked(mixed.slice(1, 6), mask) == ["é\U0001f600", "aé", "ab", "a", "", None]
+    plain = pa.array(["out", "abc", "abé", "", None], kind)
+    assert masked(plain.slice(1), mask) == ["ab", "ab", "", None]
+    assert masked(pa.array([None], kind), mask) == [None]
 
 
 def test_a_redacted_column_has_one_value() -> None:

@@ -32,4 +32,15 @@ def check_text(field: pa.Field, verb: str) -> None:
 
 def truncated(step: TruncateColumn) -> Values:
     """Return the function that keeps the first characters of texts."""
-    return lambda array: pc.utf8_slice_codeunits(array, 0, step.characters)
+
+    def cut(array: pa.Array) -> pa.Array:
+        kind = array.type
+        large = pa.types.is_large_string(kind)
+        data = array.view(pa.large_binary() if large else pa.binary())
+        head = pc.binary_slice(data, 0, step.characters).view(kind)
+        # Where all these bytes are ASCII they are the characters, at a quarter of the cost.
+        if pc.all(pc.string_is_ascii(head)).as_py() is not False:
+            return head
+        return pc.utf8_slice_codeunits(array, 0, step.characters)
+
+    return cut
