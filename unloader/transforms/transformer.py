@@ -65,6 +65,8 @@ def check(transform: Transform, schema: pa.Schema, keys: Sequence[MaskingKey] = 
         ConfigError: A library is missing.
     """
     compiled = _Compiling(transform, schema, keys=None)
+    if compiled.sql is not None:
+        compiled.sql.close()
     proofs = {key.name: key.proof for key in keys}
     return Checked(
         schema=steps.schema_of(compiled.columns),
