@@ -35,6 +35,8 @@ from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings
+    from unloader.checking.model import Checked
+    from unloader.checking.schema_tables import SchemaTable
     from unloader.codecs.choice import CodecReport
     from unloader.placement.topology import Survey
     from unloader.preflight.model import Budget
@@ -184,6 +186,51 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
             simulation=simulate(run.plan, max(1, len(run.seating.seats))),
             places=places(run),
         )
+
+
+def schema_tables(
+    source: SourceSpec, schema: str | None = None, observe: Observer = silent
+) -> tuple[SchemaTable, ...]:
+    """Return the tables and views of one schema, by name.
+
+    Args:
+        source: The source.
+        schema: As it was typed; None is the only one that has tables.
+        observe: Called with each event, in this thread.
+
+    Raises:
+        UnloaderError: UsageError if there are several schemas and none is named, SourceError if
+            there is no such schema or the source refused.
+    """
+    from unloader.checking.schema_tables import schema_tables as listed
+
+    with _translated():
+        observe(PhaseStarted(phase="connecting"))
+        catalog = source_of(source.kind).open_catalog(source)
+        try:
+            observe(PhaseStarted(phase="table"))
+            return listed(catalog, schema)
+        finally:
+            catalog.close()
+
+
+def check(
+    requests: Sequence[Request],
+    *,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> Checked:
+    """Return all that can be known of runs without reading rows, every problem at once.
+
+    Args:
+        requests: One for each table and output; all have the same source.
+        observe: Called with each event, in this thread.
+        stop: Asked several times a second while the source is opened.
+    """
+    from unloader.checking.checking import check as look
+
+    with _translated():
+        return look(requests, observe=observe, stop=stop)
 
 
 def measure_codecs(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from unloader.request.job.model import Given
 
 
 @dataclass(slots=True)
@@ -17,3 +22,10 @@ class Invocation:
     """The file that set options, a plan file included."""
     planned: bool = False
     """That file is a plan."""
+    job_values: Mapping[str, Given] = field(default_factory=dict)
+    """What the job file sets, by the keys of options, each with its place."""
+
+    def set_in(self, key: str) -> str:
+        """Return the file that sets an option, and the line where that is known."""
+        given = self.job_values.get(key)
+        return str(self.job_file) if given is None else str(given.place)

@@ -14,9 +14,8 @@ from difflib import get_close_matches
 import click
 
 from unloader.errors import UsageError
+from unloader.request.refused_values import without_subject
 
-_SUBJECT = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?= )""")
-_NUMBER = re.compile(r"[0-9\s.,:+-]{0,24}(?:[A-Za-z%]{1,3}|\s[a-z]{1,9})?")
 _OPTION = re.compile(r"--[a-z]+(?:-[a-z]+)*")
 _SECRETIVE = re.compile(r"(?i)--?(?:p$|w$|pass|pw|secret|token|user)")
 
@@ -31,7 +30,7 @@ def usage_error(error: click.ClickException) -> UsageError:
     if isinstance(error, click.NoSuchOption):
         return _no_option(error, hint)
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
-        text = _without_subject(error.message)
+        text = without_subject(error.message)
         error = click.BadParameter(text, error.ctx, error.param, error.param_hint)
     message = error.format_message()
     return UsageError(message[:1].lower() + message[1:], hint)
@@ -49,13 +48,6 @@ def no_command(given: str, known: Iterable[str]) -> UsageError:
     )
 
 
-def may_be_shown(text: str, belonging: Iterable[str] = ()) -> bool:
-    """Return whether a refused text is a number, a mark, or like one of the words that belong."""
-    if len(text) < 4 or _NUMBER.fullmatch(text):
-        return True
-    return bool(get_close_matches(text.lower(), list(belonging), n=1, cutoff=0.75))
-
-
 def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
     name, near = error.option_name, list(error.possibilities or ())
     if _SECRETIVE.match(name):
@@ -69,15 +61,3 @@ def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
     known = f"there is no option {name}" if short or _OPTION.fullmatch(name) else ""
     meant = f"did you mean {' or '.join(near[:3])}? S{hint[1:]}" if near else hint
     return UsageError(known or "an unknown option is given", meant)
-
-
-def _without_subject(message: str) -> str:
-    """Return a message about a value, such as `'x' is not a number`, without the value."""
-    subject = _SUBJECT.match(message)
-    if subject is None:
-        return message
-    rest = message[subject.end() :]
-    belonging = re.findall(r"[a-z0-9][a-z0-9-]{2,}", rest.lower())
-    if may_be_shown(subject[1][1:-1], belonging):
-        return message
-    return f"the value{rest}"

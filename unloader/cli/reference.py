@@ -38,7 +38,7 @@ The result goes to stdout, everything else to stderr. With `--json` stdout is on
 where a command fails: `{"error": {"kind", "message", "hint", "exit_code"}}`.
 
 A job file holds the options as keys, with `-` or `_`, at the top or in a table `[run]`, and
-`source`:
+`source` ([jobs.md](jobs.md)):
 
 ```toml
 source = "duckdb:///data/sales.db"

@@ -141,12 +141,13 @@ def no_such_table(
 def _listed(tables: Sequence[TableSummary], folding: Folding) -> str:
     """Return the names of tables so that each means just that one."""
     return " or ".join(
-        ".".join(_typed(part, folding) for part in (table.schema, table.name) if part)
+        ".".join(typed(part, folding) for part in (table.schema, table.name) if part)
         for table in tables
     )
 
 
-def _typed(name: str, folding: Folding) -> str:
+def typed(name: str, folding: Folding) -> str:
+    """Return a name as somebody would type it who means just this one."""
     plain = _PLAIN.fullmatch(name) and (folding == "any" or folded(name, folding) == name)
     return name if plain else '"' + name.replace('"', '""') + '"'
 

@@ -35,6 +35,13 @@ MILLISECONDS_UNITS: Mapping[str, int] = {
     "d": 86_400_000,
 }
 
+_DIGITS = r"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*"
+
+SIZE_PATTERN = rf"{_DIGITS}([kKmMgGtT]?[bB]?|[kKmMgGtT][iI][bB])\s*$"
+COUNT_PATTERN = rf"{_DIGITS}[kKmMgG]?\s*$"
+SECONDS_PATTERN = rf"{_DIGITS}([mM]?[sS]|[mM]|[mM][iI][nN]|[hH]|[dD])?\s*$"
+"""What editors hold sizes, counts and durations against; made for the same units."""
+
 MAX_PRODUCT = 2**63 - 1
 """Of sizes, counts and milliseconds: what C libraries take."""
 

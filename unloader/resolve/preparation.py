@@ -137,13 +137,13 @@ def _prepare(
         as_text=request.selection.as_text,
         values=request.values,
     )
-    output_format = _format(request, projection, catalog)
+    output_format = format_of(request, projection, catalog)
     projection = marked(projection, output_format)
     plan = _plan(request, table, seats.parallelism, planned)
     extract = Extract(
         source=source,
         snapshot=snapshot,
-        table=_slim(table),
+        table=slim(table),
         query=request.selection.query,
         where=request.selection.where,
         partitions=request.selection.partitions,
@@ -198,10 +198,14 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     return replace(table, columns=columns)
 
 
-def _format(
+def format_of(
     request: Request, projection: Projection, catalog: Catalog
 ) -> TextFormat | ParquetFormat:
-    """Return the format with what could not be said before the columns were known."""
+    """Return the format with what could not be said before the columns were known.
+
+    Raises:
+        UsageError: It does not fit the columns.
+    """
     shape = request.output.format
     known = catalog.capabilities
     if isinstance(shape, ParquetFormat):
@@ -325,6 +329,7 @@ def _segments_of(plan: Plan) -> set[int]:
     return {each for each in ids if each is not None}
 
 
-def _slim(table: TableInfo) -> TableInfo:
+def slim(table: TableInfo) -> TableInfo:
+    """Return a table without its parts."""
     # Workers read by selector; ten thousand partitions or extents need not travel with each task.
     return replace(table, partitions=(), extents=(), keys=None)

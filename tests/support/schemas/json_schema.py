@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 Schema = dict[str, Any]
+
+SAID = {"$schema", "$defs", "definitions", "title", "description", "default"}
+"""Words that say nothing of a value."""
 
 TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
@@ -29,7 +33,7 @@ def problems(value: Any, schema: Schema, known: dict[str, Schema], where: str = 
     """
     if "type" in schema and not TYPES[schema["type"]](value):
         return _type(value, schema, known, where or "$")
-    rest = schema.keys() - {"$schema", "$defs", "title"}
+    rest = schema.keys() - SAID
     return [
         found for word in sorted(rest) for found in RULES[word](value, schema, known, where or "$")
     ]
@@ -90,6 +94,19 @@ def _additional(value: Any, schema: Schema, known: dict[str, Schema], where: str
             yield from problems(value[key], kind, known, f"{where}.{key}")
 
 
+def _pattern(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    fits = not isinstance(value, str) or re.search(schema["pattern"], value)
+    return [] if fits else [f"{where} is {value!r:.60}"]
+
+
+def _minimum(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    return [] if value >= schema["minimum"] else [f"{where} is {value}"]
+
+
+def _maximum(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> list[str]:
+    return [] if value <= schema["maximum"] else [f"{where} is {value}"]
+
+
 RULES: dict[str, Callable[..., Any]] = {
     "$ref": _ref,
     "additionalProperties": _additional,
@@ -97,7 +114,10 @@ RULES: dict[str, Callable[..., Any]] = {
     "enum": _enum,
     "items": _items,
     "maxItems": _most,
+    "maximum": _maximum,
     "minItems": _least,
+    "minimum": _minimum,
+    "pattern": _pattern,
     "prefixItems": _prefix,
     "properties": _properties,
     "required": _required,

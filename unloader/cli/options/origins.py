@@ -77,5 +77,7 @@ def _origin(ctx: click.Context, option: JobOption, place: ParameterSource | None
     if place is ParameterSource.ENVIRONMENT:
         return f"environment variable {option.variable()}"
     if place is ParameterSource.DEFAULT_MAP:
-        return f"{'plan' if ctx.obj.planned else 'job'} file {ctx.obj.job_file}"
+        given = ctx.obj.job_values.get(option.declared.key)
+        path = ctx.obj.job_file if given is None else given.place.path
+        return f"{'plan' if ctx.obj.planned else 'job'} file {path}"
     return "command line"

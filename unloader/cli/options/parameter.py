@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from unloader.cli.invocation import Invocation
-from unloader.request.job_file import place_in
 from unloader.request.options.kinds import Choice, Kind, PathText, Places, Whole
 from unloader.request.options.option import Option
 from unloader.request.settings import at_home
@@ -155,7 +153,7 @@ class JobOption(click.Option):
         name = self.declared.name
         if ctx is not None and place is ParameterSource.DEFAULT_MAP:
             invocation: Invocation = ctx.obj
-            return f"the key {name!r} of {place_in(Path(str(invocation.job_file)), name)}"
+            return f"the key {name!r} of {invocation.set_in(self.declared.key)}"
         return f"'--{name}'"
 
 
@@ -189,5 +187,17 @@ def on_command_line(ctx: click.Context) -> frozenset[str]:
 
 
 def given(ctx: click.Context) -> frozenset[str]:
-    """Return the names of the parameters that the command line or the job file sets."""
-    return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) in GIVEN)
+    """Return the names of the parameters that the command line or the job file sets.
+
+    What stands in [defaults] is said for other tables, too, as a variable is.
+    """
+    found = (name for name in ctx.params if ctx.get_parameter_source(name) in GIVEN)
+    return frozenset(name for name in found if not is_default_of_job(ctx, name))
+
+
+def is_default_of_job(ctx: click.Context, name: str) -> bool:
+    """Return whether a parameter is set by [defaults] of a job file, for any table it has."""
+    if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
+        return False
+    given = ctx.obj.job_values.get(name)
+    return given is not None and given.is_default

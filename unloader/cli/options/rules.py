@@ -41,8 +41,17 @@ def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
         values: Every option by its name with underscores.
         given: The names of those set on the command line or in the job file.
     """
+    for error in broken(values, given):
+        raise error
+
+
+def broken(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Yield an error for each rule that the options of a job break; see `validate`."""
     for rule in _RULES:
-        rule(values, given)
+        try:
+            rule(values, given)
+        except UsageError as error:
+            yield error
 
 
 def validate_planned(written: frozenset[str], plan: str) -> None:

@@ -8,25 +8,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from unloader.cli.options.file_values import check_value
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
 from unloader.redaction import holds_sql_password
-from unloader.request.job_file import place_in, read_job_file
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
-from unloader.secrets.files import check_private
 from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
+
+if TYPE_CHECKING:
+    from unloader.request.job.model import Given, JobFile, Mistake, Place
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
@@ -131,12 +131,68 @@ def _is_file(text: str) -> bool:
 
 
 def _read_job(ctx: click.Context, path: str, url: str) -> SourceArgument:
-    own = {each.name for each in ctx.command.params if isinstance(each, JobOption) and each.name}
-    values = read_job_file(Path(path), {*_job_options(), SOURCE}, own)
-    # A statement may need a password: SET ROLE ... IDENTIFIED BY ...
-    if any(map(holds_sql_password, _texts(values.get("session_sql")))):
-        check_private(Path(path), "job file, which holds a password,")
-    return SourceArgument(url=_take_over(ctx, path, values, url))
+    from unloader.request.job.layers import the_only, values_of
+
+    own = {each.declared.key for each in ctx.command.params if isinstance(each, JobOption)}
+    job = _job_file(path, own)
+    table, route = the_only(job)
+    values = values_of(job, table, route)
+    check_statements(values)
+    ctx.obj.job_file, ctx.obj.job_values = path, values
+    ctx.default_map = default_map(values)
+    return SourceArgument(url=url or source_of_job(job))
+
+
+def _job_file(path: str, others: Collection[str]) -> JobFile:
+    """Return a job file; the first mistake in it is the error."""
+    from unloader.request.job.grammar import read_job
+
+    def first(mistake: Mistake) -> None:
+        raise mistake.error
+
+    return read_job(Path(path), of_command(every_option(), "run"), first, others)
+
+
+def check_statements(values: Mapping[str, Given]) -> None:
+    """Check that no other user can read a job file with a statement that needs a password.
+
+    Such as SET ROLE ... IDENTIFIED BY ...
+
+    Raises:
+        ConfigError: Another user can.
+    """
+    given = values.get("session_sql")
+    if given is not None and any(map(holds_sql_password, _texts(given.value))):
+        from unloader.secrets.files import check_private
+
+        check_private(Path(given.place.path), "job file, which holds a password,")
+
+
+def source_of_job(job: JobFile) -> str:
+    """Return the URL of the source that a job file names.
+
+    Raises:
+        UsageError: It names none.
+    """
+    given = job.source
+    if (
+        given is None
+        or not isinstance(given.value, str)
+        or not given.value
+        or _is_file(given.value)
+    ):
+        raise UsageError(
+            f"{job.path} names no source", 'write source = "duckdb:///path/to/file.db"'
+        )
+    return _at_home(given.value, given.place)
+
+
+def default_map(values: Mapping[str, Given]) -> dict[str, Any]:
+    """Return what a job file sets, as the defaults of the options of a command line."""
+    from unloader.request.job.values import as_given
+
+    options = {option.key: option for option in of_command(every_option(), "run")}
+    return {key: as_given(options[key], given.value) for key, given in values.items()}
 
 
 def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
@@ -147,68 +203,56 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     if document.get(JOB_DIGEST) != job_digest(job):
         raise _no_plan(path, "was edited after it was made: its job has another digest")
     values = {name.replace("-", "_"): value for name, value in job.items()}
-    for name in values:
-        if name != SOURCE and name not in _job_options():
-            raise _no_plan(path, "has an unknown option")
     # The plan stands for these; a variable set for all jobs must not seem to change them.
-    planned = (option.key for option, _ in _job_options().values() if option.planned)
+    planned = (option.key for option, _ in _plan_options().values() if option.planned)
     ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
-    return SourceArgument(
-        url=_take_over(ctx, path, values, url, plan=True), plan=document, plan_file=path
-    )
-
-
-def _take_over(
-    ctx: click.Context, path: str, values: dict[str, Any], url: str, *, plan: bool = False
-) -> str:
-    """Make the file's values the defaults of the options, and return the source's URL."""
     written = values.pop(SOURCE, None)
-    source = url or (written if plan else _at_home(written, path))
+    ctx.obj.job_file, ctx.obj.planned = path, True
+    ctx.default_map = _planned_defaults(values, path)
+    source = url or written
     if not isinstance(source, str) or not source or _is_file(source):
         raise UsageError(f"{path} names no source", 'write source = "duckdb:///path/to/file.db"')
-    ctx.obj.job_file, ctx.obj.planned = path, plan
-    ctx.default_map = _defaults(values, path)
-    return source
+    return SourceArgument(url=source, plan=document, plan_file=path)
 
 
-def _at_home(source: Any, path: str) -> Any:
+def _at_home(source: str, place: Place) -> str:
     """Return a source's URL with `~/` for a file in the home directory replaced."""
-    match = _HOME_FILE.match(source) if isinstance(source, str) else None
+    match = _HOME_FILE.match(source)
     kind = KINDS.get(match[1].lower()) if match is not None else None
     if match is None or kind is None or url_form(kind).what != "file":
         return source
     try:
         return f"{match[1]}://{at_home('~/')}{source[match.end() :]}"
     except ValueError as error:
-        raise UsageError(
-            f"{place_in(Path(path), SOURCE)}: {error}", "write the path in full"
-        ) from error
+        raise UsageError(f"{place}: {error}", "write the path in full") from error
 
 
 _HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
 """What begins a URL of a file in the home directory, in whichever way it was meant."""
 
 
-def _job_options() -> dict[str, tuple[Option, bool]]:
-    """Return each key of a job file with its option and whether it says the opposite."""
-    found: dict[str, tuple[Option, bool]] = {}
-    for option in of_command(every_option(), "run"):
-        found.update((key, (option, key != option.key)) for key in option.keys)
-    return found
+def _plan_options() -> dict[str, tuple[Option, bool]]:
+    """Return each key of a plan's job with its option and whether it says the opposite."""
+    from unloader.request.job.sections import keys_of
+
+    return keys_of(of_command(every_option(), "run"))
 
 
-def _defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
-    options = _job_options()
+def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
+    from unloader.request.job.values import as_given, wrong_kind
+
+    options = _plan_options()
     defaults: dict[str, Any] = {}
     for key, value in values.items():
+        if key not in options:
+            raise _no_plan(path, "has an unknown option")
         option, opposite = options[key]
-        check_value(option, key, value, path)
-        if isinstance(value, float):
-            value = str(value)  # As it is written: click would cut 12.5 to the whole number 12.
-        if option.multiple:
-            # The items of a list are names already; only text is cut at its commas.
-            value = [tuple(map(str, value))] if isinstance(value, list) else [value]
-        defaults[option.key] = not value if opposite else value
+        if wrong := wrong_kind(option, value):
+            raise UsageError(
+                f"{path}: the key {key.replace('_', '-')!r} is {wrong}",
+                f"give it {option.kind.expected}",
+            )
+        defaults[option.key] = not value if opposite else as_given(option, value)
     return defaults
 
 

@@ -22,7 +22,7 @@ WATCHED = ("demo", *REACHING)
 ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop", "set", "report"),
-    *("clean", "keepers", "topology", "sweep", "formats", "sources", "size"),
+    *("check", "clean", "keepers", "topology", "sweep", "formats", "sources", "size"),
 )
 """Commands that have a result to show."""
 
@@ -120,6 +120,24 @@ OWN = (
         kept=False,
         help="Draw the ceilings in FILE into the curve of a sweep. unloader preflight --save makes "
         "such a file.",
+    ),
+    _option(
+        name="schema",
+        kind=Kind("S"),
+        section="The job file",
+        commands=("init",),
+        empty=False,
+        help="Schema whose tables the job file names, quoted if it is not plain. Not needed where "
+        "the tables of the source are in one schema.",
+    ),
+    _option(
+        name="output",
+        kind=PathText("FILE", only="file"),
+        section="The job file",
+        commands=("init",),
+        empty=False,
+        kept=False,
+        help="Write the job file to FILE, which must not be there; without it, to standard output.",
     ),
     _option(
         name="dry-run",

@@ -23,6 +23,9 @@ class Kind:
     """A job file may have a list for it, although the option is not repeated."""
     is_path = False
     """`~/` in it is the home directory, where no shell has seen it."""
+    pattern = ""
+    """Regular expression of the texts that mean something, words in lower case; for editors. Empty
+    where any text may."""
 
     def __init__(self, shown: str) -> None:
         """Take what the help page shows for the value."""
@@ -95,22 +98,23 @@ class Parsed(Kind):
         write: Callable[[Any], str] = str,
         minimum: int | None = None,
         numbers: tuple[type, ...] = (),
+        pattern: str = "",
     ) -> None:
-        """Take both ways, the least value, and which TOML numbers may stand for it."""
+        """Take both ways, the least value, which TOML numbers may stand for it, and `pattern`."""
         super().__init__(shown)
-        self.takes = (str, *numbers)
+        self.takes, self.pattern, self.minimum = (str, *numbers), pattern, minimum
         if numbers:
             number = "a number" if float in numbers else "a whole number"
             self.expected = f"{number}, or text in quotes"
-        self._parse, self._write, self._minimum = parse, write, minimum
+        self._parse, self._write = parse, write
 
     def read(self, value: Any) -> Any:
         """Return the parsed value."""
         if isinstance(value, (bool, list, dict)):
             raise ValueError(f"{value!r} is not {self.shown.lower()}")
         parsed = self._parse(str(value))
-        if self._minimum is not None and parsed < self._minimum:
-            raise ValueError(f"{value} is below {self._minimum:g}")
+        if self.minimum is not None and parsed < self.minimum:
+            raise ValueError(f"{value} is below {self.minimum:g}")
         return parsed
 
     def write(self, value: Any) -> str:
@@ -221,13 +225,35 @@ def _quoted(name: str) -> str:
 
 
 FLAG = Flag("")
-SIZE = Parsed("SIZE", settings.parse_size, write=settings.size_text, numbers=(int,))
-SIZE_FROM_1 = Parsed(
-    "SIZE", settings.parse_size, write=settings.size_text, minimum=1, numbers=(int,)
+SIZE = Parsed(
+    "SIZE",
+    settings.parse_size,
+    write=settings.size_text,
+    numbers=(int,),
+    pattern=settings.SIZE_PATTERN,
 )
-COUNT = Parsed("COUNT", settings.parse_count, write=settings.count_text, minimum=1, numbers=(int,))
+SIZE_FROM_1 = Parsed(
+    "SIZE",
+    settings.parse_size,
+    write=settings.size_text,
+    minimum=1,
+    numbers=(int,),
+    pattern=settings.SIZE_PATTERN,
+)
+COUNT = Parsed(
+    "COUNT",
+    settings.parse_count,
+    write=settings.count_text,
+    minimum=1,
+    numbers=(int,),
+    pattern=settings.COUNT_PATTERN,
+)
 SECONDS = Parsed(
-    "SECONDS", settings.parse_seconds, write=lambda value: f"{value:g}", numbers=(int, float)
+    "SECONDS",
+    settings.parse_seconds,
+    write=lambda value: f"{value:g}",
+    numbers=(int, float),
+    pattern=settings.SECONDS_PATTERN,
 )
 TEXT = Parsed("TEXT", settings.unescape)
 NAMES = Items("NAMES", keep_quotes=True)

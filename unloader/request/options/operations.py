@@ -33,6 +33,7 @@ OPTIONS = (
     ),
     _operations(
         name="on-success",
+        expands=False,
         kind=Kind("CMD"),
         empty=False,
         help="Command for /bin/sh once the run is complete. The variables UNLOADER_RUN_* tell of "
@@ -40,6 +41,7 @@ OPTIONS = (
     ),
     _operations(
         name="on-failure",
+        expands=False,
         kind=Kind("CMD"),
         empty=False,
         help="Command for /bin/sh once the run has failed or was stopped. The exit status is that "

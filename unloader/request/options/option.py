@@ -13,6 +13,10 @@ Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer rows or columns, or others; changes: what is written of them, where to, and how it
 is checked; none: neither; unrecorded: secrets and how things are shown, in no log or manifest."""
 
+Scope = Literal["run", "table", "route"]
+"""What an option is of, and so where it may stand in a job file: at the top alone; below [[table]],
+too; or below [[route]] as well."""
+
 Circumstance = Literal["streams", "fixed"]
 """Where an option may be out of place: output to a pipe, and records of fixed width."""
 
@@ -22,11 +26,14 @@ ONE_VALUE = ("codecs", "plan", "run", "preflight")
 READING = (*ONE_VALUE, "sweep")
 """Commands that take the options of a run."""
 
-CONNECTING = ("describe", "verify", *READING)
+CONNECTING = ("describe", "init", "verify", *READING)
 """Commands that open a source."""
 
 REACHING = (*CONNECTING, "resume")
 """Those, and the one that opens the source of an earlier run."""
+
+PASSWORDS = (*REACHING, "check")
+"""Those, and the one that opens the source of a job file."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +53,9 @@ class Option:
     commands: tuple[str, ...]
     """The commands that take it."""
     effect: Effect
+    scope: Scope = "run"
+    expands: bool = True
+    """Variables in its text are replaced in a job file; those of a command are the shell's."""
     field: str = ""
     """Dotted path of its field in the request; empty where no field is its own."""
     owner: type[Any] | None = None
@@ -118,6 +128,12 @@ def default_of(owner: type[Any], name: str) -> Any:
     if found.default_factory is not dataclasses.MISSING:
         return found.default_factory()
     return None if found.default is dataclasses.MISSING else found.default
+
+
+def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:
+    """Return the options that may stand at a place of a job file: what is of a route, anywhere."""
+    taken = {"run": ("run", "table", "route"), "table": ("table", "route"), "route": ("route",)}
+    return tuple(option for option in options if option.scope in taken[scope])
 
 
 def of_command(options: Iterable[Option], command: str) -> tuple[Option, ...]:

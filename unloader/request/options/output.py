@@ -28,6 +28,7 @@ FORMAT = "output.format"
 
 TO = Option(
     name="to",
+    scope="route",
     kind=PLACES,
     multiple=True,
     required=True,
@@ -92,6 +93,7 @@ DESTINATION = (
     ),
     Option(
         name="overwrite",
+        scope="route",
         kind=FLAG,
         section=OUTPUT,
         commands=("plan", "run"),
@@ -108,6 +110,7 @@ DESTINATION = (
     ),
     Option(
         name="keep",
+        scope="route",
         kind=Whole(1),
         section=OUTPUT,
         commands=("plan", "run"),
@@ -122,6 +125,7 @@ DESTINATION = (
     ),
     Option(
         name="latest-link",
+        scope="route",
         kind=Kind("NAME"),
         section=OUTPUT,
         commands=("plan", "run"),
@@ -136,6 +140,7 @@ DESTINATION = (
     ),
     Option(
         name="pipe-timeout",
+        scope="route",
         kind=SECONDS,
         section=OUTPUT,
         commands=("plan", "run"),
@@ -154,6 +159,7 @@ def _layout(name: str) -> TextFormat | ParquetFormat:
 FILES = (
     Option(
         name="format",
+        scope="route",
         kind=Choice("csv", "parquet"),
         section=OUTPUT,
         commands=ONE_VALUE,
@@ -165,6 +171,7 @@ FILES = (
     ),
     Option(
         name="compression",
+        scope="route",
         kind=COMPRESSION,
         section=OUTPUT,
         commands=ONE_VALUE,
@@ -175,6 +182,7 @@ FILES = (
     ),
     Option(
         name="file-size",
+        scope="route",
         kind=SIZE,
         section=OUTPUT,
         commands=READING,
@@ -187,6 +195,7 @@ FILES = (
     ),
     Option(
         name="file-per",
+        scope="route",
         kind=Choice("unit", "table"),
         section=OUTPUT,
         commands=READING,
@@ -199,6 +208,7 @@ FILES = (
     ),
     Option(
         name="file-name",
+        scope="route",
         kind=Kind("TEMPLATE"),
         section=OUTPUT,
         commands=READING,
@@ -213,6 +223,7 @@ FILES = (
     ),
     Option(
         name="checksum",
+        scope="route",
         kind=Choice("xxh3", "crc32c", "sha256"),
         section=OUTPUT,
         commands=READING,
@@ -227,6 +238,7 @@ FILES = (
 RIGHTS = (
     Option(
         name="mode",
+        scope="route",
         kind=MODE,
         section=OUTPUT,
         commands=("plan", "run"),
@@ -240,6 +252,7 @@ RIGHTS = (
     ),
     Option(
         name="owner-group",
+        scope="route",
         kind=OWNER_GROUP,
         section=OUTPUT,
         commands=("plan", "run"),
@@ -258,6 +271,7 @@ ENCRYPTION = "Encryption"
 
 PARQUET_KEY_FILE = Option(
     name="parquet-key-file",
+    scope="route",
     kind=PathText("FILE", only="file"),
     section=ENCRYPTION,
     commands=("plan", "resume", "run", "sweep", "verify"),
@@ -270,6 +284,7 @@ PARQUET_KEY_FILE = Option(
 
 DECRYPT_WITH = Option(
     name="decrypt-with",
+    scope="route",
     kind=PathText("FILE", only="file"),
     section=ENCRYPTION,
     commands=("plan", "resume", "run", "sweep", "verify"),
@@ -282,6 +297,7 @@ DECRYPT_WITH = Option(
 ENCRYPTING = (
     Option(
         name="encrypt-to",
+        scope="route",
         kind=RECIPIENTS,
         multiple=True,
         section=ENCRYPTION,
@@ -294,6 +310,7 @@ ENCRYPTING = (
     PARQUET_KEY_FILE,
     Option(
         name="parquet-key-name",
+        scope="route",
         kind=Kind("NAME"),
         section=ENCRYPTION,
         commands=("plan", "run", "sweep"),

@@ -19,6 +19,7 @@ _parquet = partial(
     section="Parquet",
     commands=READING,
     effect="changes",
+    scope="route",
     formats=("parquet",),
     owner=ParquetFormat,
 )

@@ -127,13 +127,21 @@ PARALLELISM = Parsed(
     "N|auto", _parallelism, write=lambda value: str(value or "auto"), numbers=(int,)
 )
 RUN_PARALLELISM = Parsed(
-    "N|auto|adaptive", _run_parallelism, write=_parallelism_text, numbers=(int,)
+    "N|auto|adaptive",
+    _run_parallelism,
+    write=_parallelism_text,
+    numbers=(int,),
+    pattern=r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",
 )
 PERCENT = Parsed("PERCENT", _percent, write=percent_text, numbers=(int, float))
 PERCENT_OR_NONE = Parsed("PERCENT", _percent_or_none, write=percent_text, numbers=(int, float))
-HOURS = Parsed("HH:MM-HH:MM", _hours)
+HOURS = Parsed("HH:MM-HH:MM", _hours, pattern=r"^\s*[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}\s*$")
 HOURS_OR_NONE = Parsed("HH:MM-HH:MM|never", _hours_or_none)
-COMPRESSION = Parsed("CODEC[:LEVEL]|PRESET", _compression)
+COMPRESSION = Parsed(
+    "CODEC[:LEVEL]|PRESET",
+    _compression,
+    pattern=rf"^\s*({'|'.join((*CODECS, *PRESETS))})(:-?[0-9]+)?\s*$",
+)
 END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)
 ENCODING = Parsed("NAME", _encoding)
 MODE = Parsed("OCTAL", _mode, write=lambda value: f"{value:03o}")

@@ -90,6 +90,7 @@ SPEED = (
     *_AT_A_TIME,
     _speed(
         name="split",
+        scope="table",
         kind=Choice("auto", "partition", "range", "none"),
         field="limits.split",
         owner=PlanOptions,
@@ -99,6 +100,7 @@ SPEED = (
     ),
     _speed(
         name="unit-bytes",
+        scope="table",
         kind=SIZE_FROM_1,
         field="limits.unit_bytes",
         owner=PlanOptions,
@@ -109,6 +111,7 @@ SPEED = (
     ),
     _speed(
         name="fetch-memory",
+        scope="table",
         commands=ONE_VALUE,
         kind=SIZE_FROM_1,
         field="fetch_bytes",
@@ -129,6 +132,7 @@ SPEED = (
     ),
     _speed(
         name="overlap-buffer",
+        scope="route",
         commands=ONE_VALUE,
         kind=SIZE_FROM_1,
         field="output.buffer_bytes",
@@ -138,6 +142,7 @@ SPEED = (
     ),
     _speed(
         name="overlap-buffers",
+        scope="route",
         kind=Whole(1),
         field="output.buffers",
         owner=OutputOptions,
@@ -146,6 +151,7 @@ SPEED = (
     ),
     _speed(
         name="direct-io",
+        scope="route",
         kind=FLAG,
         field="output.direct_io",
         owner=OutputOptions,
@@ -240,6 +246,7 @@ SAFETY = (
     ),
     _safety(
         name="verify",
+        scope="table",
         commands=ONE_VALUE,
         kind=Choice("none", "count", "full", "source"),
         effect="changes",

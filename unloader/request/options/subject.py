@@ -5,7 +5,7 @@ from __future__ import annotations
 from unloader.model import Selection
 from unloader.request.names import parse_table
 from unloader.request.options.kinds import FLAG, GLOBS, NAMES, Kind, PathText
-from unloader.request.options.option import REACHING, READING, Option
+from unloader.request.options.option import PASSWORDS, READING, Option
 
 SOURCE = "Source"
 WHAT = "What to unload"
@@ -14,7 +14,7 @@ PASSWORD_FILE = Option(
     name="password-file",
     kind=PathText("FILE", only="file"),
     section=SOURCE,
-    commands=REACHING,
+    commands=PASSWORDS,
     effect="unrecorded",
     kept=False,
     help="Read the password from the first line of FILE, which no other user may read. It takes "
@@ -25,7 +25,7 @@ PASSWORD_KEYRING = Option(
     name="password-keyring",
     kind=Kind("SERVICE[/USER]"),
     section=SOURCE,
-    commands=REACHING,
+    commands=PASSWORDS,
     effect="unrecorded",
     kept=False,
     empty=False,
@@ -37,7 +37,7 @@ PASSWORD_CREDENTIAL = Option(
     name="password-credential",
     kind=Kind("NAME"),
     section=SOURCE,
-    commands=REACHING,
+    commands=PASSWORDS,
     effect="unrecorded",
     kept=False,
     empty=False,
@@ -49,7 +49,7 @@ PASSWORD_PROMPT = Option(
     name="password-prompt",
     kind=FLAG,
     section=SOURCE,
-    commands=REACHING,
+    commands=PASSWORDS,
     effect="unrecorded",
     kept=False,
     help="Ask for the password; needs a terminal.",
@@ -58,6 +58,7 @@ PASSWORD_PROMPT = Option(
 SELECTION = (
     Option(
         name="table",
+        scope="table",
         kind=Kind("T"),
         section=WHAT,
         commands=("describe", *READING),
@@ -71,6 +72,7 @@ SELECTION = (
     ),
     Option(
         name="query",
+        scope="table",
         kind=Kind("SQL"),
         section=WHAT,
         commands=READING,
@@ -83,6 +85,7 @@ SELECTION = (
     ),
     Option(
         name="columns",
+        scope="route",
         kind=NAMES,
         multiple=True,
         section=WHAT,
@@ -97,6 +100,7 @@ SELECTION = (
     ),
     Option(
         name="exclude",
+        scope="route",
         kind=NAMES,
         multiple=True,
         section=WHAT,
@@ -110,6 +114,7 @@ SELECTION = (
     ),
     Option(
         name="where",
+        scope="route",
         kind=Kind("SQL"),
         section=WHAT,
         commands=READING,
@@ -123,6 +128,7 @@ SELECTION = (
     ),
     Option(
         name="partition",
+        scope="table",
         kind=GLOBS,
         multiple=True,
         section=WHAT,
@@ -136,6 +142,7 @@ SELECTION = (
     ),
     Option(
         name="as-text",
+        scope="table",
         kind=GLOBS,
         multiple=True,
         section=WHAT,

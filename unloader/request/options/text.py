@@ -20,7 +20,12 @@ DIALECTS = ("rfc4180", "tsv", "excel", "mysql", "postgres", "sqlldr-var")
 """Those of `writers.text.dialects`, repeated so that a help page need not import it."""
 
 _text = partial(
-    Option, section="Delimited text", commands=READING, effect="changes", formats=("csv",)
+    Option,
+    section="Delimited text",
+    commands=READING,
+    effect="changes",
+    scope="route",
+    formats=("csv",),
 )
 _by_dialect = partial(_text, owner=TextFormat, default_text="by dialect")
 

@@ -41,6 +41,7 @@ _values = partial(
     section="What to unload",
     commands=READING,
     effect="changes",
+    scope="table",
     owner=ValueOptions,
     formats=("parquet",),
 )

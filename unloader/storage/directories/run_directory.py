@@ -36,6 +36,13 @@ from unloader.storage.directories.leftovers import (
 )
 from unloader.storage.directories.links import foreign_link
 from unloader.storage.directories.recovery import sweep
+from unloader.storage.directories.refusals import (
+    foreign_room,
+    held,
+    linked,
+    not_free,
+    refused,
+)
 from unloader.storage.model import MANIFEST, STATUS, STOP, WISH, Index, Leftover, ReadIndex
 from writers.files.publish import sync_directory, write_atomically
 from writers.files.staging import PART_SUFFIX
@@ -71,15 +78,8 @@ class RunDirectory:
         Raises:
             OutputFailed: Something is.
         """
-        others = sorted(entry.name for entry in self.path.iterdir() if entry.name != RUN)
-        if not others:
-            return
-        finished = (self.path / MANIFEST).exists()
-        what = "a finished run" if finished else f"{others[0]} and maybe more"
-        raise OutputFailed(
-            f"{self.path} is not empty: it holds {what}",
-            "choose an empty directory with --to, or replace an earlier run with --overwrite",
-        )
+        if (error := not_free(self.path)) is not None:
+            raise error
 
     def begin(self, holder: Holder) -> Leftover:
         """Write down whose the directory is and make room for staged files.
@@ -252,10 +252,7 @@ class RunDirectory:
 
     def refused(self, verb: str, error: OSError) -> OutputFailed:
         """Return the error for what the file system said."""
-        return OutputFailed(
-            f"cannot {verb} {self.path}: {error.strerror or error}",
-            "check the path, its permissions and the free space, or choose another --to",
-        )
+        return refused(verb, self.path, error.strerror or str(error))
 
     def _sync_names(self) -> None:
         """Have all names on the disk that lead to the records: a power cut may not lose the way.
@@ -273,10 +270,7 @@ class RunDirectory:
         """Create the directory; return what was not there before, innermost first."""
         link = foreign_link(self.path)
         if link is not None:
-            raise OutputFailed(
-                f"{link} is a symbolic link of another user, in a directory that all may write to",
-                "find out what put it there and remove it, or choose another --to",
-            )
+            raise linked(link)
         try:
             missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self._made_room = not self.room.exists()
@@ -290,10 +284,7 @@ class RunDirectory:
             # On a network file system that maps users it is not of the one that we are here.
             self.owners |= {os.lstat(self.room).st_uid}
         if not is_directory_of(self.room, self.owners):
-            raise OutputFailed(
-                f"{self.room} is a symbolic link or another user's",
-                "find out what put it there and remove it, or choose another --to",
-            )
+            raise foreign_room(self.room)
         return tuple(missing)
 
     def _set_rights(self, made: list[Path]) -> None:
@@ -312,11 +303,7 @@ class RunDirectory:
         try:
             lock = take_lock(self.room)
         except Locked:
-            who = read_holder(self.room).text()
-            raise OutputFailed(
-                f"another run is writing to {self.path}{who and f': {who}'}",
-                f"see it with: unloader status {self.path}; or choose another --to",
-            ) from None
+            raise held(self.path) from None
         except FileNotFoundError:
             # The run that held it has just ended, and removed it.
             raise OutputFailed(f"another run was writing to {self.path}", "start again") from None

@@ -1,0 +1,1 @@
+"""All that can be known of runs without reading rows or writing anything: every problem at once."""

@@ -1,0 +1,135 @@
+"""What is known of the destinations of outputs: who may write there, what is there, how much fits.
+
+Nothing is made or changed. A disk is looked at once, with all that would go to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from unloader.checking.model import Problem
+from unloader.checking.tables import Report, TableCheck, reported
+from unloader.errors import OutputFailed
+from unloader.model import Request
+from unloader.request.directory_names import has_fields
+from unloader.resolve.directories import placed
+from unloader.resolve.resolution import new_run_id
+from unloader.storage.directories.refusals import refusal
+from unloader.storage.kinds import destination_kind, pipe_template, two_are_one
+from unloader.storage.opening import storage_at
+from writers.files.room import free_bytes
+from writers.model import Compression, TextFormat
+
+
+@dataclass(slots=True, kw_only=True)
+class Destinations:
+    """The places of all outputs of a job, looked at one after the other and then together."""
+
+    report: Report
+    places: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    notices: dict[int, list[str]] = field(default_factory=dict)
+    run_id: str = field(default_factory=new_run_id)
+
+    def look(self, number: int, check: TableCheck | None, request: Request) -> None:
+        """Look at the places of one output; those with fields need the table to be known."""
+        kind = destination_kind(request.output.destinations)
+        if not request.output.destination or kind in ("null", "stdout"):
+            return
+        if kind != "directories":
+            self.places[number] = (request.output.destination,)
+            self._pipe(number, request.output.destination)
+            return
+        options = request.output
+        if any(map(has_fields, options.destinations)):
+            if check is None or check.extract is None:
+                return
+            with reported(self.report, "to", number):
+                options = placed(options, check.extract, self.run_id)
+            if any(map(has_fields, options.destinations)):
+                return
+        self.places[number] = options.destinations
+        for place in options.destinations:
+            error = refusal(Path(place), overwrite=options.overwrite)
+            if error is not None:
+                self.report(Problem(error=error, about="to", output=number))
+
+    def compare(self, checks: Sequence[TableCheck], requests: Sequence[Request]) -> None:
+        """Look for outputs that would be written over each other, and at the room for all."""
+        first: dict[PurePath, int] = {}
+        for number, places in self.places.items():
+            for place in places:
+                if first.setdefault(_real(place), number) != number:
+                    self._collide(number, f"two outputs go to {place}")
+        for number, places in self.places.items():
+            for place in places:
+                around = next((each for each in _real(place).parents if each in first), None)
+                if around is not None and first[around] != number:
+                    self._collide(number, two_are_one(str(around), str(_real(place)), same=False))
+        self._room(checks, requests)
+
+    def _collide(self, number: int, text: str) -> None:
+        error = OutputFailed(text, "give each its own, such as --to '/extract/{schema}.{table}'")
+        self.report(Problem(error=error, about="to", output=number))
+
+    def _pipe(self, number: int, place: str) -> None:
+        folder, _ = pipe_template(place)
+        if not Path(folder).is_dir():
+            error = OutputFailed(f"{folder} is no directory", "make it, and the pipes in it")
+            self.report(Problem(error=error, about="to", output=number))
+
+    def _room(self, checks: Sequence[TableCheck], requests: Sequence[Request]) -> None:
+        """Hold the estimated output of all against what is free on each disk."""
+        wanted: dict[int, list[int]] = {}
+        disks: dict[int, str] = {}
+        for check in checks:
+            places = self.places.get(check.number, ())
+            if destination_kind(places) != "directories" or check.bytes is None:
+                continue
+            for place in places:
+                disk = storage_at(place).disk(place)
+                if disk is not None:
+                    disks[disk.number] = disk.directory
+                    wanted.setdefault(disk.number, []).append(check.number)
+        sizes = {check.number: check.bytes or 0 for check in checks}
+        for disk_number, outputs in wanted.items():
+            free = free_bytes(disks[disk_number])
+            shares = [sizes[each] // len(self.places[each]) for each in outputs]
+            if (
+                free is None
+                or sum(shares) + max(requests[each].output.min_free_bytes for each in outputs)
+                <= free
+            ):
+                continue
+            self._too_small(disks[disk_number], outputs, sum(shares), free, requests)
+
+    def _too_small(
+        self,
+        directory: str,
+        outputs: list[int],
+        size: int,
+        free: int,
+        requests: Sequence[Request],
+    ) -> None:
+        """Report a disk that is too small; only text as it is has about the size of its table."""
+        text = (
+            f"{directory} has {free / 2**30:.1f} GiB free, and the tables that go there have "
+            f"{size / 2**30:.1f} GiB in the source"
+        )
+        first = outputs[0]
+        if all(_is_plain(requests[each]) for each in outputs):
+            error = OutputFailed(text, "make room there, or use --compression or another --to")
+            self.report(Problem(error=error, about="to", output=first))
+        else:
+            self.notices.setdefault(first, []).append(f"{text}; it may not fit")
+
+
+def _is_plain(request: Request) -> bool:
+    output = request.output
+    return isinstance(output.format, TextFormat) and output.compression == Compression()
+
+
+def _real(place: str) -> PurePath:
+    return PurePath(os.path.realpath(place))

@@ -1,0 +1,48 @@
+"""What is known of runs before they begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from unloader.errors import UnloaderError
+from unloader.model import ReadColumn
+
+About = Literal["run", "source", "table", "where", "to"]
+"""What an error is about: the whole run, its source, one table, its condition, its destination."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One reason why a run would end with an error."""
+
+    error: UnloaderError
+    about: About
+    output: int | None = None
+    """Number of the output that it is about, from 0; None is all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedOutput:
+    """One table as one output would have it."""
+
+    table: str
+    """Its name in the database, as it was typed where it was not found."""
+    columns: tuple[ReadColumn, ...] = ()
+    rows: int | None = None
+    """Estimated."""
+    bytes: int | None = None
+    """Estimated, in the source."""
+    units: int | None = None
+    places: tuple[str, ...] = ()
+    """Where it goes; the fields in names are filled in as they would be now."""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """All that is known of some outputs."""
+
+    outputs: tuple[CheckedOutput, ...]
+    problems: tuple[Problem, ...]
+    server_version: str = ""

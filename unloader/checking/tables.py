@@ -1,0 +1,119 @@
+"""What the source says of the tables of outputs, with nothing read of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from partition_planner.model import TableInfo
+from unloader.checking.model import About, CheckedOutput, Problem
+from unloader.errors import translate
+from unloader.model import Extract, ReadColumn, Request
+from unloader.resolve.guarded_columns import marked
+from unloader.resolve.preparation import (
+    chosen_table,
+    format_of,
+    needs_of,
+    plan_partitions,
+    slim,
+)
+from unloader.sources.abilities import check_where
+from unloader.sources.base import Catalog
+from unloader.sources.projection import project
+
+Report = Callable[[Problem], None]
+
+
+@contextmanager
+def reported(report: Report, about: About, output: int | None = None) -> Iterator[None]:
+    """Report the user's error that the block raises, and go on behind it."""
+    try:
+        yield
+    except Exception as error:
+        known = translate(error)
+        if known is None:
+            raise
+        report(Problem(error=known, about=about, output=output))
+
+
+@dataclass(slots=True, kw_only=True)
+class TableCheck:
+    """The steps of one output; each is left out where one before it has failed."""
+
+    catalog: Catalog
+    request: Request
+    parallelism: int
+    number: int
+    report: Report
+    table: TableInfo | None = None
+    extract: Extract | None = None
+    columns: tuple[ReadColumn, ...] = ()
+    units: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    notices: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Look at the table, its columns, its condition and its parts."""
+        with reported(self.report, "table", self.number):
+            self.table = chosen_table(self.catalog, self.request.selection)
+            self.notices += self.catalog.missing_privileges(self.table)
+        if self.table is None:
+            return
+        with reported(self.report, "table", self.number):
+            self._columns(self.table)
+        if self.extract is not None:
+            with reported(self.report, "where", self.number):
+                check_where(self.catalog, self.extract)
+        with reported(self.report, "table", self.number):
+            self._plan(self.table)
+
+    def checked(self, places: tuple[str, ...], notices: tuple[str, ...]) -> CheckedOutput:
+        """Return what is known of the output."""
+        selection = self.request.selection
+        named = str(selection.table) if selection.table is not None else "the query"
+        return CheckedOutput(
+            table=named if self.table is None else self.table.label,
+            columns=self.columns,
+            rows=self.rows,
+            bytes=self.bytes,
+            units=self.units,
+            places=places,
+            notices=(*self.notices, *notices),
+        )
+
+    def _columns(self, table: TableInfo) -> None:
+        request, selection = self.request, self.request.selection
+        projection = project(
+            self.catalog,
+            table,
+            selection.query,
+            (needs_of(request),),
+            as_text=selection.as_text,
+            values=request.values,
+        )
+        projection = marked(projection, format_of(request, projection, self.catalog))
+        self.columns = projection.columns
+        self.extract = Extract(
+            source=request.source,
+            snapshot=None,
+            table=slim(table),
+            query=selection.query,
+            where=selection.where,
+            partitions=selection.partitions,
+            projection=projection,
+        )
+
+    def _plan(self, table: TableInfo) -> None:
+        limits = self.request.limits.limits(self.parallelism)
+        units = plan_partitions(table, self.request.selection.partitions, limits).units
+        self.units = len(units)
+        self.rows = _sum([unit.rows for unit in units], table.rows)
+        self.bytes = _sum([unit.bytes for unit in units], table.bytes)
+
+
+def _sum(units: list[int | None], table: int | None) -> int | None:
+    """Return what the units sum to, which may be chosen partitions; else the table's own number."""
+    known = [each for each in units if each is not None]
+    return sum(known) if known and len(known) == len(units) else table

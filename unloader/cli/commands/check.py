@@ -1,0 +1,51 @@
+"""`unloader check`: all that can be known of a job file without reading rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.errors import UsageError
+
+
+@click.command(
+    "check",
+    cls=JobCommand,
+    short_help="Check a job file without reading rows.",
+    epilog="""\b
+    Examples:
+      unloader check nightly.toml
+      unloader check nightly.toml --json
+    """,
+)
+@click.argument("job", metavar="JOB.toml")
+@declared_options("check")
+@click.pass_context
+def command(context: click.Context, /, job: str, **values: Any) -> None:
+    """Check a job file: all that can be known without reading rows or writing anything.
+
+    Keys and their values; options that contradict each other; the source, its tables, the rights
+    on them, conditions, and what becomes of each column; destinations that cannot be written, hold
+    other files or are named twice; and the free space against the size of the tables.
+
+    All problems are listed, and not only the first. The exit status is 0 if there is none, and
+    otherwise that of a run that ends with the first one.
+    """
+    if not job.lower().endswith(".toml"):
+        raise UsageError(
+            "what stands in the place of JOB.toml is not shown, and not named as a job file",
+            "name it *.toml; see a table with: unloader describe SOURCE --table T",
+        )
+    from unloader.cli.jobs import answer
+    from unloader.cli.jobs.checking import check_job
+
+    passwords = {name: value for name, value in values.items() if name.startswith("password_")}
+    found = check_job(job, passwords)
+    if values["json"]:
+        render.emit_json(answer.document(found))
+    elif not values["quiet"] or found.mistakes:
+        render.emit(answer.text(found))
+    context.exit(found.exit_code)

@@ -1,0 +1,1 @@
+"""What the command line makes of job files: their schema, their check, and a first draft."""

@@ -1,0 +1,118 @@
+"""A job file checked as a whole: what it says, and what its source and its destinations are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unloader import api
+from unloader.cli.jobs.outputs import JobOutput, OutputReader
+from unloader.cli.options.source_argument import source_of_job
+from unloader.errors import UnloaderError, UsageError
+from unloader.request.job.grammar import read_job
+from unloader.request.job.layers import the_only
+from unloader.request.job.model import JobFile, Mistake, Place
+from unloader.request.options.option import of_command
+from unloader.sources.options import every_option
+
+if TYPE_CHECKING:
+    from unloader.checking.model import Checked, CheckedOutput, Problem
+    from unloader.model import Request
+
+_KEYS = {"table": "table", "where": "where", "to": "to", "source": "source", "run": ""}
+"""The key of a job file that a problem is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCheck:
+    """What is known of a job."""
+
+    path: str
+    mistakes: tuple[Mistake, ...]
+    outputs: tuple[tuple[JobOutput, CheckedOutput | None], ...]
+    server_version: str = ""
+    notices: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """The exit status of a run of it, as far as is known: that of the first mistake."""
+        return self.mistakes[0].error.exit_code if self.mistakes else 0
+
+
+def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
+    """Return all that can be known of a job file without reading rows.
+
+    Args:
+        path: The file.
+        passwords: Options on the password of the source.
+
+    Raises:
+        ConfigError: The file cannot be read or is not TOML.
+    """
+    mistakes: list[Mistake] = []
+    job = read_job(Path(path), of_command(every_option(), "run"), mistakes.append)
+    reader = OutputReader(
+        job=job,
+        url=_url(job, mistakes),
+        passwords=passwords,
+        report=mistakes.append,
+        wrong=frozenset(each.key for each in mistakes),
+    )
+    outputs = reader.outputs()
+    ready = [each for each in outputs if each.request is not None]
+    checked = _checked(ready)
+    if checked is not None:
+        mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
+    known = {} if checked is None else dict(zip(map(id, ready), checked.outputs, strict=True))
+    return JobCheck(
+        path=path,
+        mistakes=tuple(mistakes),
+        outputs=tuple((each, known.get(id(each))) for each in outputs),
+        server_version="" if checked is None else checked.server_version,
+        notices=tuple(_not_run(job)),
+    )
+
+
+def _not_run(job: JobFile) -> Iterator[str]:
+    """Yield what `run` says of a job that it does not take, although nothing is wrong with it."""
+    try:
+        the_only(job)
+    except UsageError as error:
+        yield error.message
+
+
+def _url(job: JobFile, mistakes: list[Mistake]) -> str:
+    """Return the source's URL; empty where the job does not name one."""
+    try:
+        return source_of_job(job)
+    except UnloaderError as error:
+        place = Place(path=job.path) if job.source is None else job.source.place
+        # That a variable in it is not set is said already.
+        if not any(each.key == "source" for each in mistakes):
+            mistakes.append(Mistake(error=error, place=place, key="source"))
+        return ""
+
+
+def _checked(ready: list[JobOutput]) -> Checked | None:
+    requests: list[Request] = [each.request for each in ready if each.request is not None]
+    return api.check(requests) if requests else None
+
+
+def _mistake(problem: Problem, job: JobFile, ready: list[JobOutput]) -> Mistake:
+    """Return a problem with the place in the job file that it is about."""
+    key = _KEYS[problem.about]
+    if problem.output is None:
+        source = job.source
+        if key == "source" and source is not None:
+            return Mistake(error=problem.error, place=source.place, key=key)
+        return ready[0].mistake(problem.error) if key else _of_run(problem, job)
+    output = ready[problem.output]
+    subject = "query" if key == "table" and "query" in output.values else key
+    mentions = f"--{subject}" in problem.error.message or "--" not in problem.error.message
+    return output.mistake(problem.error, subject if mentions else "")
+
+
+def _of_run(problem: Problem, job: JobFile) -> Mistake:
+    return Mistake(error=problem.error, place=Place(path=job.path))

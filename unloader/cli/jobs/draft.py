@@ -1,0 +1,126 @@
+"""A first job file for the tables of a schema, with comments on what to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from unloader.cli.display import render
+from unloader.errors import ConfigError
+from unloader.request.directory_names import DirectoryValues, directory_name
+
+if TYPE_CHECKING:
+    from unloader.checking.schema_tables import SchemaTable
+
+_HEAD = """\
+# A job file of unloader. Each key is an option of `unloader run`.
+#
+#   unloader check FILE      all that can be known without reading rows
+#   unloader run FILE        unload what it names
+#
+# Values may have variables of the environment: "${NAME}" or "${NAME:-default}".
+# Editors with taplo complete the keys and check the values, once this line is made to lead to the
+# file that is in the docs of unloader:
+#   #:schema /path/to/job.schema.json
+"""
+
+_OPTIONS = """\
+# Keys that other files have in common with this one; what stands here overrides them.
+# include = ["base.toml"]
+
+# format = "parquet"          # csv if nothing is said
+# compression = "zstd"        # none for csv, zstd for parquet
+# parallelism = 8             # the number of usable cores
+# verify = "full"             # count
+"""
+
+_TO = (
+    "# A directory for each table and each day. {run_id} in place of {date} makes one for each run."
+)
+
+
+def draft(url: str, settings: Mapping[str, str], tables: Sequence[SchemaTable]) -> str:
+    """Return the text of a job file.
+
+    Args:
+        url: Of the source, without a password.
+        settings: Further options on the source, such as where its password is found.
+        tables: Of one schema.
+    """
+    views = [each for each in tables if each.is_view]
+    if len(views) == len(tables):
+        views = []
+    taken = [each for each in tables if each not in views]
+    own = dict(zip(map(id, tables), _destinations(tables), strict=True))
+    lines = [_HEAD, f"source = {quoted(url)}"]
+    lines += [f"{key} = {quoted(value)}" for key, value in settings.items()]
+    lines += ["", _TO, f"to = {quoted(_usual(tables))}", "", _OPTIONS, _about(taken, views)]
+    if len(taken) == 1 and not views:
+        lines += _keys(taken[0], own[id(taken[0])])
+    else:
+        for each in tables:
+            entry = ["", "[[table]]", *_keys(each, own[id(each)])]
+            lines += [_commented(line) for line in entry] if each in views else entry
+    return "\n".join(lines) + "\n"
+
+
+def quoted(text: str) -> str:
+    """Return a text as TOML has it, and so that no variable begins in it."""
+    written = json.dumps(text.replace("${", "$${"), ensure_ascii=False)
+    return written.replace("\x7f", "\\u007f")
+
+
+def _keys(table: SchemaTable, to: str) -> list[str]:
+    found = [f"# {_size(table)}", f"table = {quoted(table.typed)}"]
+    return [*found, f"to = {quoted(to)}"] if to else found
+
+
+def _size(table: SchemaTable) -> str:
+    """Return what is known of a table in one line; its kind is a word of the source's own."""
+    summary = table.summary
+    parts = [summary.kind]
+    if summary.rows is not None:
+        parts.append(f"about {render.count(summary.rows)} rows")
+    if summary.bytes is not None:
+        parts.append(render.size(summary.bytes))
+    if summary.partitions:
+        parts.append(f"{render.count(summary.partitions)} partitions")
+    return ", ".join(parts)
+
+
+def _about(taken: Sequence[SchemaTable], views: Sequence[SchemaTable]) -> str:
+    rows = [each.summary.rows for each in taken]
+    known = sum(each for each in rows if each is not None)
+    about = f", about {render.count(known)} rows" if known else ""
+    more = f"; {len(views)} views are commented out" if views else ""
+    tables = "1 table" if len(taken) == 1 else f"{len(taken)} tables"
+    return f"# {tables}{about}{more}. Estimates of the source."
+
+
+def _commented(line: str) -> str:
+    return f"# {line}" if line else line
+
+
+def _usual(tables: Sequence[SchemaTable]) -> str:
+    has_schema = all(each.summary.schema for each in tables)
+    return "extract/{schema}.{table}/{date}" if has_schema else "extract/{table}/{date}"
+
+
+def _destinations(tables: Sequence[SchemaTable]) -> Iterator[str]:
+    """Yield a directory for each table that would share the usual one, or has none; else nothing.
+
+    Two names may come to the same directory, since not every character can stand in one.
+    """
+    seen: set[str] = set()
+    for number, each in enumerate(tables, 1):
+        summary = each.summary
+        values = DirectoryValues(
+            schema=summary.schema or "", table=summary.name, date="20260131", run_id=""
+        )
+        try:
+            usual = directory_name(_usual(tables), values)
+        except ConfigError:
+            usual = ""
+        yield "" if usual and usual not in seen else f"extract/table-{number}/{{date}}"
+        seen.add(usual)

@@ -1,0 +1,167 @@
+"""The outputs of a job file, each as the command line would understand it.
+
+`run` reads the options of one output; here the same is done for each output of a job, in the same
+way: by the options of `run` with the job's values as their defaults, variables above them. Nothing
+is raised at the first mistake: each is kept with the place that it is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import click
+
+from unloader.cli.invocation import Invocation
+from unloader.cli.mistakes import usage_error
+from unloader.cli.options import rules
+from unloader.cli.options.credentials import connect_to
+from unloader.cli.options.origins import settings_of
+from unloader.cli.options.parameter import JobOption, given
+from unloader.cli.options.request_of import request_of
+from unloader.cli.options.source_argument import check_statements, default_map
+from unloader.errors import UnloaderError, UsageError
+from unloader.model import Request, SourceSpec
+from unloader.request.job.layers import pairs, values_of
+from unloader.request.job.model import Entry, Given, JobFile, Mistake, Place
+from unloader.request.options.option import of_command
+from unloader.sources.options import every_option
+
+_OPTION = re.compile(r"--([a-z][a-z-]*)")
+
+Report = Callable[[Mistake], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutput:
+    """One table with one route."""
+
+    table: Entry | None
+    route: Entry | None
+    values: Mapping[str, Given]
+    request: Request | None = None
+    """None where a mistake stands in the way."""
+
+    @property
+    def label(self) -> str:
+        """The entries that it is made of; empty where the top of the file says all."""
+        return ", ".join(each.label for each in (self.table, self.route) if each is not None)
+
+    def mistake(self, error: UnloaderError, key: str = "") -> Mistake:
+        """Return an error with the place of the key that it is about, named or mentioned in it."""
+        mentioned = (name.replace("-", "_") for name in _OPTION.findall(error.message))
+        keys = (*([key] if key else []), *mentioned)
+        found = next((self.values[each] for each in keys if each in self.values), None)
+        entry = self.route or self.table
+        place = found.place if found else entry.place if entry else Place(path=self._path)
+        return Mistake(
+            error=error,
+            place=place,
+            key=found.key.replace("_", "-") if found else "",
+            entry=self.label,
+        )
+
+    @property
+    def _path(self) -> str:
+        return next((given.place.path for given in self.values.values()), "")
+
+
+@cache
+def _command() -> click.Command:
+    """Return a command with the options of `run`, none of them required."""
+    options = of_command(every_option(), "run")
+    return click.Command(
+        "run", params=[JobOption(replace(option, required=False)) for option in options]
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class OutputReader:
+    """Reads all outputs of a job."""
+
+    job: JobFile
+    url: str
+    """Of the source; empty where it is not known."""
+    passwords: Mapping[str, Any]
+    """Options on the password that the command line of `check` has."""
+    report: Report
+    wrong: frozenset[str] = frozenset()
+    """Keys with a mistake, which are left out of the job."""
+    asked: bool = False
+    """The password was asked for."""
+    told: set[str] = field(default_factory=set)
+    """Mistakes that were reported."""
+
+    def outputs(self) -> tuple[JobOutput, ...]:
+        """Return the outputs in the order of the file, those with mistakes among them."""
+        return tuple(self._output(table, route) for table, route in pairs(self.job))
+
+    def _output(self, table: Entry | None, route: Entry | None) -> JobOutput:
+        values = values_of(self.job, table, route)
+        bare = JobOutput(table=table, route=route, values=values)
+        context = self._context(values)
+        if context is None:
+            return bare
+        broken = list(self._broken(context))
+        for error in broken:
+            self._tell(bare.mistake(error))
+        if not self.url or (context.params["table"] is None) == (context.params["query"] is None):
+            return bare
+        source = self._source(context, bare)
+        if source is None:
+            return bare
+        try:
+            check_statements(values)
+            settings = settings_of(context, source.kind)
+            return replace(bare, request=request_of(context.params, source, settings))
+        except UnloaderError as error:
+            if not broken:
+                self._tell(bare.mistake(error))
+            return bare
+
+    def _broken(self, context: click.Context) -> Iterator[UsageError]:
+        """Yield the rules that an output breaks, but for what follows from a mistake before."""
+        if not context.params["to"] and "to" not in self.wrong:
+            yield UsageError("nothing says where the output goes", "give it the key to")
+        for error in rules.broken(context.params, given(context)):
+            if not (error.message.startswith("nothing says") and self.wrong & {"table", "query"}):
+                yield error
+
+    def _source(self, context: click.Context, output: JobOutput) -> SourceSpec | None:
+        try:
+            source = connect_to(self.url, context.params, given(context))
+        except UnloaderError as error:
+            mistake = output.mistake(error)
+            if not mistake.key and self.job.source is not None:
+                mistake = Mistake(error=error, place=self.job.source.place, key="source")
+            self._tell(mistake)
+            return None
+        self.asked = self.asked or bool(context.params["password_prompt"])
+        return source
+
+    def _tell(self, mistake: Mistake) -> None:
+        """Report a mistake; one that all outputs of a table have is told once."""
+        told = f"{mistake.place}: {mistake.key}: {mistake.error.message}"
+        if told not in self.told:
+            self.told.add(told)
+            self.report(mistake)
+
+    def _context(self, values: Mapping[str, Given]) -> click.Context | None:
+        """Return the call of `run` that an output is; None if a variable is wrong."""
+        known = Invocation(job_file=self.job.path, job_values=values)
+        try:
+            context = _command().make_context("run", [], obj=known, default_map=default_map(values))
+        except click.UsageError as error:
+            # What the file says has been looked at by now. Each output has the same variables.
+            self._tell(Mistake(error=usage_error(error), place=Place(path=self.job.path)))
+            return None
+        # Where the password is found: what this command line says comes first.
+        context.params.update(
+            (key, value) for key, value in self.passwords.items() if value not in (None, False)
+        )
+        if self.asked:
+            context.params["password_prompt"] = False
+        return context

@@ -1,0 +1,176 @@
+"""The JSON Schema of job files, made from the declared options; for editors.
+
+Written into the docs by: python -m unloader.cli.jobs.schema > docs/job.schema.json
+
+Keys are spelled with hyphens and in lower case there, which is one of the ways that a job file may
+spell them. It says what each key takes by itself; what keys say together is for `unloader check`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from unloader import json_schema
+from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, ROUTE_NAME, RUN, SOURCE, TABLE
+from unloader.request.job.including import INCLUDE
+from unloader.request.options.kinds import Choice, Kind, Parsed, Whole
+from unloader.request.options.option import Option, Scope, of_command, of_scope
+from unloader.sources.options import every_option
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+"""The newest that editors of TOML know."""
+
+_VARIABLE = r"\$\{"
+_TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+_TYPES = {str: "string", int: "integer", float: "number", dict: "object"}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a job file."""
+    options = of_command(every_option(), "run")
+    known = _keys(options)
+    run, of_table, of_route = (_named(of_scope(options, each)) for each in get_args(Scope))
+    entries = {
+        _entry(TABLE): _object(
+            {**of_table, ROUTE: _list_of(ROUTE, "Outputs of this table alone.")},
+            "One table or query, with what holds for it alone.",
+        ),
+        _entry(ROUTE): _object(
+            {NAME: _NAME, **of_route}, "One output: its columns, rows, format and destination."
+        ),
+    }
+    tables = {"type": "array", "items": {"$ref": f"#/definitions/{_entry(TABLE)}"}}
+    top = {
+        SOURCE: _SOURCE,
+        INCLUDE: {
+            **_TEXTS,
+            "description": "Job files that this one overrides, relative to this file.",
+        },
+        RUN: _object({SOURCE: _SOURCE, **run}, "The same keys as at the top."),
+        DEFAULTS: _object(run, "Values that count where nothing else says anything."),
+        ROUTE: _list_of(ROUTE, "Outputs of each table that has none of its own."),
+        **run,
+        TABLE: {"anyOf": [run[TABLE], tables]},
+    }
+    return {
+        "$schema": DRAFT,
+        "title": "A job file of unloader",
+        **_object(top),
+        "definitions": {**entries, **known},
+    }
+
+
+def text() -> str:
+    """Return the schema as it stands in the docs."""
+    return json_schema.text(schema())
+
+
+_NAME = {
+    "type": "string",
+    "pattern": f"^{ROUTE_NAME.pattern}$",
+    "description": "What the route is called.",
+}
+
+
+_SOURCE = {"type": "string", "description": "URL of the source, without a password."}
+
+
+def _entry(kind: str) -> str:
+    """Return the name of the schema of an entry."""
+    return f"{kind}-entry"
+
+
+def _object(keys: dict[str, Any], what: str = "") -> dict[str, Any]:
+    found = {"type": "object", "properties": keys, "additionalProperties": False}
+    return {**found, "description": what} if what else found
+
+
+def _list_of(kind: str, what: str) -> dict[str, Any]:
+    entries = {"type": "array", "items": {"$ref": f"#/definitions/{_entry(kind)}"}}
+    return {**entries, "description": what}
+
+
+def _named(options: Iterable[Option]) -> dict[str, Any]:
+    """Return the keys of options; what each takes is written out once."""
+    return {name: {"$ref": f"#/definitions/{name}"} for name in _keys(options)}
+
+
+def _keys(options: Iterable[Option]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for option in options:
+        found[option.name] = _key(option)
+        if option.opposite:
+            opposite = {"type": "boolean", "description": f"The opposite of {option.name}."}
+            found[f"no-{option.name}"] = opposite
+    return found
+
+
+def _key(option: Option) -> dict[str, Any]:
+    """Return what a key takes, what it means and what holds without it."""
+    forms = list(_forms(option))
+    found = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    words = [option.help]
+    if option.default_text:
+        words.append(f"Default: {option.default_text}.")
+    if option.formats:
+        words.append(f"Only for format {' and '.join(option.formats)}.")
+    found = {**found, "description": " ".join(words)}
+    default = _default(option)
+    return found if default is None else {**found, "default": default}
+
+
+def _forms(option: Option) -> Iterable[dict[str, Any]]:
+    kind = option.kind
+    if option.is_flag:
+        yield {"type": "boolean"}
+        return
+    for each in kind.takes:
+        if each is str:
+            yield from _texts(option)
+        elif each is dict:
+            yield {"type": "object", "additionalProperties": {"anyOf": _WIDTH}}
+        else:
+            yield _number(kind, each)
+    if option.multiple or kind.lists:
+        items = [{"type": _TYPES[each]} for each in kind.takes if kind.lists or each is str]
+        yield {"type": "array", "items": items[0] if len(items) == 1 else {"anyOf": items}}
+
+
+_WIDTH = [{"type": "integer", "minimum": 1}, {"type": "string"}]
+
+
+def _texts(option: Option) -> Iterable[dict[str, Any]]:
+    """Yield the texts that an option takes; a variable may stand in each that is not a command."""
+    kind = option.kind
+    if isinstance(kind, Choice):
+        yield {"enum": list(kind.choices)}
+        yield {"type": "string", "pattern": _VARIABLE}
+    elif isinstance(kind, Whole):
+        yield {"type": "string", "pattern": rf"^[0-9]+$|{_VARIABLE}"}
+    elif kind.pattern:
+        yield {"type": "string", "pattern": f"{kind.pattern}|{_VARIABLE}"}
+    else:
+        yield {"type": "string"}
+
+
+def _number(kind: Kind, type_: type) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": _TYPES[type_]}
+    if isinstance(kind, (Whole, Parsed)) and kind.minimum is not None:
+        found["minimum"] = kind.minimum
+    if isinstance(kind, Whole) and kind.maximum is not None:
+        found["maximum"] = kind.maximum
+    return found
+
+
+def _default(option: Option) -> Any:
+    initial = option.initial
+    if initial is None or option.multiple:
+        return None
+    as_it_is = option.is_flag or isinstance(option.kind, Whole)
+    return initial if as_it_is else option.kind.write(initial)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

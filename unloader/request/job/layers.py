@@ -1,0 +1,80 @@
+"""What holds for one table and one route of a job file: the nearest value counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unloader.errors import UsageError
+from unloader.request.job.model import Entry, Given, JobFile
+
+SUBJECT = ("table", "query")
+"""An entry that says one of them says what it reads: the other one is not taken from above."""
+
+
+def values_of(
+    job: JobFile, table: Entry | None = None, route: Entry | None = None
+) -> dict[str, Given]:
+    """Return what holds for a table and a route, by its keys.
+
+    A route overrides its table, a table the top of the file, and the top [defaults].
+    """
+    found: dict[str, Given] = {}
+    for layer in (job.defaults, job.values, _values(table), _values(route)):
+        if any(given.key in SUBJECT for given in layer):
+            found = {key: given for key, given in found.items() if key not in SUBJECT}
+        found.update((given.key, given) for given in layer)
+    return found
+
+
+def routes_of(job: JobFile, table: Entry | None) -> tuple[Entry | None, ...]:
+    """Return the routes of a table; one None where it has but the output that the top says."""
+    own = () if table is None else table.routes
+    return own or job.routes or (None,)
+
+
+def pairs(job: JobFile) -> tuple[tuple[Entry | None, Entry | None], ...]:
+    """Return each table of a job with each of its routes; None where the top says it all."""
+    return tuple(
+        (table, route) for table in job.tables or (None,) for route in routes_of(job, table)
+    )
+
+
+def the_only(job: JobFile) -> tuple[Entry | None, Entry | None]:
+    """Return the one table and the one route of a job.
+
+    Raises:
+        UsageError: There are more, or the route would narrow what its table selects.
+    """
+    if len(job.tables) > 1:
+        raise _too_many(job, f"{len(job.tables)} tables")
+    table = job.tables[0] if job.tables else None
+    routes = routes_of(job, table)
+    if len(routes) > 1:
+        raise _too_many(job, f"{len(routes)} routes")
+    route = routes[0]
+    if route is not None:
+        above = {given.key for given in (*job.values, *_values(table))}
+        for given in route.values:
+            if given.key in above & {"columns", "exclude", "where"}:
+                raise UsageError(
+                    f"{given.where()}: the key {given.key!r} stands above the route, too, and run "
+                    "does not select twice",
+                    "write it in one of the two places",
+                )
+    return table, route
+
+
+def defaults_among(values: Iterable[Given]) -> frozenset[str]:
+    """Return the keys that stand in [defaults] alone, which are passed over if out of place."""
+    return frozenset(given.key for given in values if given.is_default)
+
+
+def _values(entry: Entry | None) -> tuple[Given, ...]:
+    return () if entry is None else entry.values
+
+
+def _too_many(job: JobFile, what: str) -> UsageError:
+    return UsageError(
+        f"run unloads one table with one output, and {job.path} has {what}",
+        "write a job file for each, and put what they have in common into one that they include",
+    )

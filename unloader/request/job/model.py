@@ -1,0 +1,91 @@
+"""What a job file says, as plain data: values with their places, entries for tables and routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from unloader.errors import UnloaderError
+
+EntryKind = Literal["table", "route"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where something stands in a job file."""
+
+    path: str
+    line: int | None = None
+    """Counted from 1; None where it is not known."""
+
+    def __str__(self) -> str:
+        """Return file and line as messages have them."""
+        return self.path if self.line is None else f"{self.path}, line {self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """One key with its value."""
+
+    key: str
+    """With underscores and in lower case."""
+    value: Any
+    """As TOML has it, with its variables replaced."""
+    place: Place
+    entry: str = ""
+    """The entry that it stands in, such as `[[table]] 2`; empty at the top."""
+    is_default: bool = False
+    """It stands in [defaults], and is passed over where it does not apply."""
+
+    def where(self) -> str:
+        """Return file, line and entry, for messages."""
+        return f"{self.place}: {self.entry}" if self.entry else str(self.place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One [[table]], [[route]] or [[table.route]]."""
+
+    kind: EntryKind
+    number: int
+    """Counted from 1 among those of its list, included files first."""
+    place: Place
+    values: tuple[Given, ...] = ()
+    name: str = ""
+    """Of a route: what it is called; empty where nobody named it."""
+    routes: tuple[Entry, ...] = ()
+    """Of a table: its own routes, in place of those of the job."""
+
+    @property
+    def label(self) -> str:
+        """The entry as messages name it."""
+        return f"[[{self.kind}]] {self.name or self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A job file with all that it includes."""
+
+    path: str
+    source: Given | None = None
+    """The URL of the source."""
+    values: tuple[Given, ...] = ()
+    """What stands at the top or in [run]: of the run, and above all entries."""
+    defaults: tuple[Given, ...] = ()
+    """What stands in [defaults]: it counts where nothing else says anything."""
+    tables: tuple[Entry, ...] = ()
+    """Empty where the top alone says what is unloaded."""
+    routes: tuple[Entry, ...] = ()
+    """Of every table that has none of its own; empty where the top alone says where to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """What is wrong with a job file, at one place of it."""
+
+    error: UnloaderError
+    """Its message names place, entry and key."""
+    place: Place
+    key: str = ""
+    """With hyphens; empty where it is about no key, or the key may be a secret."""
+    entry: str = ""

@@ -1,0 +1,96 @@
+"""Why a directory cannot be taken by a run, found out without changing anything."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from unloader.errors import OutputFailed
+from unloader.storage.directories.leftovers import (
+    RUN,
+    is_directory_of,
+    is_locked,
+    lives_elsewhere,
+    owners_for,
+    read_holder,
+)
+from unloader.storage.directories.links import foreign_link
+from unloader.storage.model import MANIFEST
+
+
+def refusal(path: Path, *, overwrite: bool) -> OutputFailed | None:
+    """Return why a run would be refused a directory; None if nothing is known against it.
+
+    Args:
+        path: The directory, which may be missing.
+        overwrite: An earlier run in it may be replaced.
+    """
+    if (link := foreign_link(path)) is not None:
+        return linked(link)
+    try:
+        there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+        if not there.is_dir():
+            return refused("create", path, f"{there} is not a directory")
+        if not os.access(there, os.W_OK | os.X_OK):
+            return refused("create" if there != path else "prepare", path, "Permission denied")
+        if there != path:
+            return None
+        room = path / RUN
+        if room.exists():
+            if not is_directory_of(room, owners_for(path)):
+                return foreign_room(room)
+            if is_locked(room) or lives_elsewhere(room):
+                return held(path)
+        return None if overwrite else not_free(path)
+    except OSError as error:
+        return refused("prepare", path, error.strerror or str(error))
+
+
+def not_free(path: Path) -> OutputFailed | None:
+    """Return the error for a directory that holds anything but leftovers of dead runs, else None.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    others = sorted(entry.name for entry in path.iterdir() if entry.name != RUN)
+    if not others:
+        return None
+    finished = (path / MANIFEST).exists()
+    what = "a finished run" if finished else f"{others[0]} and maybe more"
+    return OutputFailed(
+        f"{path} is not empty: it holds {what}",
+        "choose an empty directory with --to, or replace an earlier run with --overwrite",
+    )
+
+
+def held(path: Path) -> OutputFailed:
+    """Return the error for a directory that another run is writing to."""
+    who = read_holder(path / RUN).text()
+    return OutputFailed(
+        f"another run is writing to {path}{who and f': {who}'}",
+        f"see it with: unloader status {path}; or choose another --to",
+    )
+
+
+def linked(link: Path) -> OutputFailed:
+    """Return the error for a link that somebody else has laid."""
+    return OutputFailed(
+        f"{link} is a symbolic link of another user, in a directory that all may write to",
+        "find out what put it there and remove it, or choose another --to",
+    )
+
+
+def foreign_room(room: Path) -> OutputFailed:
+    """Return the error for a `_run` that is not ours."""
+    return OutputFailed(
+        f"{room} is a symbolic link or another user's",
+        "find out what put it there and remove it, or choose another --to",
+    )
+
+
+def refused(verb: str, path: Path, why: str) -> OutputFailed:
+    """Return the error for what the file system said."""
+    return OutputFailed(
+        f"cannot {verb} {path}: {why}",
+        "check the path, its permissions and the free space, or choose another --to",
+    )
