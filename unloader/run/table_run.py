@@ -1,0 +1,301 @@
+"""One table or query of a run: what of it is done, whether it is whole, and how it ends.
+
+Nothing is published before every unit is done and the row count agrees with the source's own at the
+same snapshot. What publishing is, and where the bytes go meanwhile, is the output's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from partition_planner.model import WorkUnit
+from unloader.engine.executor import Executor
+from unloader.errors import (
+    Interrupted,
+    SnapshotGone,
+    UnloaderError,
+    VerifyMismatch,
+)
+from unloader.events import Notice, Observer, PhaseStarted, Tick, UnitsKept
+from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
+from unloader.manifest.model import Manifest
+from unloader.model import COMPARING
+from unloader.placement.evidence import Evidence
+from unloader.resolve.patience import Patience
+from unloader.resolve.resolution import OpenRun
+from unloader.resolve.resolved import ResolvedRun
+from unloader.run.comparing import compare
+from unloader.run.concurrency.opening import RunSteering
+from unloader.run.history import History
+from unloader.run.journal import Progress
+from unloader.run.outputs.base import RunOutput, Stop
+from unloader.run.room import RoomWatch
+from unloader.run.units import UnitWork
+from unloader.sources.abilities import kept_until
+from unloader.sources.cancelling import cancelled_by
+from unloader.storage.model import RUN_RECORD
+from unloader.verification.source_values import Asking
+
+if TYPE_CHECKING:
+    from unloader.ceilings.model import Ceilings
+
+
+@dataclass(slots=True, kw_only=True)
+class Circumstances:
+    """What the manifest of a table tells of the run as a whole."""
+
+    history: History
+    ceilings: Ceilings | None = None
+    """What the run is compared with."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """Where the workers were."""
+    lowest_parallelism: int | None = None
+    """See `unloader.engine.capacity`."""
+    steering: RunSteering | None = None
+    """What steers the number of workers; None before there are any."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TableRun:
+    """The state of one table in the parent."""
+
+    resolved: OpenRun
+    output: RunOutput
+    observe: Observer
+    around: Circumstances
+    then: Callable[[Manifest], None] = lambda manifest: None
+    """See `RunOutput.publish`."""
+    finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    """By the unit's id."""
+    source_rows: int | None = None
+    _verify_result: str = "not verified"
+    _not_compared: tuple[str, ...] | None = None
+    _is_recorded: bool = False
+    """What the run is to do lies where its files go."""
+    _kept: frozenset[str] = frozenset()
+    """Units of these that an earlier process of the run has done."""
+
+    @property
+    def run(self) -> ResolvedRun:
+        """What is executed."""
+        return self.resolved.run
+
+    def keep_record(self) -> None:
+        """Put on record what is to be done; from here on the run can be resumed."""
+        if not self.resolved.resumed_in:
+            self.output.keep(RUN_RECORD, self.run.record())
+        self._is_recorded = True
+
+    def take_up(self, stop: Stop) -> Progress:
+        """Confirm what an earlier process of the run has done."""
+        if not self.resolved.resumed_in:
+            return Progress()
+
+        def tick() -> None:
+            self.observe(Tick())
+            check_stop(stop, "while the files that are done were checked")
+
+        self.observe(PhaseStarted(phase="confirming"))
+        before = self.output.progress(tick)
+        # When they began was counted by the clock of another process.
+        self.finished.update(
+            (unit, replace(each, started_s=None)) for unit, each in before.finished.items()
+        )
+        self._kept = frozenset(before.finished)
+        results = [unit.result for unit in before.finished.values()]
+        rows = sum(each.rows for each in results)
+        size = sum(file.bytes for each in results for file in each.files)
+        self.observe(UnitsKept(units=len(results), rows=rows, bytes=size))
+        return before
+
+    def units_left(self) -> tuple[WorkUnit, ...]:
+        """Return the units that are to be done, in the order in which they are handed out."""
+        units = tuple(unit for unit in self.run.plan.units if unit.id not in self.finished)
+        if self.output.in_order:
+            units = tuple(sorted(units, key=lambda unit: unit.id))
+        return units
+
+    def work(
+        self,
+        executor: Executor,
+        stop: Stop,
+        *,
+        room: RoomWatch | None,
+        concurrency: RunSteering,
+    ) -> UnitWork:
+        """Return the units as the engine works on them."""
+        request = self.run.request
+        return UnitWork(
+            extract=self.run.extract,
+            catalog=self.resolved.catalog,
+            output=self.output,
+            executor=executor,
+            history=self.around.history,
+            fetch_bytes=request.fetch_bytes,
+            checksums=request.verify in COMPARING,
+            observe=self.observe,
+            stop=lambda: check_stop(stop, "before all work units were done"),
+            resumable=self.is_resumable,
+            finished_units=self.finished,
+            workers=len(self.run.seating.seats),
+            room=room,
+            concurrency=concurrency,
+        )
+
+    def verify(self, stop: Stop, end_workers: Callable[[], None] = lambda: None) -> None:
+        """Compare the count, and as much more as was asked for, with the source.
+
+        Args:
+            stop: As everywhere.
+            end_workers: Ends the workers where their sessions are needed for that.
+
+        Raises:
+            VerifyMismatch: Something differs.
+            SourceError: The source failed for good.
+            Interrupted: `stop` returned True.
+        """
+        level = self.run.request.verify
+        if level == "none":
+            return
+        self.observe(PhaseStarted(phase="counting"))
+        written = sum(unit.result.rows for unit in self.finished.values())
+        catalog = self.resolved.catalog
+        request = self.run.request
+        patience = Patience(
+            retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
+        )
+        with cancelled_by(stop, catalog):
+            self.source_rows = patience.with_retries(
+                "counting", lambda: catalog.count(self.run.extract), catalog.check_snapshot
+            )
+        consistent = request.consistency == "snapshot"
+        if written != self.source_rows and consistent:
+            raise VerifyMismatch(
+                f"{written} rows were written, the source counts {self.source_rows} at the same "
+                "snapshot",
+                "run again; if it happens again, check whether the condition or query returns "
+                "other rows each time (random values, samples, the current time), else report it "
+                "with the plan",
+            )
+        self._verify_result = "ok" if written == self.source_rows else "different, no snapshot"
+        if level in COMPARING:
+            self._compare_values(stop, end_workers)
+
+    def publish(self, stop: Stop) -> Manifest:
+        """Give the files their final names; return the manifest."""
+        return self.output.publish(self._in_order(), self._manifest, stop, self.then)
+
+    def is_worth_keeping(self, error: UnloaderError | None) -> bool:
+        """Return whether `resume` could go on with what a failed run leaves.
+
+        Args:
+            error: What ended the run; None for what nobody expected.
+        """
+        again = isinstance(error, Interrupted) or (error is not None and error.retryable)
+        done = bool(self.finished) or bool(self.resolved.resumed_in)
+        return self._is_recorded and (done or (again and self.is_resumable))
+
+    def abandon(self, *, kept: bool) -> None:
+        """Leave what is done for `resume`, or no trace."""
+        partial = self._manifest(tuple(self.finished.values()), complete=False)
+        self.output.abandon(partial if kept else None)
+
+    def advised(self, error: UnloaderError) -> UnloaderError:
+        """Return the error of a run that is kept with the way to go on."""
+        until = "" if isinstance(error, SnapshotGone) else kept_until(self.resolved.catalog)
+        if until:
+            text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
+            error = type(error)(text, error.hint)
+        step = self.output.next_step(resumable=self.is_resumable)
+        if isinstance(error, (SnapshotGone, VerifyMismatch)) or step in error.hint:
+            return error
+        alone = isinstance(error, Interrupted)
+        return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a later process can read at the same snapshot."""
+        known = self.resolved.catalog.capabilities
+        if self.run.request.consistency == "none" or known.snapshot_outlives_run:
+            return True
+        return bool(kept_until(self.resolved.catalog))
+
+    def room_watch(self) -> RoomWatch | None:
+        """Return what looks whether the disks have room, where that was asked for."""
+        options = self.run.output.options
+        if not options.min_free_bytes:
+            return None
+        return RoomWatch(
+            directories=self.resolved.resumed_in or options.destinations,
+            min_free_bytes=options.min_free_bytes,
+            pause_seconds=options.pause_seconds,
+            tell=lambda text: self.observe(Notice(text=text)),
+        )
+
+    def _in_order(self) -> list[FinishedUnit]:
+        return [self.finished[unit] for unit in sorted(self.finished)]
+
+    def _compare_values(self, stop: Stop, end_workers: Callable[[], None]) -> None:
+        """Compare the fetched values with those in the files, and with the source's own."""
+        units = self._in_order()
+        self.observe(PhaseStarted(phase="verifying"))
+        self._not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()
+        if self.run.request.verify != "source":
+            return
+        known = self.run.request.concurrency
+        if known is not None and known.max_sessions is not None:
+            # Each that computes checksums has a session of its own, in place of a worker's.
+            end_workers()
+        self.observe(PhaseStarted(phase="comparing"))
+        asking = Asking(
+            catalog=self.resolved.catalog,
+            extract=self.run.extract,
+            parallelism=len(self.run.seating.seats),
+            observe=self.observe,
+            check=lambda: check_stop(stop, "while values were compared with the source"),
+        )
+        found = compare(units, self.run.plan.units, asking)
+        self._not_compared = (*self._not_compared, *found)
+
+    def _manifest(
+        self,
+        units: Sequence[FinishedUnit],
+        directories: tuple[str, ...] = (),
+        *,
+        complete: bool = True,
+    ) -> Manifest:
+        around = self.around
+        facts = RunFacts(
+            run=self.run,
+            seconds=time.perf_counter() - self.resolved.started,
+            cpu_seconds=time.process_time()
+            + sum(unit.result.cpu_seconds for unit in self.finished.values()),
+            source_rows=self.source_rows,
+            verify_result=self._verify_result,
+            not_compared=self._not_compared,
+            directories=directories,
+            evidence=around.evidence,
+            lowest_parallelism=around.lowest_parallelism,
+            ceilings=around.ceilings,
+            steps=None if around.steering is None else around.steering.steps(),
+            kept=self._kept,
+            failed_attempts=tuple(around.history.failures),
+            failed_attempts_left_out=around.history.failures_left_out,
+            samples=around.history.samples(),
+        )
+        manifest = build_manifest(facts, tuple(units), complete=complete)
+        found = manifest.efficiency
+        if found is None or found.parts:
+            return manifest
+        text = f"nothing is compared with {found.ceilings}: {'; '.join(found.not_compared)}"
+        self.observe(Notice(text=text))
+        return replace(manifest, efficiency=None)
+
+
+def check_stop(stop: Stop, when: str) -> None:
+    """Raise Interrupted if the user asks for the end."""
+    if stop():
+        raise Interrupted(f"stopped by a signal {when}")
