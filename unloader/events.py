@@ -54,6 +54,8 @@ class RunStarted:
     """NUMA node of each worker's seat."""
     adaptive: bool = False
     """How many of the workers work is found by measuring."""
+    tables: int = 1
+    """How many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,18 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableFinished:
+    """One of several tables is published, or has failed."""
+
+    table: str
+    rows: int
+    bytes: int
+    directory: str
+    error: str = ""
+    """Why it failed; empty if it is complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
     """Everything is published; the figures are the totals of the manifest."""
 
@@ -224,6 +238,7 @@ Event = (
     | UnitFailed
     | ParallelismChanged
     | Verified
+    | TableFinished
     | RunFinished
     | PointMeasured
     | Notice

@@ -82,6 +82,10 @@ class Work(Generic[U]):
         """Return the failure, or another one if a further attempt cannot succeed."""
         return failure
 
+    def ends_run(self, attempt: Attempt[U], failure: AttemptFailure) -> bool:
+        """Return whether a failure that no retry can mend ends the run, and not its unit alone."""
+        return True
+
     def failed(self, place: int, verdict: Verdict[U], failure: AttemptFailure) -> None:
         """Note that an attempt has failed, and what follows."""
 
@@ -191,13 +195,16 @@ class Engine(Generic[U]):
             self._steering.ended(place)
         if failure.retryable:
             failure = self.work.verdict_on(attempt, failure)
-        verdict = self._verdict(event, failure)
+        ends = self.work.ends_run(attempt, failure)
+        verdict = self._verdict(event, failure, stops=ends)
         self.work.discard(attempt)
         self.work.failed(place, verdict, failure)
-        if not failure.retryable and self.failure is None:
+        if ends and not failure.retryable and self.failure is None:
             self.failure = failure
 
-    def _verdict(self, event: AttemptFailed | PlaceLost, failure: AttemptFailure) -> Verdict[U]:
+    def _verdict(
+        self, event: AttemptFailed | PlaceLost, failure: AttemptFailure, *, stops: bool
+    ) -> Verdict[U]:
         """Let the schedule judge a failure by its cause."""
         judge = self.schedule.failed
         if isinstance(event, PlaceLost):
@@ -206,7 +213,7 @@ class Engine(Generic[U]):
             judge = self.schedule.refused
         elif is_a(failure, ConnectFailed):
             judge = self.schedule.connecting
-        return judge(event.place, failure, self.clock())
+        return judge(event.place, failure, self.clock(), stops=stops)
 
     def _tell_capacity(self, *, at_once: bool = False) -> None:
         capacity = self.schedule.capacity

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
@@ -98,6 +98,13 @@ class Schedule(Generic[U]):
     _rest_until: float = -math.inf
     """Nobody could open a session, so nobody tries before that time."""
 
+    def drop(self, units: Callable[[U], bool]) -> None:
+        """Hand out none of these units any more; attempts that run go on."""
+        begun, left = self.units[: self._next], self.units[self._next :]
+        self.units = [*begun, *(unit for unit in left if not units(unit))]
+        self._waiting = [each for each in self._waiting if not units(each[2].unit)]
+        heapq.heapify(self._waiting)
+
     def take(self, place: int, now: float) -> Attempt[U] | None:
         """Return what an idle place does next, None if there is nothing now."""
         if self._stopped or now < self._rest_until or not self._places.may_work(place, now):
@@ -129,15 +136,23 @@ class Schedule(Generic[U]):
         self._places.worked(place)
         return self._ended(place)
 
-    def failed(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
+    def failed(
+        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
+    ) -> Verdict[U]:
         """Note a failed attempt: tried again if that may help and attempts are left.
 
         The delay doubles with each attempt. A failure that no retry can mend stops the schedule.
+
+        Args:
+            place: Where it was.
+            failure: Why.
+            now: As everywhere.
+            stops: False lets the schedule go on with other units all the same.
         """
         self._connected.discard(place)
         assignment = self._ended(place)
         if not failure.retryable:
-            self._stopped = True
+            self._stopped = self._stopped or stops
         elif assignment.failures < self.retry.retries:
             delay = self._delay(assignment)
             self._put(replace(assignment, failures=assignment.failures + 1), now + delay)
@@ -145,29 +160,35 @@ class Schedule(Generic[U]):
         self._given_up[assignment.unit.id] = failure
         return Verdict(assignment=assignment, retry_in_seconds=None)
 
-    def connecting(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
+    def connecting(
+        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
+    ) -> Verdict[U]:
         """Note that an attempt failed as no session could be opened.
 
         The next unit would fare no better, so the place waits, too: or an outage of some seconds
         would use up the attempts of one unit after the other.
         """
         until = now + self._delay(self._running[place])
-        verdict = self.failed(place, failure, now)
+        verdict = self.failed(place, failure, now, stops=stops)
         if self._running or self._connected:
             self._places.rest(place, until)
         else:
             self._rest_until = until
         return verdict
 
-    def refused(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
+    def refused(
+        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
+    ) -> Verdict[U]:
         """Note that the source takes no more sessions: those that have one go on with the units."""
         self._connected.discard(place)
         others = (self._running.keys() | self._connected) - {place}
         if not failure.retryable or not self.capacity.refused(len(others), now):
-            return self.connecting(place, failure, now)
+            return self.connecting(place, failure, now, stops=stops)
         return self._not_counted(place, now)
 
-    def lost(self, place: int, failure: AttemptFailure, now: float) -> Verdict[U]:
+    def lost(
+        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
+    ) -> Verdict[U]:
         """Note that the process at a place ended in an attempt.
 
         A place that loses different units in a row, while others do not, is at fault itself: it
@@ -179,7 +200,7 @@ class Schedule(Generic[U]):
         if failure.retryable and self._places.lost(place, lost.unit.id, now, self.retry):
             self._connected.discard(place)
             return self._not_counted(place, now)
-        return self.failed(place, failure, now)
+        return self.failed(place, failure, now, stops=stops)
 
     def vacated(self, place: int) -> None:
         """Note that the process at an idle place has ended, and its session with it."""

@@ -24,6 +24,7 @@ from unloader.manifest.model import (
     from_json,
     to_json,
 )
+from unloader.manifest.tables import is_of_tables
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 
@@ -87,6 +88,9 @@ def read_index(data: bytes, place: str) -> Index:
     path = Path(place) / MANIFEST
     try:
         document = document_of(data, path)
+        if is_of_tables(document):
+            # The files are in the directories of its tables.
+            return Index(run_id=str(document.get("run_id", "")), places=(place,), files=())
         found = read_json(_Listing, document, "the manifest", newer=True)
         if missing := [key for key in _ALWAYS if key not in document]:
             raise NotAsExpected(f"it has no {missing[0]!r}")

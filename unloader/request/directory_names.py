@@ -12,6 +12,9 @@ FIELDS = ("schema", "table", "date", "run_id")
 DATED = ("date", "run_id")
 """Fields that make the directory of each run, or of each day, another one."""
 
+TABLE_FIELDS = ("schema", "table")
+"""Fields that tell the directories of the tables of one run apart."""
+
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
 _NO_START = (".", "_", "-")
@@ -54,6 +57,15 @@ def check_directory(place: str) -> None:
 def has_fields(place: str) -> bool:
     """Return whether a directory is another one for other runs."""
     return _FIELD.search(place) is not None
+
+
+def directories_above(place: str) -> int:
+    """Return how many parts of a directory come before the first that differs between tables."""
+    parts = place.rstrip("/").split("/")
+    for number, part in enumerate(parts):
+        if any(field in TABLE_FIELDS for field in _FIELD.findall(part)):
+            return number
+    return len(parts)
 
 
 def is_dated(place: str) -> bool:

@@ -20,7 +20,15 @@ from partition_planner.model import (
 from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UnloaderError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import COMPARING, Extract, Projection, Request, Selection, SourceSpec
+from unloader.model import (
+    COMPARING,
+    Extract,
+    Projection,
+    Request,
+    Selection,
+    Snapshot,
+    SourceSpec,
+)
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import choose_columns, matching_any, matching_partitions
 from unloader.resolve.guarded_columns import marked
@@ -96,7 +104,7 @@ def prepared(
         step = "connecting"
         catalog = open_unless(stop, source)
         step = "planning"
-        with _closing_after_failure(catalog), cancelled_by(stop, catalog):
+        with closing_after_failure(catalog), cancelled_by(stop, catalog):
             return _prepare(request, source, catalog, seats, planned, observe)
 
     # Nothing is decided yet: whatever a lost session had found out is found out again.
@@ -106,7 +114,7 @@ def prepared(
 
 
 @contextmanager
-def _closing_after_failure(catalog: Catalog) -> Iterator[None]:
+def closing_after_failure(catalog: Catalog) -> Iterator[None]:
     """Close a catalog if the block raises; what raised comes through whatever closing says."""
     try:
         yield
@@ -129,6 +137,38 @@ def _prepare(
     observe(PhaseStarted(phase="table"))
     table = chosen_table(catalog, request.selection, observe)
     observe(PhaseStarted(phase="planning"))
+    ready = prepared_table(request, source, catalog, snapshot, table, seats, planned)
+    observe(PhaseStarted(phase="locking"))
+    hold(ready)
+    return ready
+
+
+def prepared_table(
+    request: Request,
+    source: SourceSpec,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    table: TableInfo,
+    seats: SeatPlan,
+    planned: Plan | None = None,
+) -> Prepared:
+    """Return what a described table, or query, becomes: columns, format and plan.
+
+    Args:
+        request: What the user asked for.
+        source: The request's, with the name of the run in its sessions.
+        catalog: Is at the snapshot.
+        snapshot: See there.
+        table: From `chosen_table`.
+        seats: How many workers there may be, and where.
+        planned: A plan made earlier; None makes one from the table as it is.
+
+    Raises:
+        SourceError: A column cannot be read exactly.
+        PlanFailed: The table cannot be cut as asked, or a given plan does not fit it.
+        PlanError: As PlanFailed, from the planner itself.
+        UsageError: The selection names what is not there.
+    """
     projection = project(
         catalog,
         table,
@@ -151,9 +191,6 @@ def _prepare(
     )
     if isinstance(output_format, ParquetFormat):
         extract = with_origin(extract)
-    observe(PhaseStarted(phase="locking"))
-    check_where(catalog, extract)
-    catalog.hold(extract, plan.selectors)
     in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     return Prepared(
@@ -165,6 +202,17 @@ def _prepare(
         topology=seats.topology,
         seating=seats.first(workers),
     )
+
+
+def hold(ready: Prepared) -> None:
+    """Check the condition, and keep what is to be read as it is until the catalog is closed.
+
+    Raises:
+        SourceError: The condition is wrong, or something cannot be held.
+        SnapshotGone: Something has changed since the snapshot, so that its rows are lost.
+    """
+    check_where(ready.catalog, ready.extract)
+    ready.catalog.hold(ready.extract, ready.plan.selectors)
 
 
 def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:

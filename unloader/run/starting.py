@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
@@ -34,6 +35,10 @@ from unloader.run.unloading import run
 from unloader.run.workers import early_workers
 from unloader.storage.kinds import destination_kind
 from unloader.storage.opening import storage_at
+
+if TYPE_CHECKING:
+    from unloader.manifest.tables import TablesManifest
+    from unloader.run.tables.unloading import TablesOptions
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run cleanly."""
@@ -65,6 +70,25 @@ def start(
         _tell_settings(request, observe)
         with resolved(request, planned=planned, seats=seats, stop=stop, observe=observe) as ready:
             return run(ready, executor, observe=observe, stop=stop)
+
+
+def start_tables(
+    requests: Sequence[Request], options: TablesOptions, *, observe: Observer, stop: Stop
+) -> TablesManifest:
+    """Begin a run over several tables; see `unloader.api.unload_tables`."""
+    # Imported here: most runs are of one table.
+    from unloader.resolve.tables import resolved_tables
+    from unloader.run.tables.unloading import run_tables
+
+    first = requests[0]
+    seats = seat_request(first)
+    with early_workers(first, seats) as executor:
+        _tell_settings(first, observe)
+        goes_on = options.on_failure == "continue"
+        with resolved_tables(
+            requests, seats=seats, leave_out=goes_on, stop=stop, observe=observe
+        ) as ready:
+            return run_tables(ready, executor, options, observe=observe, stop=stop)
 
 
 def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifest:

@@ -59,6 +59,8 @@ class Claim:
     read_index: ReadIndex
     resumed: bool = False
     """A run of this id has died here, and goes on with what it has staged."""
+    shared: bool = False
+    """Other runs have places within these. A place need not be empty, and stays what it is."""
     mode: int | None = None
     """Rights of files; None is as the umask has it. Directories get what goes with them."""
     owner_group: str = ""

@@ -46,16 +46,20 @@ def refusal(path: Path, *, overwrite: bool) -> OutputFailed | None:
         return refused("prepare", path, error.strerror or str(error))
 
 
-def not_free(path: Path) -> OutputFailed | None:
+def not_free(path: Path, *, shared: bool = False) -> OutputFailed | None:
     """Return the error for a directory that holds anything but leftovers of dead runs, else None.
+
+    Args:
+        path: The directory.
+        shared: Other runs may have directories in it; only a finished run is in the way.
 
     Raises:
         OSError: It cannot be read.
     """
     others = sorted(entry.name for entry in path.iterdir() if entry.name != RUN)
-    if not others:
+    finished = MANIFEST in others
+    if not others or (shared and not finished):
         return None
-    finished = (path / MANIFEST).exists()
     what = "a finished run" if finished else f"{others[0]} and maybe more"
     return OutputFailed(
         f"{path} is not empty: it holds {what}",

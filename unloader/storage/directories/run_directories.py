@@ -54,6 +54,7 @@ class RunDirectories:
         self.all: tuple[RunDirectory, ...]
         self.notices: tuple[str, ...] = ()
         self._publishing = False
+        self._shared = claim.shared
         self._journals: dict[str, Journal] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
@@ -61,7 +62,7 @@ class RunDirectories:
         with self._take(paths) as undo:
             if not claim.overwrite:
                 for directory in self.all:
-                    _on(directory, directory.check_free)
+                    _on(directory, partial(directory.check_free, shared=claim.shared))
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self.all, claim.read_index)
             self._me = holder = self._holder()
@@ -300,7 +301,8 @@ class RunDirectories:
             shares.append(
                 Share(
                     path=str(here),
-                    twin=twin_name(here, self._run_id),
+                    # What others have in it must not move.
+                    twin="" if self._shared else twin_name(here, self._run_id),
                     files=tuple(files),
                     replaced=tuple(sorted(replaced[number])),
                 )

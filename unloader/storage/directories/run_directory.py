@@ -72,13 +72,16 @@ class RunDirectory:
         self._created = self._create()
         self._lock = self._take_lock()
 
-    def check_free(self) -> None:
+    def check_free(self, *, shared: bool = False) -> None:
         """Check that nothing but leftovers of runs that died is in the directory.
+
+        Args:
+            shared: Other runs may have directories in it.
 
         Raises:
             OutputFailed: Something is.
         """
-        if (error := not_free(self.path)) is not None:
+        if (error := not_free(self.path, shared=shared)) is not None:
             raise error
 
     def begin(self, holder: Holder) -> Leftover:

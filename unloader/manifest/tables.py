@@ -1,0 +1,101 @@
+"""The manifest of a run over several tables: which there were, and what became of each.
+
+It lies in the directory that those of all tables are in, and is written when the last of them is
+over. What was read of a table and into which files is in the table's own manifest alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from unloader import json_fields
+from unloader.json_fields import OPTIONAL
+from unloader.manifest.digest import with_digest
+from unloader.manifest.model import (
+    FORMAT_REVISION,
+    FORMAT_VERSION,
+    SettingRecord,
+    SourceRecord,
+    TableRecord,
+)
+from unloader.model import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableEntry:
+    """One table of the run."""
+
+    table: TableRecord | None
+    """None for a query."""
+    directory: str
+    """Of its files and its own manifest, as seen from the directory of this one."""
+    status: Literal["complete", "failed", "left out"]
+    """failed: what was done of it can be gone on with; left out: nothing of it was read."""
+    error: str | None = None
+    """Why it is not complete."""
+    rows: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+    source_rows: int | None = None
+    """As the source counts them at the snapshot."""
+    digest: str | None = None
+    """Of the table's manifest, which stands at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesTotals:
+    """Sums over the tables that are complete."""
+
+    tables: int
+    rows: int
+    bytes: int
+    files: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesManifest:
+    """A run over several tables."""
+
+    format_version: Literal[1] = FORMAT_VERSION
+    format_revision: int = FORMAT_REVISION
+    run_id: str
+    unloader_version: str
+    status: Literal["complete", "partial"]
+    """complete: every table is."""
+    source: SourceRecord
+    snapshot: Snapshot | None
+    settings: tuple[SettingRecord, ...] = ()
+    tables: tuple[TableEntry, ...]
+    """In the order in which they were asked for."""
+    totals: TablesTotals
+    digest: str | None = field(default=None, metadata={OPTIONAL: True})
+    """Of the file in front of this line."""
+
+
+def is_of_tables(document: object) -> bool:
+    """Return whether a manifest is one of several tables."""
+    return isinstance(document, dict) and "tables" in document
+
+
+def to_json(manifest: TablesManifest) -> dict[str, Any]:
+    """Return a manifest as it is written."""
+    return json_fields.fields_to_json(manifest)
+
+
+def from_json(document: object) -> TablesManifest:
+    """Return the manifest that `to_json` wrote, in this version or another of the same format.
+
+    Raises:
+        NotAsExpected: It is not whole, or a value is of another type; the message names the key.
+    """
+    return json_fields.from_json(TablesManifest, document, "the manifest", newer=True)
+
+
+def tables_manifest_bytes(manifest: TablesManifest) -> bytes:
+    """Return the text of a manifest as it is written, its digest at the end."""
+    document = to_json(replace(manifest, digest=None))
+    return with_digest((json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())

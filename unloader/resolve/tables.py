@@ -1,0 +1,262 @@
+"""From the requests for several tables to resolved runs at one snapshot, with one open source.
+
+Whatever can be known to be wrong with any of the tables is known before the first row is read, and
+is told of all of them at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from partition_planner.errors import PlanError
+from partition_planner.model import TableInfo
+from partition_planner.several import estimated_bytes, unit_bytes
+from unloader.codecs.choice import chosen
+from unloader.errors import ConfigError, Interrupted, PlanFailed, UnloaderError, translate
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import Request, Snapshot, SourceSpec
+from unloader.placement.seating import SeatPlan, seat_request
+from unloader.resolve.directories import placed
+from unloader.resolve.encrypting import checked_encryption
+from unloader.resolve.patience import Patience
+from unloader.resolve.preparation import (
+    Prepared,
+    chosen_table,
+    closing_after_failure,
+    hold,
+    prepared_table,
+)
+from unloader.resolve.resolution import new_run_id
+from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.sources.base import Catalog
+from unloader.sources.cancelling import cancelled_by, open_unless
+from writers.codecs.choice import Choice
+from writers.model import Compression
+
+T = TypeVar("T")
+
+_MOST_NAMED = 20
+"""So many tables are named in a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProblem:
+    """A table that cannot be unloaded, as far as is known before anything is read."""
+
+    table: str
+    error: UnloaderError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTables:
+    """Several resolved runs of one id; the catalog holds their snapshot in the context."""
+
+    run_id: str
+    runs: tuple[ResolvedRun, ...]
+    """One for each table, in the order of the requests."""
+    catalog: Catalog
+    started: float
+    """When the preparation began, by `time.perf_counter`."""
+    problems: tuple[TableProblem, ...] = ()
+    """Tables that are left out."""
+
+
+@contextmanager
+def resolved_tables(
+    requests: Sequence[Request],
+    *,
+    seats: SeatPlan | None = None,
+    leave_out: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    observe: Observer = silent,
+) -> Iterator[OpenTables]:
+    """Open the source, take one snapshot and decide everything for all tables.
+
+    Args:
+        requests: One for each table; of one source, and with the same limits and seats.
+        seats: As they were decided already; None decides them.
+        leave_out: Go on without the tables that cannot be unloaded, as long as there are others.
+        stop: Asked several times a second until all is decided; True cancels what is going on.
+        observe: Reports each step as it begins.
+
+    Raises:
+        Interrupted: `stop` returned True.
+        SourceError: The source refused.
+        PlanFailed: Some tables cannot be unloaded, for more than one kind of reason; where the kind
+            is one, the error is of that.
+    """
+    started = time.perf_counter()
+    run_id = new_run_id()
+    first = requests[0]
+    seats = seats or seat_request(first)
+    source = replace(first.source, session=replace(first.source.session, run_id=run_id))
+    patience = Patience(retry=first.retry, run_id=run_id, stop=stop, observe=observe)
+    resolving = _Resolving(
+        requests=requests, source=source, seats=seats, run_id=run_id, observe=observe, stop=stop
+    )
+    step = "connecting"
+    observe(PhaseStarted(phase="connecting"))
+
+    def prepare() -> tuple[Catalog, _Found]:
+        nonlocal step
+        step = "connecting"
+        catalog = open_unless(stop, source)
+        step = "planning"
+        with closing_after_failure(catalog), cancelled_by(stop, catalog):
+            return catalog, resolving.resolve(catalog)
+
+    # Nothing is decided yet: whatever a lost session had found out is found out again.
+    catalog, found = patience.with_retries(lambda: step, prepare)
+    with closing(catalog):
+        if found.problems and not (leave_out and found.runs):
+            raise told_at_once(found.problems, len(requests))
+        yield OpenTables(
+            run_id=run_id,
+            runs=tuple(found.runs),
+            catalog=catalog,
+            started=started,
+            problems=tuple(found.problems),
+        )
+
+
+def told_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
+    """Return one error for all tables that cannot be unloaded."""
+    if len(problems) == of == 1:
+        return problems[0].error
+    kinds = {type(each.error) for each in problems}
+    kind = kinds.pop() if len(kinds) == 1 else PlanFailed
+    named = [f"{each.table}: {each.error.message.rstrip('. ')}" for each in problems[:_MOST_NAMED]]
+    more = len(problems) - len(named)
+    if more:
+        named.append(f"and {more} more")
+    hints = dict.fromkeys(each.error.hint for each in problems if each.error.hint)
+    return kind(
+        f"{len(problems)} of {of} tables cannot be unloaded: {'; '.join(named)}",
+        "; ".join(list(hints)[:3]) + "; or go on without them: --on-table-failure continue",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    runs: list[ResolvedRun]
+    problems: list[TableProblem]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resolving:
+    """What is the same for all tables."""
+
+    requests: Sequence[Request]
+    source: SourceSpec
+    seats: SeatPlan
+    run_id: str
+    observe: Observer
+    stop: Callable[[], bool]
+
+    def resolve(self, catalog: Catalog) -> _Found:
+        """Decide all for all tables."""
+        self.observe(PhaseStarted(phase="snapshot"))
+        snapshot = catalog.snapshot(self.requests[0].consistency)
+        self.observe(PhaseStarted(phase="table"))
+        problems: dict[int, TableProblem] = {}
+        tables = self._each(
+            range(len(self.requests)), problems, lambda number: self._table(catalog, number)
+        )
+        self.observe(PhaseStarted(phase="planning"))
+        size = unit_bytes(map(estimated_bytes, tables.values()), self.seats.parallelism)
+        ready = self._each(
+            tables,
+            problems,
+            lambda number: self._prepared(catalog, snapshot, number, tables[number], size),
+        )
+        self.observe(PhaseStarted(phase="locking"))
+        self._each(ready, problems, lambda number: hold(ready[number]))
+        good = {number: each for number, each in ready.items() if number not in problems}
+        codecs = self._codecs(good)
+        runs = self._each(good, problems, lambda number: self._run(good[number], codecs[number]))
+        return _Found(
+            runs=[runs[number] for number in sorted(runs)],
+            problems=[problems[number] for number in sorted(problems)],
+        )
+
+    def _table(self, catalog: Catalog, number: int) -> TableInfo:
+        return chosen_table(catalog, self.requests[number].selection)
+
+    def _prepared(
+        self, catalog: Catalog, snapshot: Snapshot, number: int, table: TableInfo, size: int
+    ) -> Prepared:
+        request = self.requests[number]
+        if request.limits.unit_bytes is None:
+            limits = replace(request.limits, unit_bytes=size)
+            request = replace(request, limits=limits)
+        ready = prepared_table(request, self.source, catalog, snapshot, table, self.seats)
+        return replace(ready, request=self.requests[number])
+
+    def _codecs(
+        self, ready: Mapping[int, Prepared]
+    ) -> Mapping[int, tuple[Compression, Choice | None]]:
+        """Return the codec of each table; one that is to be measured is, on the largest of them."""
+        codecs: dict[int, tuple[Compression, Choice | None]] = {}
+        measured: dict[object, Choice] = {}
+        for number, each in sorted(ready.items(), key=lambda item: -_rows(item[1])):
+            asked = each.request.output.compression
+            if isinstance(asked, Compression):
+                codecs[number] = (asked, None)
+                continue
+            kind = (asked, type(each.format))
+            if kind not in measured:
+                self.observe(PhaseStarted(phase="measuring"))
+                measured[kind] = chosen(each, asked, observe=self.observe, stop=self.stop)
+            codecs[number] = (measured[kind].compression, measured[kind])
+        return codecs
+
+    def _run(self, ready: Prepared, codec: tuple[Compression, Choice | None]) -> ResolvedRun:
+        request = ready.request
+        options = replace(
+            placed(request.output, ready.extract, self.run_id),
+            encryption=checked_encryption(request),
+        )
+        compression, choice = codec
+        output = ResolvedOutput(
+            options=options, format=ready.format, compression=compression, choice=choice
+        )
+        return ResolvedRun(
+            run_id=self.run_id,
+            request=request,
+            server_version=ready.catalog.server_version,
+            extract=ready.extract,
+            plan=ready.plan,
+            outputs=(output,),
+            topology=ready.topology,
+            seating=ready.seating,
+        )
+
+    def _each(
+        self,
+        numbers: Iterable[int],
+        problems: dict[int, TableProblem],
+        do: Callable[[int], T],
+    ) -> dict[int, T]:
+        """Return what a step makes of each table; put down those that it cannot be done with."""
+        found: dict[int, T] = {}
+        for number in numbers:
+            if self.stop():
+                raise Interrupted("stopped by a signal before all tables were planned")
+            try:
+                found[number] = do(number)
+            except (UnloaderError, PlanError) as error:
+                known = translate(error) or error
+                assert isinstance(known, UnloaderError)
+                if known.retryable or isinstance(known, (Interrupted, ConfigError)):
+                    raise
+                name = self.requests[number].selection.table
+                problems[number] = TableProblem(table=str(name or "the query"), error=known)
+        return found
+
+
+def _rows(ready: Prepared) -> int:
+    return sum(unit.rows or 0 for unit in ready.plan.units)

@@ -1,0 +1,19 @@
+"""What a run over several tables is to do, as it lies in `_run` before the first row is read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from unloader import json_fields
+
+if TYPE_CHECKING:
+    from unloader.resolve.tables import OpenTables
+    from unloader.run.tables.unloading import TablesOptions
+
+
+def tables_record(resolved: OpenTables, options: TablesOptions) -> bytes:
+    """Return the record, without any statement of a session, which may hold a password."""
+    runs = [json.loads(run.record()) for run in resolved.runs]
+    document = {"options": json_fields.fields_to_json(options), "tables": runs}
+    return (json.dumps(document) + "\n").encode("ascii")

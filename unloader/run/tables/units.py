@@ -1,0 +1,174 @@
+"""The work units of several tables, as one engine works on them.
+
+Each unit is done as in a run of its table alone; here is only which table it is of, and what
+becomes of the others where one table fails.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from partition_planner.model import WorkUnit
+from unloader.engine.engine import Work
+from unloader.engine.schedule import Assignment, Attempt, Verdict
+from unloader.events import Event, Notice, Observer, PhaseStarted, Tick
+from unloader.model import AttemptFailure
+from unloader.run.concurrency.opening import RunSteering
+from unloader.run.history import History
+from unloader.run.tables.state import TableState
+from unloader.run.units import UnitWork
+
+if TYPE_CHECKING:
+    from unloader.engine.concurrency.steering import Steering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableUnit:
+    """A unit, and the number of its table."""
+
+    table: int
+    unit: WorkUnit
+
+    @property
+    def id(self) -> str:
+        """Tell the unit from those of all tables."""
+        return f"{self.table}.{self.unit.id}"
+
+
+@dataclass(slots=True, kw_only=True)
+class TablesWork(Work[TableUnit]):
+    """The units of all tables of a run."""
+
+    tables: Sequence[TableState]
+    history: History
+    observe: Observer
+    stop: Callable[[], None]
+    """Raises Interrupted if the user asked for the end."""
+    concurrency: RunSteering
+    works: Sequence[UnitWork]
+    """Of each table."""
+    on_done: Callable[[TableState], None]
+    """Takes a table when its last unit is on record."""
+    collect: Callable[[], None]
+    """Takes what has become of tables since; called several times a second."""
+    goes_on: bool
+    """A table that fails does not end the run."""
+    drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
+    """Takes units out of the schedule."""
+    _left: Counter[int] = field(default_factory=Counter)
+    """Units that are not done, by the number of the table."""
+    _working: int = 0
+
+    def __post_init__(self) -> None:
+        """Count the units."""
+        for table in self.tables:
+            self._left[table.number] = len(table.run.units_left())
+
+    def task(self, attempt: Attempt[TableUnit]) -> object:
+        """Return the task of an attempt."""
+        return self._work_of(attempt).task(_of_table(attempt))
+
+    def check(self) -> None:
+        """Let displays redraw; take up tables that are published; raise if the run is to end."""
+        self.observe(Tick())
+        self.history.look()
+        self.collect()
+        self.stop()
+
+    def steering(self) -> Steering[Any] | None:
+        """Return what holds the run to a number of workers."""
+        steered = self.concurrency.turn()
+        return None if steered is None else steered.steering
+
+    def note(self, text: str) -> None:
+        """Tell the user a line."""
+        self.observe(Notice(text=text))
+
+    def limited(self, places: int, *, raises: bool) -> None:
+        """Tell that the source lets fewer workers work than there are, or one more again."""
+        self.works[0].limited(places, raises=raises)
+
+    def started(self, place: int, attempt: Attempt[TableUnit]) -> None:
+        """Report a unit that a worker has taken."""
+        self._work_of(attempt).started(place, _of_table(attempt))
+
+    def reported(self, place: int, attempt: Attempt[TableUnit], payload: object) -> None:
+        """Tell how far a worker is."""
+        self._work_of(attempt).reported(place, _of_table(attempt), payload)
+
+    def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
+        """Report a unit that is staged."""
+        self._work_of(attempt).finished(place, _of_table(attempt), result)
+
+    def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
+        """Hand a finished unit to its table's output; with the last one the table is done."""
+        self._work_of(attempt).record(place, _of_table(attempt), result)
+        number = attempt.unit.table
+        self._left[number] -= 1
+        if not self._left[number] and self.tables[number].failure is None:
+            self.on_done(self.tables[number])
+
+    def overdue(self, place: int, attempt: Attempt[TableUnit], seconds: float) -> AttemptFailure:
+        """Report a worker that makes no progress and is replaced."""
+        return self._work_of(attempt).overdue(place, _of_table(attempt), seconds)
+
+    def verdict_on(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> AttemptFailure:
+        """Return the failure that ends the table if a further attempt cannot succeed."""
+        return self._work_of(attempt).verdict_on(_of_table(attempt), failure)
+
+    def ends_run(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> bool:
+        """Return whether the failure of a table is that of the run."""
+        return not self.goes_on
+
+    def failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
+        """Report a failed attempt; where it was the last one its table has failed."""
+        attempt = verdict.assignment
+        of_table = Verdict(
+            assignment=_of_table(attempt),
+            retry_in_seconds=verdict.retry_in_seconds,
+            counted=verdict.counted,
+        )
+        self._work_of(attempt).failed(place, of_table, failure)
+        if verdict.retry_in_seconds is not None:
+            return
+        table = self.tables[attempt.unit.table]
+        table.failure = table.failure or failure
+        self.drop(lambda unit: unit.table == table.number)
+
+    def discard(self, attempt: Attempt[TableUnit]) -> None:
+        """Remove what a failed attempt may have left."""
+        self._work_of(attempt).discard(_of_table(attempt))
+
+    def _work_of(self, attempt: Attempt[TableUnit]) -> UnitWork:
+        return self.works[attempt.unit.table]
+
+
+def named(observe: Observer, table: str) -> Observer:
+    """Return an observer for one of several tables: its units have the table's name to them.
+
+    Phases and ticks of a single table are not passed on: they are not those of the run.
+    """
+
+    def tell(event: Event) -> None:
+        if isinstance(event, (PhaseStarted, Tick)):
+            return
+        unit = getattr(event, "unit", None)
+        if isinstance(unit, str):
+            event = replace(event, unit=f"{table}/{unit}")  # type: ignore[arg-type]
+        elif isinstance(event, Notice):
+            event = Notice(text=f"{table}: {event.text}")
+        observe(event)
+
+    return tell
+
+
+def _of_table(attempt: Attempt[TableUnit]) -> Assignment:
+    return Attempt(
+        unit=attempt.unit.unit,
+        attempt=attempt.attempt,
+        failures=attempt.failures,
+        lost_at=attempt.lost_at,
+    )

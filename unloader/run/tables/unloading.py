@@ -1,0 +1,464 @@
+"""One run over several tables: hand out the units of all, publish each, tell what became of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from unloader import __version__
+from unloader.engine.backoff import spread
+from unloader.engine.engine import Engine
+from unloader.engine.executor import Executor
+from unloader.engine.schedule import Schedule
+from unloader.errors import (
+    Interrupted,
+    PartialUnload,
+    UnloaderError,
+    translate,
+)
+from unloader.events import (
+    Notice,
+    Observer,
+    PhaseStarted,
+    RunFinished,
+    RunStarted,
+    TableFinished,
+    Tick,
+)
+from unloader.failures import error_of, failure_of
+from unloader.manifest.digest import digest_at_end
+from unloader.manifest.model import SettingRecord, SourceRecord, TableRecord
+from unloader.manifest.read import manifest_bytes
+from unloader.manifest.tables import (
+    TableEntry,
+    TablesManifest,
+    TablesTotals,
+    tables_manifest_bytes,
+)
+from unloader.model import AttemptFailure
+from unloader.redaction import redact
+from unloader.resolve.resolution import OpenRun
+from unloader.resolve.tables import OpenTables, TableProblem, told_at_once
+from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
+from unloader.run.history import History
+from unloader.run.outputs.opening import open_output
+from unloader.run.table_run import Circumstances, TableRun, check_stop
+from unloader.run.tables.finishing import Finisher, SharedCatalog, known_failure
+from unloader.run.tables.home import home_of, take_home
+from unloader.run.tables.record import tables_record
+from unloader.run.tables.state import TableState
+from unloader.run.tables.units import TablesWork, TableUnit, named
+from unloader.sources.abilities import end_keeping, end_sessions_sql, keep_until_gone, kept_until
+from unloader.sources.base import Catalog
+from unloader.status.recording import LiveRun
+from unloader.storage.base import RunStorage
+from unloader.storage.model import RUN_RECORD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesOptions:
+    """What is said of a run over several tables as a whole."""
+
+    destination: str
+    """`--to`, with its fields."""
+    overwrite: bool = False
+    publish: Literal["table", "run"] = "table"
+    """table: each as soon as it is whole and counted; run: all at the end."""
+    on_failure: Literal["stop", "continue"] = "stop"
+    """What becomes of the other tables when one fails."""
+
+
+def run_tables(
+    resolved: OpenTables,
+    executor: Executor,
+    options: TablesOptions,
+    *,
+    observe: Observer,
+    stop: Callable[[], bool],
+) -> TablesManifest:
+    """Execute the runs of several tables as one; return its manifest.
+
+    Args:
+        resolved: The runs with their open source.
+        executor: Does the work units; given back by the caller.
+        options: Of the run as a whole.
+        observe: Called with each event, in this thread.
+        stop: Asked several times a second.
+
+    Raises:
+        OutputFailed: A destination refused before anything was read.
+        PartialUnload: Some tables are not complete; the others are.
+        Interrupted: `stop` returned True, or `unloader stop` asked for the end.
+        UnloaderError: Whatever ended the run.
+    """
+    places = [run.output.options.destination for run in resolved.runs]
+    home = home_of(options.destination, places)
+    with ExitStack() as held:
+        storage = take_home(home, resolved.run_id, overwrite=options.overwrite, resumed=False)
+        held.callback(storage.close)
+        seats = resolved.runs[0].seating.seats
+        live = LiveRun(resolved.run_id, seats, storage, observe, stop)
+        held.callback(live.close)
+        current = _TablesRun(
+            resolved=resolved, options=options, home=home, storage=storage, live=live, held=held
+        )
+        try:
+            return current.execute(executor)
+        except BaseException as error:
+            known = translate(error) if isinstance(error, Exception) else None
+            live.close(storage, known or error)
+            with suppress(UnloaderError, OSError):
+                current.abandon(known)
+            if known is not None:
+                raise current.advised(known) from error
+            raise
+
+
+@dataclass(slots=True, kw_only=True)
+class _TablesRun:
+    resolved: OpenTables
+    options: TablesOptions
+    home: str
+    storage: RunStorage
+    live: LiveRun
+    held: ExitStack
+    tables: list[TableState] = field(default_factory=list)
+    problems: list[TableProblem] = field(default_factory=list)
+    _catalog: SharedCatalog = field(init=False)
+    _history: History = field(init=False)
+    _is_recorded: bool = False
+    _finisher: Finisher | None = None
+    _work: TablesWork | None = None
+
+    def __post_init__(self) -> None:
+        """Share the catalog with the thread that counts."""
+        self._catalog = SharedCatalog(self.resolved.catalog)
+        self._history = History(began=self.resolved.started)
+
+    def execute(self, executor: Executor) -> TablesManifest:
+        self._open_outputs()
+        catalog = self.resolved.catalog
+        first = self.resolved.runs[0]
+        load = watched_load(first.request, catalog)
+        if load is not None:
+            self.held.callback(load.close)
+        until = keep_until_gone(catalog, self.storage.marks())
+        self.live.resumable = self.tables[0].run.is_resumable
+        self.live.snapshot_kept_until = kept_until(catalog)
+        self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options))
+        self._is_recorded = True
+        self._tell_start(until)
+        self.live(PhaseStarted(phase="unloading"))
+        finisher = self._finisher = Finisher(self._finish, self.live)
+        self.held.callback(finisher.close)
+        self._unload(executor, load)
+        self._wait()
+        if self.options.publish == "run":
+            self._publish_all()
+        return self._end()
+
+    def _open_outputs(self) -> None:
+        """Take the directory of each table, and check all names, before anything is read."""
+        problems = list(self.resolved.problems)
+        for run in self.resolved.runs:
+            name = run.extract.table.label
+            open_run = OpenRun(
+                run=run, catalog=cast(Catalog, self._catalog), started=self.resolved.started
+            )
+            try:
+                output = open_output(run)
+                self.held.callback(output.close)
+                observe = named(self.live, name)
+                output.begin(observe, self._stop)
+            except UnloaderError as error:
+                problems.append(TableProblem(table=name, error=error))
+                continue
+            around = Circumstances(history=History(began=self.resolved.started))
+            state = TableRun(resolved=open_run, output=output, observe=observe, around=around)
+            self.tables.append(TableState(number=len(self.tables), run=state))
+        if problems and not (self.options.on_failure == "continue" and self.tables):
+            raise told_at_once(problems, len(problems) + len(self.tables))
+        for each in problems:
+            text = f"{each.table} is left out: {each.error.message}"
+            self.live(Notice(text=text))
+        self.problems = problems
+
+    def _stop(self) -> bool:
+        return self.live.stop()
+
+    def _tell_start(self, kept: str) -> None:
+        runs = [table.run.run for table in self.tables]
+        units = [unit for run in runs for unit in run.plan.units]
+        seats = self._seats()
+        snapshot = runs[0].extract.snapshot
+        self.live(
+            RunStarted(
+                run_id=self.resolved.run_id,
+                table=f"{len(runs)} tables",
+                units=len(units),
+                workers=len(seats),
+                rows=_total([unit.rows for unit in units]),
+                bytes=_total([unit.bytes for unit in units]),
+                snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
+                end_sessions_sql=end_sessions_sql(self.resolved.catalog),
+                destinations=(self.home,),
+                nodes=tuple(seat.node for seat in seats),
+                adaptive=is_adaptive(runs[0].request),
+                tables=len(runs),
+            )
+        )
+        for text in runs[0].seating.notices:
+            self.live(Notice(text=text))
+        if kept:
+            text = f"if the run dies its snapshot is kept until {kept}; see unloader keepers"
+            self.live(Notice(text=text))
+
+    def _seats(self) -> tuple[Any, ...]:
+        return max((table.run.run.seating.seats for table in self.tables), key=len)
+
+    def _unload(self, executor: Executor, load: Any) -> None:
+        request = self.tables[0].run.run.request
+        units = _largest_first(self.tables)
+        places = max(1, min(self._most_workers(), len(units)))
+        steering = RunSteering(
+            request=request,
+            most=places,
+            live=self.live,
+            pids=executor.pids,
+            load=load,
+            seconds=self._history.seconds,
+        )
+        finisher = self._finisher
+        assert finisher is not None
+
+        def done(table: TableState) -> None:
+            table.run.around.evidence = executor.evidence()
+            table.run.around.steering = steering
+            finisher.take(table)
+
+        work = self._work = TablesWork(
+            tables=self.tables,
+            history=self._history,
+            observe=self.live,
+            stop=lambda: check_stop(self._stop, "before all work units were done"),
+            concurrency=steering,
+            works=[
+                table.run.work(executor, self._stop, room=None, concurrency=steering)
+                for table in self.tables
+            ],
+            on_done=done,
+            collect=self._collect,
+            goes_on=self.options.on_failure == "continue",
+        )
+        schedule: Schedule[TableUnit] = Schedule(
+            units=units, retry=request.retry, jitter=spread(self.resolved.run_id)
+        )
+        work.drop = schedule.drop
+        engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
+        executor.begin_with(min(steering.first_workers, places), places)
+        engine.run(executor)
+        if engine.failure is not None:
+            raise error_of(engine.failure)
+        if schedule.given_up and self.options.on_failure == "stop":
+            raise error_of(next(iter(schedule.given_up.values())))
+
+    def _most_workers(self) -> int:
+        return self.tables[0].run.run.plan.limits.parallelism
+
+    def _finish(self, table: TableState, observe: Observer) -> None:
+        """Count a table whose units are done, and publish it if that is its time."""
+        run = table.run
+        run.observe = named(observe, table.name)
+        with self._catalog.in_use():
+            run.verify(self._stop)
+        table.is_checked = True
+        if self.options.publish == "table":
+            table.manifest = run.publish(self._stop)
+
+    def _collect(self, timeout_seconds: float = 0.0) -> None:
+        """Take up what has become of tables."""
+        finisher = self._finisher
+        assert finisher is not None
+        for table, error in finisher.collect(timeout_seconds):
+            if error is not None:
+                failure = known_failure(error)
+                table.failure = failure
+                if self.options.on_failure == "stop" or isinstance(error, Interrupted):
+                    raise error_of(failure)
+            self._tell_of(table)
+
+    def _tell_of(self, table: TableState) -> None:
+        manifest, failure = table.manifest, table.failure
+        if manifest is None and failure is None:
+            return
+        self.live(
+            TableFinished(
+                table=table.name,
+                rows=0 if manifest is None else manifest.totals.rows,
+                bytes=0 if manifest is None else manifest.totals.bytes,
+                error="" if failure is None else failure.message,
+                directory=table.run.run.output.options.destination,
+            )
+        )
+
+    def _wait(self) -> None:
+        """Wait until the last tables are counted and published."""
+        finisher = self._finisher
+        assert finisher is not None
+        while finisher.is_busy:
+            self.live(Tick())
+            check_stop(self._stop, "before all tables were published")
+            self._collect(0.2)
+
+    def _publish_all(self) -> None:
+        self.live(PhaseStarted(phase="publishing"))
+        if self.options.on_failure == "stop":
+            check_stop(self._stop, "before the files had their final names")
+        for table in self.tables:
+            if not table.is_checked:
+                continue
+            try:
+                table.manifest = table.run.publish(self._stop)
+            except UnloaderError as error:
+                if self.options.on_failure == "stop":
+                    raise
+                table.failure = failure_of(error)
+            self._tell_of(table)
+
+    def _end(self) -> TablesManifest:
+        """Write the manifest of the run, or raise where tables are not complete."""
+        failed = [table for table in self.tables if table.manifest is None]
+        if failed or self.problems:
+            raise self._partial(failed)
+        manifest = self.manifest(complete=True)
+        self.storage.commit((), tables_manifest_bytes(manifest))
+        totals = manifest.totals
+        self.live(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        with suppress(UnloaderError):
+            end_keeping(self.resolved.catalog)
+        return manifest
+
+    def _partial(self, failed: list[TableState]) -> UnloaderError:
+        of = len(self.tables) + len(self.problems)
+        named = [f"{table.name}: {_why(table.failure)}" for table in failed]
+        named += [f"{each.table}: {each.error.message}" for each in self.problems]
+        return PartialUnload(
+            f"{len(named)} of {of} tables are not complete: {'; '.join(named[:20])}",
+            "fix the cause; the other tables are complete",
+        )
+
+    def abandon(self, error: UnloaderError | None) -> None:
+        """Leave of each table what can be gone on with, or no trace; and of the run its record."""
+        if self._finisher is not None:
+            self._finisher.close()
+        kept = False
+        for table in self.tables:
+            if table.manifest is not None:
+                kept = True
+                continue
+            worth = self._is_recorded and (
+                bool(table.run.finished) or self.tables[0].run.is_resumable
+            )
+            kept = kept or worth
+            with suppress(UnloaderError, OSError):
+                table.run.abandon(kept=worth)
+        partial = (
+            tables_manifest_bytes(self.manifest(complete=False)) if self._is_recorded else None
+        )
+        self.storage.abandon(partial if kept else None)
+
+    def advised(self, error: UnloaderError) -> UnloaderError:
+        """Return an error with the way to go on."""
+        return error
+
+    def manifest(self, *, complete: bool) -> TablesManifest:
+        """Return what became of each table."""
+        first = self.resolved.runs[0]
+        entries = [self._entry(table) for table in self.tables]
+        entries += [
+            TableEntry(
+                table=TableRecord(schema=None, name=each.table),
+                directory="",
+                status="left out",
+                error=redact(each.error.message),
+            )
+            for each in self.problems
+        ]
+        done = [table.manifest for table in self.tables if table.manifest is not None]
+        return TablesManifest(
+            run_id=self.resolved.run_id,
+            unloader_version=__version__,
+            status="complete" if complete else "partial",
+            source=SourceRecord(
+                kind=first.extract.source.kind,
+                location=redact(first.extract.source.location),
+                server_version=first.server_version,
+            ),
+            snapshot=first.extract.snapshot,
+            settings=tuple(
+                SettingRecord(name=each.name, value=each.value, origin=each.origin)
+                for each in first.request.settings
+            ),
+            tables=tuple(entries),
+            totals=TablesTotals(
+                tables=len(done),
+                rows=sum(each.totals.rows for each in done),
+                bytes=sum(each.totals.bytes for each in done),
+                files=sum(each.totals.files for each in done),
+                seconds=round(time.perf_counter() - self.resolved.started, 4),
+                cpu_seconds=round(
+                    time.process_time()
+                    + sum(
+                        unit.result.cpu_seconds
+                        for table in self.tables
+                        for unit in table.run.finished.values()
+                    ),
+                    4,
+                ),
+            ),
+        )
+
+    def _entry(self, table: TableState) -> TableEntry:
+        run, manifest = table.run.run, table.manifest
+        directory = os.path.relpath(run.output.options.destination, self.home)
+        record = TableRecord(schema=run.extract.table.schema, name=run.extract.table.name)
+        what = None if run.extract.query is not None else record
+        if manifest is None:
+            why = _why(table.failure)
+            return TableEntry(table=what, directory=directory, status="failed", error=redact(why))
+        return TableEntry(
+            table=what,
+            directory=directory,
+            status="complete",
+            rows=manifest.totals.rows,
+            bytes=manifest.totals.bytes,
+            files=manifest.totals.files,
+            source_rows=table.run.source_rows,
+            digest=digest_at_end(manifest_bytes(manifest)),
+        )
+
+
+def _why(failure: AttemptFailure | None) -> str:
+    return "the run ended before" if failure is None else failure.message
+
+
+def _largest_first(tables: list[TableState]) -> list[TableUnit]:
+    """Return the units of all tables; of equals those of the table that was asked for first."""
+    units = [
+        TableUnit(table=table.number, unit=unit)
+        for table in tables
+        for unit in table.run.units_left()
+    ]
+    return sorted(units, key=lambda each: -_size(each))
+
+
+def _size(unit: TableUnit) -> int:
+    return unit.unit.bytes or (unit.unit.rows or 0) * 128
+
+
+def _total(values: list[int | None]) -> int | None:
+    return None if any(each is None for each in values) else sum(filter(None, values))
