@@ -590,3 +590,16 @@ class Request:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is a fixed number of workers without limits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesOptions:
+    """What is said of a run over several tables as a whole."""
+
+    destination: str
+    """`--to`, with its fields."""
+    overwrite: bool = False
+    publish: Literal["table", "run"] = "table"
+    """table: each as soon as it is whole and counted; run: all at the end."""
+    on_failure: Literal["stop", "continue"] = "stop"
+    """What becomes of the other tables when one fails."""

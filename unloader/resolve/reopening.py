@@ -47,19 +47,20 @@ def reopened(
     started, run = time.perf_counter(), broken.run
     observe(PhaseStarted(phase="connecting"))
     with ExitStack() as opened:
-        with _explained(broken):
-            source = _at_snapshot(run)
+        with explained(broken):
+            source = at_snapshot(run)
             retry = run.request.retry
             patience = Patience(retry=retry, run_id=run.run_id, stop=stop, observe=observe)
             catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
             opened.callback(catalog.close)
             with cancelled_by(stop, catalog):
-                _enter(run, catalog, observe)
+                enter_snapshot(run, catalog, observe)
+                enter_table(run, catalog, observe)
         yield OpenRun(run=run, catalog=catalog, started=started, resumed_in=broken.places)
 
 
 @contextmanager
-def _explained(broken: BrokenRun) -> Iterator[None]:
+def explained(broken: BrokenRun, place: str = "") -> Iterator[None]:
     """Say of whatever keeps the snapshot from being read which run it was of, and what is left."""
     try:
         yield
@@ -69,11 +70,16 @@ def _explained(broken: BrokenRun) -> Iterator[None]:
         raise SnapshotGone(
             f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",
             "read everything again at a new one: "
-            f"unloader resume {shlex.quote(broken.places[0])} --new-snapshot",
+            f"unloader resume {shlex.quote(place or broken.places[0])} --new-snapshot",
         ) from error
 
 
-def _at_snapshot(run: ResolvedRun) -> SourceSpec:
+def at_snapshot(run: ResolvedRun) -> SourceSpec:
+    """Return the source of a run as it is opened at the run's snapshot.
+
+    Raises:
+        SnapshotGone: The source cannot go back to it.
+    """
     source, snapshot = run.extract.source, run.extract.snapshot
     if snapshot is None or snapshot.kind == "none":
         return source
@@ -83,12 +89,26 @@ def _at_snapshot(run: ResolvedRun) -> SourceSpec:
     return found
 
 
-def _enter(run: ResolvedRun, catalog: Catalog, observe: Observer) -> None:
+def enter_snapshot(run: ResolvedRun, catalog: Catalog, observe: Observer) -> None:
+    """Take the snapshot of a run again.
+
+    Raises:
+        SnapshotGone: The source is at another one.
+    """
     was = run.extract.snapshot
     observe(PhaseStarted(phase="snapshot"))
     now = catalog.snapshot(run.request.consistency)
     if was is not None and (now.kind, now.value) != (was.kind, was.value):
         raise SnapshotGone(f"the source is now at {now.kind} {now.value}".strip())
+
+
+def enter_table(run: ResolvedRun, catalog: Catalog, observe: Observer) -> None:
+    """Check that the table is the one that was planned, and keep it as it is.
+
+    Raises:
+        PlanFailed: It is another one.
+        SourceError: It cannot be held.
+    """
     observe(PhaseStarted(phase="table"))
     table = chosen_table(catalog, run.request.selection, observe)
     check_fits(run.plan, table, run.request.selection.partitions)

@@ -63,6 +63,8 @@ class OpenTables:
     """When the preparation began, by `time.perf_counter`."""
     problems: tuple[TableProblem, ...] = ()
     """Tables that are left out."""
+    resumed_in: str = ""
+    """The directory that those of all tables are in, where a broken run is gone on with."""
 
 
 @contextmanager

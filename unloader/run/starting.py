@@ -38,7 +38,7 @@ from unloader.storage.opening import storage_at
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
-    from unloader.run.tables.unloading import TablesOptions
+    from unloader.model import TablesOptions
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run cleanly."""
@@ -92,7 +92,7 @@ def start_tables(
 
 
 def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifest:
-    """Go on with a broken run; see `unloader.api.resume`."""
+    """Go on with a broken run of one table; see `unloader.api.resume`."""
     done = _completed(destination, observe)
     broken = find_broken_run(destination)
     if broken is None:
@@ -105,6 +105,37 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
     if again.new_snapshot:
         return start(known.request_here(), None, observe=observe, stop=stop)
     return _go_on(known, observe, stop)
+
+
+def resume_tables(
+    destination: str, again: Resumption, *, observe: Observer, stop: Stop
+) -> TablesManifest | None:
+    """Go on with a broken run over several tables; return None if none was broken off there."""
+    from unloader.resolve.broken_tables import find_broken_tables, reopened_tables
+    from unloader.run.tables.home import left_of
+    from unloader.run.tables.unloading import run_tables
+
+    broken = find_broken_tables(destination)
+    if broken is None:
+        return None
+    broken = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
+    if again.parallelism is not None:
+        text = str(again.parallelism or "auto")
+        setting = Setting(name=PARALLEL.name, value=text, origin="resume")
+        broken = broken.with_parallelism(setting, again.parallelism or None)
+    if again.new_snapshot:
+        requests = [each.request_here() for each in broken.tables]
+        return start_tables(requests, broken.options, observe=observe, stop=stop)
+    request = broken.first.run.request
+    workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
+    seats = seat_request(request, workers)
+    broken = broken.seated(seats)
+    with early_workers(request, seats) as executor:
+        _tell_settings(request, observe)
+        with reopened_tables(
+            broken, done=lambda each: left_of(each.run) == "all", stop=stop, observe=observe
+        ) as ready:
+            return run_tables(ready, executor, broken.options, observe=observe, stop=stop)
 
 
 def resume_or_start(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from unloader import json_fields
 
 if TYPE_CHECKING:
+    from unloader.model import TablesOptions
     from unloader.resolve.tables import OpenTables
-    from unloader.run.tables.unloading import TablesOptions
 
 
 def tables_record(resolved: OpenTables, options: TablesOptions) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure
+from unloader.run.journal import Progress
 from unloader.run.table_run import TableRun
 
 
@@ -16,6 +17,8 @@ class TableState:
     number: int
     """Among the tables of the run, from 0."""
     run: TableRun
+    before: Progress = field(default_factory=Progress)
+    """What an earlier process of the run has done of it."""
     failure: AttemptFailure | None = None
     """Why it cannot become whole in this run."""
     is_checked: bool = False

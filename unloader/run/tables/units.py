@@ -7,7 +7,7 @@ becomes of the others where one table fails.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,8 @@ class TablesWork(Work[TableUnit]):
     stop: Callable[[], None]
     """Raises Interrupted if the user asked for the end."""
     concurrency: RunSteering
-    works: Sequence[UnitWork]
-    """Of each table."""
+    works: Mapping[int, UnitWork]
+    """Of each table that is not complete, by its number."""
     on_done: Callable[[TableState], None]
     """Takes a table when its last unit is on record."""
     collect: Callable[[], None]
@@ -65,7 +65,7 @@ class TablesWork(Work[TableUnit]):
     def __post_init__(self) -> None:
         """Count the units."""
         for table in self.tables:
-            self._left[table.number] = len(table.run.units_left())
+            self._left[table.number] = 0 if table.is_over else len(table.run.units_left())
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         """Return the task of an attempt."""
@@ -89,7 +89,7 @@ class TablesWork(Work[TableUnit]):
 
     def limited(self, places: int, *, raises: bool) -> None:
         """Tell that the source lets fewer workers work than there are, or one more again."""
-        self.works[0].limited(places, raises=raises)
+        next(iter(self.works.values())).limited(places, raises=raises)
 
     def started(self, place: int, attempt: Attempt[TableUnit]) -> None:
         """Report a unit that a worker has taken."""

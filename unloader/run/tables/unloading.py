@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Any, cast
 
 from unloader import __version__
 from unloader.engine.backoff import spread
@@ -32,23 +33,25 @@ from unloader.events import (
 from unloader.failures import error_of, failure_of
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import SettingRecord, SourceRecord, TableRecord
-from unloader.manifest.read import manifest_bytes
+from unloader.manifest.read import manifest_bytes, read_manifest
 from unloader.manifest.tables import (
     TableEntry,
     TablesManifest,
     TablesTotals,
     tables_manifest_bytes,
 )
-from unloader.model import AttemptFailure
+from unloader.model import AttemptFailure, TablesOptions
 from unloader.redaction import redact
 from unloader.resolve.resolution import OpenRun
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables import OpenTables, TableProblem, told_at_once
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
+from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.finishing import Finisher, SharedCatalog, known_failure
-from unloader.run.tables.home import home_of, take_home
+from unloader.run.tables.home import home_of, left_of, take_home
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.state import TableState
 from unloader.run.tables.units import TablesWork, TableUnit, named
@@ -57,19 +60,6 @@ from unloader.sources.base import Catalog
 from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesOptions:
-    """What is said of a run over several tables as a whole."""
-
-    destination: str
-    """`--to`, with its fields."""
-    overwrite: bool = False
-    publish: Literal["table", "run"] = "table"
-    """table: each as soon as it is whole and counted; run: all at the end."""
-    on_failure: Literal["stop", "continue"] = "stop"
-    """What becomes of the other tables when one fails."""
 
 
 def run_tables(
@@ -96,9 +86,14 @@ def run_tables(
         UnloaderError: Whatever ended the run.
     """
     places = [run.output.options.destination for run in resolved.runs]
-    home = home_of(options.destination, places)
+    home = resolved.resumed_in or home_of(options.destination, places)
     with ExitStack() as held:
-        storage = take_home(home, resolved.run_id, overwrite=options.overwrite, resumed=False)
+        storage = take_home(
+            home,
+            resolved.run_id,
+            overwrite=options.overwrite,
+            resumed=bool(resolved.resumed_in),
+        )
         held.callback(storage.close)
         seats = resolved.runs[0].seating.seats
         live = LiveRun(resolved.run_id, seats, storage, observe, stop)
@@ -149,9 +144,11 @@ class _TablesRun:
         until = keep_until_gone(catalog, self.storage.marks())
         self.live.resumable = self.tables[0].run.is_resumable
         self.live.snapshot_kept_until = kept_until(catalog)
-        self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options))
+        if not self.resolved.resumed_in:
+            self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options))
         self._is_recorded = True
         self._tell_start(until)
+        self._take_up()
         self.live(PhaseStarted(phase="unloading"))
         finisher = self._finisher = Finisher(self._finish, self.live)
         self.held.callback(finisher.close)
@@ -166,26 +163,47 @@ class _TablesRun:
         problems = list(self.resolved.problems)
         for run in self.resolved.runs:
             name = run.extract.table.label
-            open_run = OpenRun(
-                run=run, catalog=cast(Catalog, self._catalog), started=self.resolved.started
-            )
             try:
-                output = open_output(run)
-                self.held.callback(output.close)
-                observe = named(self.live, name)
-                output.begin(observe, self._stop)
+                state = self._opened(run)
             except UnloaderError as error:
                 problems.append(TableProblem(table=name, error=error))
-                continue
-            around = Circumstances(history=History(began=self.resolved.started))
-            state = TableRun(resolved=open_run, output=output, observe=observe, around=around)
-            self.tables.append(TableState(number=len(self.tables), run=state))
+            else:
+                self.tables.append(state)
         if problems and not (self.options.on_failure == "continue" and self.tables):
             raise told_at_once(problems, len(problems) + len(self.tables))
         for each in problems:
             text = f"{each.table} is left out: {each.error.message}"
             self.live(Notice(text=text))
         self.problems = problems
+
+    def _opened(self, run: ResolvedRun) -> TableState:
+        """Return a table with its directory taken, or with its manifest if it is complete."""
+        directory = run.output.options.destination
+        before = left_of(run) if self.resolved.resumed_in else None
+        resumed_in = (directory,) if before == "units" else ()
+        output = NullOutput(run) if before == "all" else open_output(run, resumed_in)
+        self.held.callback(output.close)
+        observe = named(self.live, run.extract.table.label)
+        output.begin(observe, self._stop)
+        catalog = cast(Catalog, self._catalog)
+        started = self.resolved.started
+        state = TableRun(
+            resolved=OpenRun(run=run, catalog=catalog, started=started, resumed_in=resumed_in),
+            output=output,
+            observe=observe,
+            around=Circumstances(history=History(began=started)),
+        )
+        manifest = read_manifest(Path(directory)) if before == "all" else None
+        return TableState(number=len(self.tables), run=state, manifest=manifest)
+
+    def _take_up(self) -> None:
+        """Confirm what an earlier process of the run has done."""
+        if not self.resolved.resumed_in:
+            return
+        self.live(PhaseStarted(phase="confirming"))
+        for table in self.tables:
+            if table.manifest is None:
+                table.before = table.run.take_up(self._stop)
 
     def _stop(self) -> bool:
         return self.live.stop()
@@ -246,19 +264,31 @@ class _TablesRun:
             observe=self.live,
             stop=lambda: check_stop(self._stop, "before all work units were done"),
             concurrency=steering,
-            works=[
-                table.run.work(executor, self._stop, room=None, concurrency=steering)
+            works={
+                table.number: table.run.work(executor, self._stop, room=None, concurrency=steering)
                 for table in self.tables
-            ],
+                if not table.is_over
+            },
             on_done=done,
             collect=self._collect,
             goes_on=self.options.on_failure == "continue",
         )
         schedule: Schedule[TableUnit] = Schedule(
-            units=units, retry=request.retry, jitter=spread(self.resolved.run_id)
+            units=units,
+            retry=request.retry,
+            before={
+                f"{table.number}.{unit}": attempts
+                for table in self.tables
+                for unit, attempts in table.before.attempts.items()
+            },
+            jitter=spread(self.resolved.run_id),
         )
         work.drop = schedule.drop
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
+        for table in self.tables:
+            if not table.is_over and not table.run.units_left():
+                # All was staged before the run was broken off.
+                done(table)
         executor.begin_with(min(steering.first_workers, places), places)
         engine.run(executor)
         if engine.failure is not None:
@@ -451,6 +481,7 @@ def _largest_first(tables: list[TableState]) -> list[TableUnit]:
     units = [
         TableUnit(table=table.number, unit=unit)
         for table in tables
+        if not table.is_over
         for unit in table.run.units_left()
     ]
     return sorted(units, key=lambda each: -_size(each))

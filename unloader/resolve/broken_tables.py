@@ -1,0 +1,162 @@
+"""Finding the run over several tables that has died, and opening its source again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from unloader import json_fields
+from unloader.errors import OutputFailed
+from unloader.events import Observer, silent
+from unloader.model import EncryptionOptions, SecretReference, Setting, TablesOptions
+from unloader.placement.seating import SeatPlan
+from unloader.resolve.broken_run import BrokenRun, UnusableRecord, read_run
+from unloader.resolve.patience import Patience
+from unloader.resolve.reopening import at_snapshot, enter_snapshot, enter_table, explained
+from unloader.resolve.tables import OpenTables
+from unloader.sources.cancelling import cancelled_by, open_unless
+from unloader.storage.model import RUN_RECORD, Leftover
+from unloader.storage.opening import storage_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenTables:
+    """A run over several tables that was stopped, failed or killed."""
+
+    tables: tuple[BrokenRun, ...]
+    """As if each were a run of its own."""
+    options: TablesOptions
+    place: str
+    """The directory that those of all tables are in."""
+
+    @property
+    def first(self) -> BrokenRun:
+        """Any of them: source and limits are those of all."""
+        return self.tables[0]
+
+    def with_source(
+        self, secret: SecretReference | None, session_sql: tuple[str, ...]
+    ) -> BrokenTables:
+        """See `BrokenRun.with_source`."""
+        return replace(
+            self, tables=tuple(each.with_source(secret, session_sql) for each in self.tables)
+        )
+
+    def with_keys(self, keys: EncryptionOptions | None) -> BrokenTables:
+        """See `BrokenRun.with_keys`."""
+        return replace(self, tables=tuple(each.with_keys(keys) for each in self.tables))
+
+    def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenTables:
+        """See `BrokenRun.with_parallelism`."""
+        return replace(
+            self, tables=tuple(each.with_parallelism(setting, workers) for each in self.tables)
+        )
+
+    def seated(self, seats: SeatPlan) -> BrokenTables:
+        """Return the same with the seats of its workers on the machine as it is now."""
+        return replace(
+            self,
+            tables=tuple(replace(each, run=each.run.seated(seats)) for each in self.tables),
+        )
+
+
+def find_broken_tables(place: str) -> BrokenTables | None:
+    """Return the run over several tables that has died at a place; None if there is none.
+
+    Args:
+        place: The directory that those of all tables are in.
+
+    Raises:
+        OutputFailed: It goes on, or cannot be read.
+        UnusableRecord: Another version has begun it, or its record was damaged.
+    """
+    storage = storage_at(place)
+    try:
+        who = storage.who_was_here(place, counted=False)
+        record = b"" if who is None else storage.record(place, RUN_RECORD)
+    except OSError as error:
+        raise OutputFailed(
+            f"what a run has left in {place} cannot be read: {error}",
+            "check the permissions there",
+        ) from error
+    document = _document(record)
+    if who is None or document is None:
+        return None
+    if who.is_running:
+        raise OutputFailed(
+            f"run {who.run_id} is writing to {place}, in process {who.pid}"
+            + (f" on {who.host}" if who.host else ""),
+            f"wait until it ends, or end it with: unloader stop {place}",
+        )
+    try:
+        options = json_fields.from_json(TablesOptions, document["options"], "the options")
+    except json_fields.NotAsExpected as error:
+        raise UnusableRecord(
+            f"the record of the run that was broken off in {place} cannot be used: {error}",
+            "start again with the command of the run",
+        ) from error
+    runs = [read_run(json.dumps(each).encode(), place) for each in document["tables"]]
+    return BrokenTables(tables=tuple(map(_as_broken, runs)), options=options, place=place)
+
+
+def _document(record: bytes) -> dict[str, Any] | None:
+    """Return the record of a run over several tables; None where it is no such record."""
+    try:
+        document = json.loads(record) if record else None
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) and "tables" in document else None
+
+
+def _as_broken(run: Any) -> BrokenRun:
+    places = run.output.options.destinations
+    left = Leftover(directory=places[0], run_id=run.run_id, units=0, files=0, bytes=0)
+    return BrokenRun(run=run, places=places, left=left)
+
+
+@contextmanager
+def reopened_tables(
+    broken: BrokenTables,
+    *,
+    done: Callable[[BrokenRun], bool],
+    stop: Callable[[], bool] = lambda: False,
+    observe: Observer = silent,
+) -> Iterator[OpenTables]:
+    """Open the source of a run at the run's snapshot.
+
+    Args:
+        broken: The run, with what no record of it may hold.
+        done: Tells the tables that are complete: those need not be there any more.
+        stop: Asked several times a second until all is open; True cancels what is going on.
+        observe: Reports each step as it begins.
+
+    Raises:
+        SnapshotGone: The source cannot go back to the snapshot, or is another one by now.
+        Interrupted: `stop` returned True.
+        SourceError: The source refused.
+    """
+    started, first = time.perf_counter(), broken.first.run
+    with ExitStack() as opened:
+        with explained(broken.first, broken.place):
+            source = at_snapshot(first)
+            patience = Patience(
+                retry=first.request.retry, run_id=first.run_id, stop=stop, observe=observe
+            )
+            catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
+            opened.callback(catalog.close)
+            with cancelled_by(stop, catalog):
+                enter_snapshot(first, catalog, observe)
+                for each in broken.tables:
+                    if not done(each):
+                        enter_table(each.run, catalog, observe)
+        yield OpenTables(
+            run_id=first.run_id,
+            runs=tuple(each.run for each in broken.tables),
+            catalog=catalog,
+            started=started,
+            resumed_in=broken.place,
+        )
