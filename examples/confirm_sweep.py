@@ -33,9 +33,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep_environment import CHECKOUT, environment
+
 from unloader.request.settings import parse_count
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 SUPPORT = CHECKOUT / "tests" / "support"
 FEWEST_CPUS = 4
 """From which number on server and runs are pinned apart; with fewer a point of two workers would
@@ -225,20 +226,6 @@ def one_run(source: Table, to: Path, level: int) -> float:
     api.unload(request, observe=watch)
     shutil.rmtree(to)
     return rows / (moments[-1] - moments[0])
-
-
-def environment() -> dict[str, str]:
-    """Return the variables of the sweep, which needs scipy; that of the tests where there is no
-    other."""
-    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    try:
-        import scipy  # noqa: F401
-    except ImportError:
-        sys.path.insert(0, str(SUPPORT))
-        from sweeps import scipy_packages
-
-        paths.insert(0, str(scipy_packages.directory()))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
 
 
 @contextmanager

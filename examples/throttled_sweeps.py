@@ -31,10 +31,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from sweep_environment import CHECKOUT, environment
+
 from unloader.request.settings import parse_count, parse_size
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-SUPPORT = CHECKOUT / "tests" / "support"
 GROUPS = Path("/sys/fs/cgroup")
 CASES = ("disk", "source", "cpu", "none")
 COLUMNS = (
@@ -173,20 +173,6 @@ def swept(options: argparse.Namespace, url: str, to: Path, group: Path | None) -
         "limits": answer["limits"],
         "levels": [{key: level[key] for key in keys} for level in answer["levels"]],
     }
-
-
-def environment() -> dict[str, str]:
-    """Return the variables of a sweep, which needs scipy; that of the tests where there is no
-    other."""
-    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    try:
-        import scipy  # noqa: F401
-    except ImportError:
-        sys.path.insert(0, str(SUPPORT))
-        from sweeps import scipy_packages
-
-        paths.insert(0, str(scipy_packages.directory()))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
 
 
 def device_of(directory: Path) -> str:

@@ -44,10 +44,16 @@ def test_fixed_and_adaptive_runs_are_paired() -> None:
 
 
 def test_a_second_load_comes_and_goes() -> None:
-    """The load waits for the answer of the run, whose table is far too large to end before."""
-    options = ("--only", "postgres", "--second-load", "database", "--load-seconds", "1")
-    found = bench(*options, "--rows", "2M")["sources"]["postgres"]
-    assert found["limit"] == "--max-db-load 5"
-    assert None not in (*found["backed_off_seconds"], *found["climbed_again_seconds"])
-    assert [each for each in found["curve"] if each["load"] and each["may_work"] == 1]
-    assert {"start", "limit"} <= {each["cause"] for each in found["steps"]}
+    """Workers are fewer while the load is there; the search decides when they are more again.
+
+    The table takes far longer than all answers may take together.
+    """
+    load = ("--second-load", "database", "--load-seconds", "1", "--patience", "15")
+    found = bench("--only", "postgres", "--rows", "2M", "--cost", "400", *load)
+    report = found["sources"]["postgres"]
+    assert report["limit"] == "--max-db-load 5"
+    assert report["backed_off_seconds"][0] is not None
+    assert len(report["backed_off_seconds"]) == len(report["climbed_again_seconds"]) == 2
+    assert {each["load"] for each in report["curve"]} == {0, 4}
+    assert report["steps"][0]["cause"] == "start"
+    assert 1 in {each["workers"] for each in report["steps"] if each["cause"] == "limit"}

@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "examples" / "confirm_sweep.py"
 
 
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    """The script as a module."""
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module, which finds what lies beside it."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("confirm_sweep", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

@@ -167,6 +167,7 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
     )
 
 
+@pytest.mark.long("runs under limits")
 def test_a_run_that_ends_held_up_leaves_no_worker(slow: str, postgres: Any, tmp_path: Path) -> None:
     """Workers that wait for leave to go on end with the run."""
     dest = tmp_path / "out"
@@ -228,6 +229,7 @@ def test_adaptive_begins_with_few_and_writes_the_same(file: str, tmp_path: Path)
     assert sums[0] == sums[1]
 
 
+@pytest.mark.long("runs under limits")
 def test_slow_hours_and_sessions_bound_a_fixed_number(file: str, tmp_path: Path) -> None:
     """Slow hours let one worker work; sessions leave so many seats."""
     # One minute a day is not among them: another one then.

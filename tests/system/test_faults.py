@@ -93,8 +93,9 @@ def test_a_power_cut_at_any_boundary(small: Target, tmp_path: Path, scene: Scene
     chance = random.Random(SEED)
     for model in ("journal", "posix"):
         found = list(crashes.states(model, SEED))
-        # How many there are depends on how the journal's thread falls in with the writers.
-        assert len(found) > 10
+        # How many there are depends on how the journal's thread falls in with the writers, and of a
+        # run that is resumed on how many units were left. To publish alone has more than five.
+        assert len(found) > 5
         for state in found:
             assert not crashes.wrong_at_once(state), f"seed {SEED}, {state.label}"
         for state in chance.sample(found, 6 if EVERYTHING else 2):

@@ -21,6 +21,8 @@ from faults.injections import (
 
 KILLED = -int(signal.SIGKILL)
 ABORTED = frozenset({-int(signal.SIGSEGV), -int(signal.SIGABRT)})
+NO_THREAD_LOCAL = 127
+"""The dynamic loader ends a process with it that has no memory for a new thread's data."""
 OUTPUT = frozenset({6})
 MIB = 1 << 20
 
@@ -218,7 +220,7 @@ def _limits() -> Iterator[Fault]:
         ("files of 1 kB", resource.RLIMIT_FSIZE, 1_000, "once"),
     ):
         # Libraries of others end the process where they are refused memory.
-        ended = ABORTED if number == resource.RLIMIT_AS else frozenset()
+        ended = ABORTED | {NO_THREAD_LOCAL} if number == resource.RLIMIT_AS else frozenset()
         yield Fault(
             name=f"limits/{name}", injection=Limits(limits=((number, most),)), statuses=may | ended,
             tries=tries,

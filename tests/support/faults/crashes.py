@@ -19,6 +19,7 @@ from faults.recording import Recording
 from faults.targets import Target
 
 SOURCE = Path(preloaded.__file__).parent / "recorded_calls.c"
+SLOW_SOURCE = SOURCE.with_name("faulty_calls.c")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +140,15 @@ class Crashes:
         return found
 
     def _break(self) -> None:
-        """Leave a run that was killed once two of its units were done."""
-        running = command.Running(*self._job())
+        """Leave a run that was killed once two of its units were done, and others were not."""
+        slow = {
+            "LD_PRELOAD": str(preloaded.build(SLOW_SOURCE, self._aside.parent)),
+            "FAULT_CALL": "fsync",
+            "FAULT_PATH": "/_run/staged/",
+            "FAULT_WHO": "worker",
+            "FAULT_DO": "slow",
+        }
+        running = command.Running(*self._job(), env=slow)
         running.wait_until(lambda: len(outcomes.finished_units(self.dest)) >= 2, "two units")
         os.killpg(running.process.pid, 9)
         running.finish()

@@ -245,9 +245,10 @@ class _Trial:
         if not around.log.exists():
             return
         lines = [line.split(" ", 3) for line in around.log.read_text().splitlines()]
-        failed = {int(inode) for call, _, inode, _ in lines if call == "fsync"}
-        finals = {path.name: path.stat().st_ino for path in self.dest.iterdir()}
-        lost = sorted(name for name, inode in finals.items() if inode in failed)
+        failed = {file for call, _, file, _ in lines if call == "fsync"}
+        found = {path.name: path.stat() for path in self.dest.iterdir()}
+        finals = {name: f"{each.st_ino}@{each.st_mtime_ns}" for name, each in found.items()}
+        lost = sorted(name for name, file in finals.items() if file in failed)
         self._check(not lost, f"published although a sync of them failed: {lost}")
 
     def _ended(self, arguments: list[str], *, allowed: tuple[int, ...] = (0,)) -> int:

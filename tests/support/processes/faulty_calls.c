@@ -12,7 +12,8 @@
                  the number of bytes that are free
    FAULT_AFTER   so many bytes (write) or calls (else) go well first, in each process; default 0
    FAULT_TIMES   so many calls fail in each process, those after them go well again; default all
-   FAULT_LOG     a file that gets a line for each call that failed: call, errno, inode, path */
+   FAULT_LOG     a file that gets a line for each call that failed: call, errno, inode and time of
+                 change in nanoseconds, path */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -82,7 +83,10 @@ static void noted(const char *call, int descriptor, const char *path) {
         memset(&found, 0, sizeof found);
         if (!path && path_of(descriptor, known, sizeof known)) path = known;
         if (descriptor >= 0) fstat(descriptor, &found);
-        int length = snprintf(line, sizeof line, "%s %d %lu %s\n", call, error, (unsigned long)found.st_ino, path ? path : "");
+        /* The number of an inode is given to another file as soon as this one is removed. */
+        long long changed = found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec;
+        int length = snprintf(line, sizeof line, "%s %d %lu@%lld %s\n", call, error,
+                              (unsigned long)found.st_ino, changed, path ? path : "");
         int target = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0666);
         syscall(SYS_write, target, line, (size_t)length);
         syscall(SYS_close, target);

@@ -137,7 +137,8 @@ class Connection(threading.Thread):
             raise known_error(_KILLED)
         self._in_pipeline |= piggybacks.begins_pipeline
         session.apply(piggybacks)
-        session.state.is_active = True
+        # Who has logged off may look at the others before this thread goes on.
+        session.state.is_active = head.function != calls.LOGOFF
         try:
             reply = answer()
             if self.channel.break_pending():

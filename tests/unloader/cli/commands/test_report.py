@@ -55,6 +55,7 @@ def test_a_run_writes_its_page(unloader: Run, database: str, tmp_path: Path) -> 
     assert json.loads(unloader("report", "kept.json", "--json").stdout) == later
 
 
+@pytest.mark.long("a run with ceilings")
 def test_ceilings_and_changes_of_the_workers(unloader: Run, database: str, tmp_path: Path) -> None:
     """The page of a steered run that was given ceilings has both as the manifest has them."""
     disk = ("--to", "out", "--parallelism", "1", "--disk-bytes", "256kB", "--rounds", "1")
