@@ -603,3 +603,5 @@ class TablesOptions:
     """table: each as soon as it is whole and counted; run: all at the end."""
     on_failure: Literal["stop", "continue"] = "stop"
     """What becomes of the other tables when one fails."""
+    settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    """What was set for the run, and where; what one table adds stands in its request."""
