@@ -10,12 +10,22 @@ from typing import Literal
 import duckdb
 import pytest
 
-from unloader.cli.display.log import LogDisplay, ended_text, progress_text, tables_text
+from unloader.cli.display.log import LogDisplay, ended_text, progress_text
+from unloader.cli.display.phases import tables_text
 from unloader.errors import PartialUnload
-from unloader.events import Event, RunStarted, TableCounts, TableFinished, TableStaged
-from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec, TablesOptions
+from unloader.events import Event, RunStarted, TableFinished, TableStaged
+from unloader.model import (
+    OutputOptions,
+    PlanOptions,
+    Request,
+    Selection,
+    SourceSpec,
+    TableCounts,
+    TablesOptions,
+)
 from unloader.request.names import parse_table
 from unloader.run.starting import start_tables
+from unloader.selection.asked import TablesRequest
 from unloader.status.tally import Tally
 from writers.model import TextFormat
 
@@ -62,7 +72,7 @@ def events_of(
         observe(event)
 
     with suppress(PartialUnload):
-        start_tables(requests, options, observe=take, stop=lambda: False)
+        start_tables(TablesRequest.of(requests, options), observe=take, stop=lambda: False)
     return told
 
 
