@@ -25,6 +25,7 @@ from unloader.request.job.values import meaning
 from unloader.request.options.option import of_command
 from unloader.selection.asked import AskedTables, TablesRequest
 from unloader.sources.options import every_option
+from unloader.storage.kinds import destination_kind
 
 
 def tables_request(
@@ -90,7 +91,24 @@ def _entries(context: click.Context, job: JobFile, source: SourceSpec) -> tuple[
         arguments=context.meta[ARGUMENTS],
         source=source,
     )
-    return tuple(output.asked() for output in reader.outputs())
+    entries = tuple(output.asked() for output in reader.outputs())
+    _check_places(entries)
+    return entries
+
+
+def _check_places(entries: tuple[AskedTables, ...]) -> None:
+    """Refuse one directory for two entries, which needs no source to be known."""
+    first: dict[str, str] = {}
+    for entry in entries:
+        output = entry.request.output
+        if destination_kind(output.destinations) != "directories":
+            continue
+        for place in output.destinations:
+            if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
+                raise UsageError(
+                    f"{first[place]} and {entry.label} go to one directory, {place}",
+                    "write {table} into it, or give each entry its own to",
+                )
 
 
 def _check_subject(context: click.Context, job: JobFile) -> None:
