@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from unloader.preflight.model import Budget
     from unloader.report.model import RunReport
     from unloader.report.sweep_model import SweepPage
+    from unloader.resolve.planned_tables import PlannedTables
     from unloader.selection.asked import TablesRequest
     from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
@@ -187,6 +188,18 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
             simulation=simulate(run.plan, max(1, len(run.seating.seats))),
             places=places(run),
         )
+
+
+def plan_tables(asked: TablesRequest, *, observe: Observer = silent) -> PlannedTables:
+    """Return what `unload_tables` would do with each table.
+
+    Raises:
+        UnloaderError: As `unload_tables` would before it reads the first row.
+    """
+    from unloader.resolve.planned_tables import planned_tables
+
+    with _translated():
+        return planned_tables(asked, observe=observe)
 
 
 def schema_tables(

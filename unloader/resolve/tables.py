@@ -175,7 +175,13 @@ class _Resolving:
         codecs = self._codecs(good)
         runs = self._each(good, problems, lambda number: self._run(good[number], codecs[number]))
         in_order = [problems[number] for number in sorted(problems)]
-        return tuple(runs[number] for number in sorted(runs)), in_order
+        return self._seated([runs[number] for number in sorted(runs)]), in_order
+
+    def _seated(self, runs: list[ResolvedRun]) -> tuple[ResolvedRun, ...]:
+        """Return runs with the seats of all workers: they work for whichever table has units."""
+        units = sum(len(run.plan.units) for run in runs)
+        seating = self.seats.first(max(1, min(self.seats.parallelism, units)))
+        return tuple(replace(run, seating=seating) for run in runs)
 
     def _prepared(self, catalog: Catalog, snapshot: Snapshot, number: int, size: int) -> Prepared:
         table = self.tables[number].table
