@@ -55,7 +55,9 @@ class RunStarted:
     adaptive: bool = False
     """How many of the workers work is found by measuring."""
     tables: int = 1
-    """How many there are."""
+    """How many there are, those that are left out included."""
+    largest_table: str = ""
+    """By the source's estimate, of those that are to be read; empty where there is only one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ class UnitsKept:
     units: int
     rows: int
     bytes: int
+    tables: int = 0
+    """Those of several that are published already; their units are among the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,15 +168,44 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableCounts:
+    """How far a run over several tables is with them."""
+
+    total: int
+    done: int = 0
+    """Published."""
+    staged: int = 0
+    """Whole and counted by the source, but published only together with all others."""
+    failed: int = 0
+    """Or left out."""
+    largest_open: str = ""
+    """The largest one of which rows are still to be read, by the source's estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStaged:
+    """One of several tables is whole and counted; all are published together at the end."""
+
+    table: str
+    rows: int
+    bytes: int
+    tables: TableCounts
+    """All of them, this one included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFinished:
-    """One of several tables is published, or has failed."""
+    """One of several tables is published, has failed, or is left out."""
 
     table: str
     rows: int
     bytes: int
     directory: str
+    """Empty if it is left out."""
     error: str = ""
-    """Why it failed; empty if it is complete."""
+    """Why it is not complete; empty if it is."""
+    tables: TableCounts
+    """All of them, this one included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +271,7 @@ Event = (
     | UnitFailed
     | ParallelismChanged
     | Verified
+    | TableStaged
     | TableFinished
     | RunFinished
     | PointMeasured

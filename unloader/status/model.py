@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from unloader import json_fields
+from unloader.events import TableCounts
 from unloader.json_reading import decode
 
 FORMAT_VERSION = 1
@@ -97,6 +98,8 @@ class LiveStatus:
     phase: str = ""
     phase_since: str = ""
     units: UnitCounts = UnitCounts()
+    tables: TableCounts | None = None
+    """None in a run over one table."""
     rows: int = 0
     bytes: int = 0
     """Both of finished units and running attempts."""

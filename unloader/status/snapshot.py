@@ -20,9 +20,6 @@ from unloader.status.speeds import Speeds
 from unloader.status.tally import Figures, Running, Tally
 from unloader.storage.machine import boot_id, host_name
 
-_SAYS_ENOUGH = 0.01
-"""Part of a run from which on its bytes are an estimate of all."""
-
 _LONGEST_ERROR = 1000
 
 
@@ -67,10 +64,11 @@ def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
         phase=tally.phase,
         phase_since=_text(at - timedelta(seconds=now - tally.phase_started)),
         units=_counts(tally, figures),
+        tables=figures.tables,
         rows=figures.rows,
         bytes=figures.bytes,
         rows_expected=tally.run.rows,
-        bytes_expected=_expected(figures),
+        bytes_expected=figures.bytes_expected,
         rows_per_second=round(figures.rows_per_second, 1),
         mean_rows_per_second=round(figures.mean_rows_per_second, 1),
         speeds=process.speeds.values() if process.speeds is not None else (),
@@ -137,12 +135,6 @@ def _waits(running: Running) -> Waits:
     if running.waiting_for and running.waits_for == "nothing":
         return "reader of a pipe"
     return running.waits_for
-
-
-def _expected(figures: Figures) -> int | None:
-    if figures.fraction < _SAYS_ENOUGH:
-        return None
-    return round(figures.bytes / figures.fraction)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from unloader.events import (
@@ -13,6 +13,9 @@ from unloader.events import (
     PhaseStarted,
     RunFinished,
     RunStarted,
+    TableCounts,
+    TableFinished,
+    TableStaged,
     UnitAdvanced,
     UnitFailed,
     UnitFinished,
@@ -23,6 +26,10 @@ from unloader.events import (
 
 RATE_SECONDS = 30.0
 """Rates are averages over so much of the past: shorter jumps, longer hides a stall."""
+
+
+_SAYS_ENOUGH = 0.01
+"""Part of a run from which on its bytes are an estimate of all."""
 
 
 @dataclass(slots=True)
@@ -70,6 +77,13 @@ class Figures:
     bytes_kept: int = 0
     directories: tuple[tuple[str, int], ...] = ()
     """Each of several directories with the bytes of finished units in it."""
+    tables: TableCounts | None = None
+    """None in a run over one table."""
+
+    @property
+    def bytes_expected(self) -> int | None:
+        """Those of the whole run, by what is written so far; None until that says enough."""
+        return None if self.fraction < _SAYS_ENOUGH else round(self.bytes / self.fraction)
 
 
 class Tally:
@@ -103,6 +117,12 @@ class Tally:
         self.last_error = self.last_notice = ""
         self._directories: dict[str, int] = {}
         self._kept = 0.0
+        many = self.run.tables > 1
+        self._tables = (
+            TableCounts(total=self.run.tables, largest_open=self.run.largest_table)
+            if many
+            else None
+        )
         self._of_before = UnitsKept(units=0, rows=0, bytes=0)
 
     def add(self, event: Event, now: float) -> None:
@@ -142,6 +162,8 @@ class Tally:
             self._failed(event, now)
         elif isinstance(event, Verified):
             self.verified = event
+        elif isinstance(event, (TableStaged, TableFinished)):
+            self._tables = event.tables
         elif isinstance(event, DirectoryFilled):
             self._directories[event.directory] = event.bytes
 
@@ -157,6 +179,8 @@ class Tally:
         """Count what was done before this process, which is no work of its own."""
         self._units_done, self._rows, self._bytes = kept.units, kept.rows, kept.bytes
         self._rows_expected, self._of_before = kept.rows, kept
+        if self._tables is not None:
+            self._tables = replace(self._tables, done=kept.tables)
         self._started = now
         self._samples = deque([(now, kept.rows, kept.bytes)])
         self._kept = self._fraction()
@@ -194,6 +218,7 @@ class Tally:
             rows_kept=self._of_before.rows,
             bytes_kept=self._of_before.bytes,
             directories=tuple(sorted(self._directories.items())),
+            tables=self._tables,
         )
 
     def _final(self, totals: RunFinished) -> Figures:
@@ -214,6 +239,7 @@ class Tally:
             rows_kept=before.rows,
             bytes_kept=before.bytes,
             directories=tuple(sorted(self._directories.items())),
+            tables=self._tables,
         )
 
     def _fraction(self) -> float:
@@ -223,7 +249,12 @@ class Tally:
         if self._units_done >= self.run.units:
             return 1.0
         expected = self.run.rows
-        if expected and all(each.rows_expected is not None for each in self.running.values()):
+        # Of several tables some are views, which have no estimate. To change between two measures
+        # whenever one of them is read would let the bar jump.
+        known = self._tables is not None or all(
+            each.rows_expected is not None for each in self.running.values()
+        )
+        if expected and known:
             now = sum(min(each.rows, each.rows_expected or 0) for each in self.running.values())
             return min((self._rows_expected + now) / expected, 0.999)
         return self._units_done / self.run.units

@@ -25,6 +25,8 @@ from unloader.cli.display.log import (
     rough_seconds,
     setting_text,
     started_text,
+    table_text,
+    tables_text,
 )
 from unloader.cli.display.phases import phase_text, verified_share, verified_text
 from unloader.cli.display.watching.curve import Curve
@@ -38,6 +40,7 @@ from unloader.events import (
     PointMeasured,
     RunStarted,
     SettingUsed,
+    TableFinished,
     UnitFailed,
     Verified,
 )
@@ -98,6 +101,10 @@ class BarDisplay:
             self._say(started_text(event))
         elif isinstance(event, UnitFailed):
             self._say(failed_text(event))
+        elif isinstance(event, TableFinished):
+            # Those that are complete are in the picture; what has failed is to stay in sight.
+            if event.error:
+                self._say(table_text(event))
         elif isinstance(event, Notice):
             self._say(event.text)
         elif isinstance(event, ParallelismChanged):
@@ -168,14 +175,17 @@ class BarDisplay:
         if checked is not None:
             for_so_long = f"{verified_text(checked)}, {for_so_long}"
         overall = self._overall(figures, for_so_long)
+        if figures.tables is not None:
+            overall = Group(overall, self._cut(f"{tables_text(figures.tables)}, {_whole(figures)}"))
         # Before and after they are at work their lines would say nothing.
         if self._tally.phase != "unloading":
             return overall
         speeds = self._speeds.values()
+        several = figures.tables is not None
         if len(speeds) < FEWEST_SPEEDS:
-            return Group(overall, self._workers(now, 0))
+            return Group(overall, self._workers(now, 0 + several))
         line = f"so far {speeds_text(speeds, self._console.width - 8, unicode=self._unicode)}"
-        return Group(overall, self._cut(line), self._workers(now, 1))
+        return Group(overall, self._cut(line), self._workers(now, 1 + several))
 
     def _sweep(self, figures: Figures, for_so_long: str) -> RenderableType | None:
         """Return the curve of a sweep over the run of the moment, None without a point of one."""
@@ -258,6 +268,13 @@ def _amount(figures: Figures) -> str:
         f"{render.count(figures.rows)} rows, {render.rows_per_second(figures.rows_per_second)}, "
         f"{render.megabytes_per_second(figures.bytes_per_second)}"
     )
+
+
+def _whole(figures: Figures) -> str:
+    """Return how much is written, and of how much in all, where that can be said."""
+    whole = figures.bytes_expected
+    likely = "" if whole is None or figures.fraction >= 1 else f" of about {render.size(whole)}"
+    return f"{render.size(figures.bytes)}{likely} written"
 
 
 def _worker_cells(worker: int, running: Running | None, now: float) -> tuple[str, ...]:

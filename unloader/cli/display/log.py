@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -22,6 +23,9 @@ from unloader.events import (
     PointMeasured,
     RunStarted,
     SettingUsed,
+    TableCounts,
+    TableFinished,
+    TableStaged,
     UnitFailed,
     UnitsKept,
 )
@@ -29,6 +33,10 @@ from unloader.status.tally import Figures, Tally
 
 LONG_SECONDS = 1.0
 """A phase that lasts so long gets a line in a log of text."""
+
+MOST_TABLE_LINES = 50
+"""With more tables than these a log of text has no line for each that is complete: it is read as a
+mail, and the lines on those that failed are to be seen."""
 
 
 class LogDisplay:
@@ -66,6 +74,13 @@ class LogDisplay:
             if self._interval is None and event.cause not in ("limit", "asked"):
                 return
             self._write("parallelism", parallelism_text(event), dataclasses.asdict(event))
+        elif isinstance(event, TableFinished):
+            if self._is_told(event):
+                self._write("table_finished", table_text(event), dataclasses.asdict(event))
+        elif isinstance(event, TableStaged):
+            # In a mail the line on its publication is enough.
+            if self._as_json and self._interval is not None:
+                self._write("table_staged", "", dataclasses.asdict(event))
         elif isinstance(event, SettingUsed):
             text = setting_text(event)
             # One that selects, and that nobody gave to this very run, is told at any rate.
@@ -116,6 +131,12 @@ class LogDisplay:
         name = "run_finished" if finished else "run_stopped"
         self._write(name, ended_text(figures, finished), _json_figures(figures, self._tally.phase))
 
+    def _is_told(self, event: TableFinished) -> bool:
+        """Return whether a table gets a line: each that failed does."""
+        if event.error or self._interval is None:
+            return bool(event.error)
+        return self._as_json or event.tables.total <= MOST_TABLE_LINES
+
     def _tell_phase(self) -> None:
         self._phase_told = True
         phase = self._tally.phase
@@ -156,7 +177,33 @@ def parallelism_text(event: ParallelismChanged) -> str:
 def kept_text(event: UnitsKept) -> str:
     """Return the line on what a resumed run need not read again."""
     kept = f"{_counted(event.units, 'unit')}, {render.count(event.rows)} rows"
-    return f"resumed: {kept}, {render.size(event.bytes)} are done and checked"
+    tables = f"{_counted(event.tables, 'table')} complete; " if event.tables else ""
+    return f"resumed: {tables}{kept}, {render.size(event.bytes)} are done and checked"
+
+
+def table_text(event: TableFinished) -> str:
+    """Return the line on one of several tables that is over."""
+    if event.error:
+        return f"{render.name(event.table)} {_not_complete(event)}: {event.error}"
+    many = event.tables
+    return (
+        f"{render.name(event.table)} is complete: {render.count(event.rows)} rows, "
+        f"{render.size(event.bytes)}; {many.done} of {_counted(many.total, 'table')}"
+    )
+
+
+def _not_complete(event: TableFinished) -> str:
+    return "has failed" if event.directory else "is left out"
+
+
+def tables_text(tables: TableCounts) -> str:
+    """Return how far a run is with its tables."""
+    failed = f", {tables.failed} failed" if tables.failed else ""
+    if tables.staged:
+        failed = f", {tables.staged} ready to be published{failed}"
+    largest = tables.largest_open
+    still = f", largest still open: {render.name(largest)}" if largest else ""
+    return f"{tables.done}/{tables.total} tables{failed}{still}"
 
 
 def setting_text(event: SettingUsed) -> str:
@@ -173,6 +220,7 @@ def progress_text(figures: Figures, phase: str) -> str:
     parts = [
         f"{figures.units_done}/{figures.units} units",
         f"{render.count(figures.rows)} rows",
+        *(() if figures.tables is None else (render.size(figures.bytes),)),
         render.rows_per_second(figures.rows_per_second),
         render.megabytes_per_second(figures.bytes_per_second),
         f"{figures.fraction * 100:.0f} %",
@@ -180,6 +228,8 @@ def progress_text(figures: Figures, phase: str) -> str:
     if figures.seconds_left and phase == "unloading":
         parts.append(f"about {rough_seconds(figures.seconds_left)} left")
     parts.extend(f"{render.size(size)} in {path}" for path, size in figures.directories)
+    if figures.tables is not None:
+        parts.append(tables_text(figures.tables))
     return f"{phase}: " + ", ".join(parts)
 
 
@@ -189,8 +239,12 @@ def ended_text(figures: Figures, finished: bool) -> str:
     rows = (figures.rows - figures.rows_kept) / seconds
     size = (figures.bytes - figures.bytes_kept) / seconds
     kept = f" ({figures.units_kept} of them before)" if figures.units_kept else ""
+    tables = ""
+    if figures.tables is not None:
+        tables = f"{tables_text(replace(figures.tables, largest_open=''))}, "
     return (
-        f"{'done' if finished else 'stopped'}: {figures.units_done}/{figures.units} units{kept}, "
+        f"{'done' if finished else 'stopped'}: {tables}"
+        f"{figures.units_done}/{figures.units} units{kept}, "
         f"{render.count(figures.rows)} rows, {render.size(figures.bytes)} in "
         f"{render.seconds(figures.seconds)}, {render.rows_per_second(rows)}, "
         f"{render.megabytes_per_second(size)}"
@@ -229,6 +283,7 @@ def _json_figures(figures: Figures, phase: str) -> dict[str, Any]:
         "seconds": round(figures.seconds, 3),
         "seconds_left": None if left is None else round(left, 1),
         **({"directories": dict(figures.directories)} if figures.directories else {}),
+        **({} if figures.tables is None else {"tables": dataclasses.asdict(figures.tables)}),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from partition_planner.model import WorkUnit
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure
 from unloader.run.journal import Progress
@@ -30,6 +31,11 @@ class TableState:
     def name(self) -> str:
         """The table, with its schema."""
         return self.run.run.extract.table.label
+
+    @property
+    def units(self) -> tuple[WorkUnit, ...]:
+        """All of its work units."""
+        return self.run.run.plan.units
 
     @property
     def is_over(self) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
 from unloader.engine.schedule import Assignment, Attempt, Verdict
-from unloader.events import Event, Notice, Observer, PhaseStarted, Tick
+from unloader.events import Event, Notice, Observer, PhaseStarted, Tick, UnitsKept
 from unloader.model import AttemptFailure
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
@@ -52,6 +52,8 @@ class TablesWork(Work[TableUnit]):
     """Of each table that is not complete, by its number."""
     on_done: Callable[[TableState], None]
     """Takes a table when its last unit is on record."""
+    on_failed: Callable[[TableState], None]
+    """Takes a table when it has failed."""
     collect: Callable[[], None]
     """Takes what has become of tables since; called several times a second."""
     goes_on: bool
@@ -137,7 +139,9 @@ class TablesWork(Work[TableUnit]):
         if verdict.retry_in_seconds is not None:
             return
         table = self.tables[attempt.unit.table]
-        table.failure = table.failure or failure
+        if table.failure is None:
+            table.failure = failure
+            self.on_failed(table)
         self.drop(lambda unit: unit.table == table.number)
 
     def discard(self, attempt: Attempt[TableUnit]) -> None:
@@ -151,11 +155,11 @@ class TablesWork(Work[TableUnit]):
 def named(observe: Observer, table: str) -> Observer:
     """Return an observer for one of several tables: its units have the table's name to them.
 
-    Phases and ticks of a single table are not passed on: they are not those of the run.
+    Phases, ticks and kept units of a single table are not passed on: they are not those of the run.
     """
 
     def tell(event: Event) -> None:
-        if isinstance(event, (PhaseStarted, Tick)):
+        if isinstance(event, (PhaseStarted, Tick, UnitsKept)):
             return
         unit = getattr(event, "unit", None)
         if isinstance(unit, str):

@@ -28,7 +28,9 @@ from unloader.events import (
     RunFinished,
     RunStarted,
     TableFinished,
+    TableStaged,
     Tick,
+    UnitsKept,
 )
 from unloader.failures import error_of, failure_of
 from unloader.manifest.digest import digest_at_end
@@ -50,6 +52,7 @@ from unloader.run.history import History
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
+from unloader.run.tables.counting import Counting, rows_of, size_of
 from unloader.run.tables.finishing import Finisher, SharedCatalog, known_failure
 from unloader.run.tables.home import home_of, left_of, take_home
 from unloader.run.tables.record import tables_record
@@ -123,6 +126,7 @@ class _TablesRun:
     held: ExitStack
     tables: list[TableState] = field(default_factory=list)
     problems: list[TableProblem] = field(default_factory=list)
+    _counting: Counting = field(init=False)
     _catalog: SharedCatalog = field(init=False)
     _history: History = field(init=False)
     _is_recorded: bool = False
@@ -171,10 +175,8 @@ class _TablesRun:
                 self.tables.append(state)
         if problems and not (self.options.on_failure == "continue" and self.tables):
             raise told_at_once(problems, len(problems) + len(self.tables))
-        for each in problems:
-            text = f"{each.table} is left out: {each.error.message}"
-            self.live(Notice(text=text))
         self.problems = problems
+        self._counting = Counting(self.tables, len(problems))
 
     def _opened(self, run: ResolvedRun) -> TableState:
         """Return a table with its directory taken, or with its manifest if it is complete."""
@@ -201,9 +203,20 @@ class _TablesRun:
         if not self.resolved.resumed_in:
             return
         self.live(PhaseStarted(phase="confirming"))
+        rows = size = units = 0
         for table in self.tables:
             if table.manifest is None:
                 table.before = table.run.take_up(self._stop)
+                results = [unit.result for unit in table.run.finished.values()]
+                units += len(results)
+                rows += sum(each.rows for each in results)
+                size += sum(file.bytes for each in results for file in each.files)
+            else:
+                units += len(table.units)
+                rows += table.manifest.totals.rows
+                size += table.manifest.totals.bytes
+        done = self._counting.now.done
+        self.live(UnitsKept(units=units, rows=rows, bytes=size, tables=done))
 
     def _stop(self) -> bool:
         return self.live.stop()
@@ -219,16 +232,28 @@ class _TablesRun:
                 table=f"{len(runs)} tables",
                 units=len(units),
                 workers=len(seats),
-                rows=_total([unit.rows for unit in units]),
+                rows=rows_of(units),
                 bytes=_total([unit.bytes for unit in units]),
                 snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
                 destinations=(self.home,),
                 nodes=tuple(seat.node for seat in seats),
                 adaptive=is_adaptive(runs[0].request),
-                tables=len(runs),
+                tables=self._counting.now.total,
+                largest_table=self._counting.now.largest_open,
             )
         )
+        for each in self.problems:
+            self.live(
+                TableFinished(
+                    table=each.table,
+                    rows=0,
+                    bytes=0,
+                    directory="",
+                    error=each.error.message,
+                    tables=self._counting.now,
+                )
+            )
         for text in runs[0].seating.notices:
             self.live(Notice(text=text))
         if kept:
@@ -270,6 +295,7 @@ class _TablesRun:
                 if not table.is_over
             },
             on_done=done,
+            on_failed=self._tell_of,
             collect=self._collect,
             goes_on=self.options.on_failure == "continue",
         )
@@ -316,14 +342,28 @@ class _TablesRun:
         for table, error in finisher.collect(timeout_seconds):
             if error is not None:
                 failure = known_failure(error)
-                table.failure = failure
-                if self.options.on_failure == "stop" or isinstance(error, Interrupted):
+                if isinstance(error, Interrupted):
                     raise error_of(failure)
-            self._tell_of(table)
+                table.failure = failure
+                self._tell_of(table)
+                if self.options.on_failure == "stop":
+                    raise error_of(failure)
+            else:
+                self._tell_of(table)
 
     def _tell_of(self, table: TableState) -> None:
+        """Tell that a table is published, has failed, or waits until all are published."""
         manifest, failure = table.manifest, table.failure
-        if manifest is None and failure is None:
+        if not table.is_over:
+            results = [unit.result for unit in table.run.finished.values()]
+            self.live(
+                TableStaged(
+                    table=table.name,
+                    rows=sum(each.rows for each in results),
+                    bytes=sum(file.bytes for each in results for file in each.files),
+                    tables=self._counting.staged(),
+                )
+            )
             return
         self.live(
             TableFinished(
@@ -332,6 +372,7 @@ class _TablesRun:
                 bytes=0 if manifest is None else manifest.totals.bytes,
                 error="" if failure is None else failure.message,
                 directory=table.run.run.output.options.destination,
+                tables=self._counting.ended(table),
             )
         )
 
@@ -339,6 +380,9 @@ class _TablesRun:
         """Wait until the last tables are counted and published."""
         finisher = self._finisher
         assert finisher is not None
+        if finisher.is_busy:
+            at_once = self.options.publish == "table"
+            self.live(PhaseStarted(phase="publishing" if at_once else "counting"))
         while finisher.is_busy:
             self.live(Tick())
             check_stop(self._stop, "before all tables were published")
@@ -354,9 +398,10 @@ class _TablesRun:
             try:
                 table.manifest = table.run.publish(self._stop)
             except UnloaderError as error:
-                if self.options.on_failure == "stop":
-                    raise
                 table.failure = failure_of(error)
+                if self.options.on_failure == "stop":
+                    self._tell_of(table)
+                    raise
             self._tell_of(table)
 
     def _end(self) -> TablesManifest:
@@ -484,11 +529,7 @@ def _largest_first(tables: list[TableState]) -> list[TableUnit]:
         if not table.is_over
         for unit in table.run.units_left()
     ]
-    return sorted(units, key=lambda each: -_size(each))
-
-
-def _size(unit: TableUnit) -> int:
-    return unit.unit.bytes or (unit.unit.rows or 0) * 128
+    return sorted(units, key=lambda each: -size_of(each.unit))
 
 
 def _total(values: list[int | None]) -> int | None:

@@ -19,6 +19,9 @@ from unloader.events import (
     PointMeasured,
     RunStarted,
     SettingUsed,
+    TableCounts,
+    TableFinished,
+    TableStaged,
     UnitFailed,
     UnitsKept,
     Verified,
@@ -58,6 +61,8 @@ class Progress:
     seconds_left: float | None
     directories: dict[str, int] | None = field(default=None, metadata={OPTIONAL: True})
     """Bytes of finished units in each of several directories."""
+    tables: TableCounts | None = field(default=None, metadata={OPTIONAL: True})
+    """In a run over several."""
     verified: Verified | None = field(default=None, metadata={OPTIONAL: True})
     """While files or units are checked: how many have been."""
 
@@ -106,6 +111,8 @@ LINES: Mapping[str, type] = {
     "units_kept": UnitsKept,
     "progress": Progress,
     "unit_failed": UnitFailed,
+    "table_staged": TableStaged,
+    "table_finished": TableFinished,
     "point_measured": PointMeasured,
     "parallelism": ParallelismChanged,
     "notice": Notice,

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
+from unloader.cli.display.log import tables_text
 from unloader.cli.display.phases import phase_text
 from unloader.cli.display.watching.sparkline import can_show_blocks, speeds_text
 from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
@@ -48,6 +49,7 @@ def status_line(status: RunStatus) -> str:
         return f"{status.state}: run {status.run_id}"
     left = live.seconds_left
     parts = (
+        *(() if live.tables is None else (tables_text(live.tables),)),
         f"{live.units.done}/{live.units.total} units",
         f"{render.count(live.rows)} rows",
         render.rows_per_second(live.rows_per_second),
@@ -137,6 +139,8 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         # What was done after the run was last seen is in its journal.
         done = units.done if status.left is None else status.left.units
         counts = f"{done:,} of {units.total:,} done"
+    if running and live.tables is not None:
+        yield "tables", tables_text(live.tables)
     yield "units", counts
     about = "" if live.rows_expected is None else f" of about {render.count(live.rows_expected)}"
     yield "rows", f"{render.count(live.rows)}{about} ({live.fraction * 100:.0f} %)"
