@@ -27,13 +27,14 @@ from unloader.resolve.preparation import (
     Prepared,
     chosen_table,
     closing_after_failure,
-    hold,
     prepared_table,
 )
 from unloader.resolve.resolution import new_run_id
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
+from unloader.sources.several import hold_tables
 from writers.codecs.choice import Choice
 from writers.model import Compression
 
@@ -98,7 +99,13 @@ def resolved_tables(
     source = replace(first.source, session=replace(first.source.session, run_id=run_id))
     patience = Patience(retry=first.retry, run_id=run_id, stop=stop, observe=observe)
     resolving = _Resolving(
-        requests=requests, source=source, seats=seats, run_id=run_id, observe=observe, stop=stop
+        requests=requests,
+        source=source,
+        seats=seats,
+        run_id=run_id,
+        observe=observe,
+        stop=stop,
+        leave_out=leave_out,
     )
     step = "connecting"
     observe(PhaseStarted(phase="connecting"))
@@ -158,6 +165,8 @@ class _Resolving:
     run_id: str
     observe: Observer
     stop: Callable[[], bool]
+    leave_out: bool = False
+    """The others are unloaded without the tables that cannot be."""
 
     def resolve(self, catalog: Catalog) -> _Found:
         """Decide all for all tables."""
@@ -176,7 +185,7 @@ class _Resolving:
             lambda number: self._prepared(catalog, snapshot, number, tables[number], size),
         )
         self.observe(PhaseStarted(phase="locking"))
-        self._each(ready, problems, lambda number: hold(ready[number]))
+        self._hold(catalog, ready, problems)
         good = {number: each for number, each in ready.items() if number not in problems}
         codecs = self._codecs(good)
         runs = self._each(good, problems, lambda number: self._run(good[number], codecs[number]))
@@ -197,6 +206,24 @@ class _Resolving:
             request = replace(request, limits=limits)
         ready = prepared_table(request, self.source, catalog, snapshot, table, self.seats)
         return replace(ready, request=self.requests[number])
+
+    def _hold(
+        self,
+        catalog: Catalog,
+        ready: Mapping[int, Prepared],
+        problems: dict[int, TableProblem],
+    ) -> None:
+        """Check all conditions, and keep what is to be read as it is, all tables together."""
+        self._each(ready, problems, lambda number: check_where(catalog, ready[number].extract))
+        good = [number for number in ready if number not in problems]
+        held = [(ready[number].extract, ready[number].plan.selectors) for number in good]
+        for number, error in zip(good, hold_tables(catalog, held), strict=True):
+            if error is None:
+                continue
+            # What may pass, such as a lock, is waited for again, unless the others need not wait.
+            if error.retryable and not self.leave_out:
+                raise error
+            problems[number] = self._problem(number, error)
 
     def _codecs(
         self, ready: Mapping[int, Prepared]
@@ -255,9 +282,12 @@ class _Resolving:
                 assert isinstance(known, UnloaderError)
                 if known.retryable or isinstance(known, (Interrupted, ConfigError)):
                     raise
-                name = self.requests[number].selection.table
-                problems[number] = TableProblem(table=str(name or "the query"), error=known)
+                problems[number] = self._problem(number, known)
         return found
+
+    def _problem(self, number: int, error: UnloaderError) -> TableProblem:
+        name = self.requests[number].selection.table
+        return TableProblem(table=str(name or "the query"), error=error)
 
 
 def _rows(ready: Prepared) -> int:

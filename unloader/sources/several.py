@@ -97,14 +97,11 @@ def counted_in_union(
     found: dict[int, int | SourceError] = {}
     plain = [at for at, each in enumerate(extracts) if not (each.query or each.partitions)]
     for start in range(0, len(plain), COUNTED_TOGETHER):
-        counts = [
-            select(
-                f"{at}, count(*)",
-                relation_of(extracts[at]),
-                [condition(extracts[at].where)] if extracts[at].where else [],
-            )
-            for at in plain[start : start + COUNTED_TOGETHER]
-        ]
+        counts = []
+        for at in plain[start : start + COUNTED_TOGETHER]:
+            where = extracts[at].where
+            conditions = [condition(where)] if where else []
+            counts.append(select(f"{at}, count(*)", relation_of(extracts[at]), conditions))
         counted = result_or_error(partial(rows, " UNION ALL ".join(counts)))
         if not isinstance(counted, SourceError):
             found |= {int(at): int(count) for at, count in counted}

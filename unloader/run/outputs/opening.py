@@ -11,12 +11,15 @@ from unloader.run.outputs.unit_pipes import PipeOutput
 from unloader.storage.kinds import destination_kind
 
 
-def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> RunOutput:
+def open_output(
+    run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, one_of_many: bool = False
+) -> RunOutput:
     """Take the destination of a run; the caller closes it.
 
     Args:
         run: What is to be written.
         resumed_in: The places where a broken run of the same id is gone on with; empty for none.
+        one_of_many: See `Claim.one_of_many`.
 
     Raises:
         OutputFailed: It cannot be opened.
@@ -25,7 +28,7 @@ def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> RunOutput
     """
     kind = destination_kind(run.output.options.destinations)
     if kind == "directories":
-        return FileOutput(run, resumed_in)
+        return FileOutput(run, resumed_in, one_of_many=one_of_many)
     if kind == "null":
         return NullOutput(run)
     if kind == "pipes":
