@@ -359,12 +359,15 @@ def resume(
 ) -> dict[str, Any]:
     """Go on with a run that was stopped, failed or killed; return the manifest's JSON document.
 
+    Of a run over several tables that is the manifest of all; tables that are published already are
+    not read again.
+
     The same rows are read at the same snapshot. Units that were done are kept, once their files
     were read again and have the recorded checksums. Of a run that is finished the manifest is
     returned.
 
     Args:
-        destination: Any directory of the run.
+        destination: Any directory of the run; of one over several tables that of all of them.
         secret: Where the password is found now; None is where it was.
         session_sql: What the sessions ran first; no record holds it.
         parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
@@ -378,9 +381,10 @@ def resume(
         UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed if there
             is nothing to resume; and whatever `unload` raises.
     """
+    from unloader.manifest import tables
     from unloader.manifest.model import to_json
     from unloader.run.starting import Resumption
-    from unloader.run.starting import resume as begin
+    from unloader.run.tables.resuming import resume_either
 
     again = Resumption(
         secret=secret,
@@ -390,20 +394,26 @@ def resume(
         keys=keys,
     )
     with _translated():
-        return to_json(begin(str(destination), again, observe=observe, stop=stop))
+        manifest = resume_either(str(destination), again, observe=observe, stop=stop)
+        if isinstance(manifest, tables.TablesManifest):
+            return tables.to_json(manifest)
+        return to_json(manifest)
 
 
 def interrupted(destination: Path) -> Request | None:
     """Return what the run was asked that was broken off in a directory; None if there is none.
 
+    Of a run over several tables it is what was asked of the first.
+
     Raises:
         UnloaderError: OutputFailed if that run goes on, or cannot be read.
     """
     from unloader.resolve.broken_run import find_broken_run
+    from unloader.resolve.broken_tables import request_of_tables
 
     with _translated():
         broken = find_broken_run(str(destination))
-        return None if broken is None else broken.run.request
+        return request_of_tables(str(destination)) if broken is None else broken.run.request
 
 
 def verify(
@@ -419,7 +429,8 @@ def verify(
     """Check a finished run's files against its manifest, and its count against a source.
 
     Args:
-        destination: The directory of the manifest.
+        destination: The directory of the manifest. With that of a run over several tables each of
+            them is checked.
         source: None = the rows are not counted there.
         level: count reads files as a whole; full also compares the values in them with the
             checksums that the run recorded, source with those that the source computes.
@@ -433,11 +444,11 @@ def verify(
             given.
     """
     from unloader.verification.finished_run import Checks
-    from unloader.verification.finished_run import verify as check
+    from unloader.verification.finished_tables import verify_either
 
     with _translated():
         checks = Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
-        return check(destination, source, observe, checks)
+        return verify_either(destination, source, observe, checks)
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
@@ -450,11 +461,10 @@ def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, An
     Raises:
         UnloaderError: OutputFailed if a run is writing there, or the file system refused.
     """
-    from unloader.storage.opening import storage_at
+    from unloader.status.clearing import clear
 
     with _translated():
-        places = [str(directory) for directory in directories]
-        return storage_at(next(iter(places), "")).clear(places, dry_run=dry_run).to_json()
+        return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()
 
 
 def keepers() -> dict[str, Any]:

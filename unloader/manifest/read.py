@@ -121,8 +121,14 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
             were written.
     """
     path = destination / name
+    document = document_of(data, path)
+    if is_of_tables(document):
+        raise OutputFailed(
+            f"{path} is of a run over several tables, each with a manifest of its own",
+            "name the directory of one of the tables that it lists",
+        )
     try:
-        manifest = from_json(document_of(data, path))
+        manifest = from_json(document)
         known = len(directories_of(manifest, destination))
         strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
         if strangers:

@@ -30,7 +30,9 @@ class TableEntry:
     table: TableRecord | None
     """None for a query."""
     directory: str
-    """Of its files and its own manifest, as seen from the directory of this one."""
+    """Of its files and its own manifest, as seen from the directory of this one.
+
+    Empty if it is left out."""
     status: Literal["complete", "failed", "left out"]
     """failed: what was done of it can be gone on with; left out: nothing of it was read."""
     error: str | None = None
@@ -40,8 +42,26 @@ class TableEntry:
     files: int | None = None
     source_rows: int | None = None
     """As the source counts them at the snapshot."""
+    verified: str | None = None
+    """As in the manifest of the table; None if it is not complete."""
+    units: int | None = None
+    """Work units that it was read in."""
+    worker_seconds: float | None = None
+    """How long workers were busy with it, added up."""
     digest: str | None = None
     """Of the table's manifest, which stands at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesRecord:
+    """What was said of the run as a whole."""
+
+    to: str
+    """Of the directories, with its fields."""
+    directory: str
+    """What it became as far as it is that of all tables: where this manifest was written."""
+    publish: Literal["table", "run"]
+    on_table_failure: Literal["stop", "continue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +88,7 @@ class TablesManifest:
     """complete: every table is."""
     source: SourceRecord
     snapshot: Snapshot | None
+    options: TablesRecord
     settings: tuple[SettingRecord, ...] = ()
     tables: tuple[TableEntry, ...]
     """In the order in which they were asked for."""

@@ -18,6 +18,7 @@ from unloader.model import (
 )
 from unloader.placement.seating import automatic_parallelism, machine
 from unloader.request.directory_names import has_fields
+from unloader.resolve.homes import is_of_tables
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
@@ -111,14 +112,20 @@ class BrokenRun:
         asked = replace(self.run.request, concurrency=known)
         return replace(self, run=replace(self.run, request=asked))
 
-    def request_here(self) -> Request:
-        """Return what was asked, for a new run into the places as they are now."""
+    def request_here(self, *, replaces: bool = False) -> Request:
+        """Return what was asked, for a new run into the places as they are now.
+
+        Args:
+            replaces: What is published there is replaced, whatever was asked.
+        """
         first, *others = self.places
         asked = self.run.request
         output = replace(asked.output, destination=first, others=tuple(others))
         if has_fields(asked.output.destination):
             # Which other runs are of the same job is said by the fields, which are gone.
             output = replace(output, keep=None)
+        if replaces:
+            output = replace(output, overwrite=True)
         return replace(asked, output=output)
 
     def is_at(self, output: OutputOptions) -> bool:
@@ -130,7 +137,7 @@ class BrokenRun:
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
-    """Return the run that has died at a destination; None if there is none.
+    """Return the run over one table that has died at a destination; None if there is none.
 
     Args:
         destination: Any of its places.
@@ -157,7 +164,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
             f"what a run has left in {destination} cannot be read: {error}",
             "check the permissions there",
         ) from error
-    if not record:
+    if not record or is_of_tables(record):
         return None
     return BrokenRun(run=read_run(record, places[0]), places=places, left=who.left)
 

@@ -12,11 +12,13 @@ from typing import Any
 from unloader import json_fields
 from unloader.errors import OutputFailed
 from unloader.events import Observer, silent
-from unloader.model import EncryptionOptions, SecretReference, Setting, TablesOptions
+from unloader.model import EncryptionOptions, Request, SecretReference, Setting, TablesOptions
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.broken_run import BrokenRun, UnusableRecord, read_run
+from unloader.resolve.homes import directory_now, is_of_tables
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, enter_table, explained
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
@@ -64,6 +66,20 @@ class BrokenTables:
         )
 
 
+def request_of_tables(place: str) -> Request | None:
+    """Return what was asked for the first table of a run that has died at a place.
+
+    Source and limits are those of all tables. None if no such run has.
+
+    Raises:
+        OutputFailed: As `find_broken_tables`.
+    """
+    document = _record_of_dead(place)
+    if document is None:
+        return None
+    return read_run(json.dumps(document["tables"][0]).encode(), place).request
+
+
 def find_broken_tables(place: str) -> BrokenTables | None:
     """Return the run over several tables that has died at a place; None if there is none.
 
@@ -73,6 +89,31 @@ def find_broken_tables(place: str) -> BrokenTables | None:
     Raises:
         OutputFailed: It goes on, or cannot be read.
         UnusableRecord: Another version has begun it, or its record was damaged.
+    """
+    document = _record_of_dead(place)
+    if document is None:
+        return None
+    try:
+        recorded = json_fields.from_json(str, document["home"], "the directory")
+        options = json_fields.from_json(TablesOptions, document["options"], "the options")
+    except (KeyError, json_fields.NotAsExpected) as error:
+        raise UnusableRecord(
+            f"the record of the run that was broken off in {place} cannot be used: {error}",
+            "start again with the command of the run",
+        ) from error
+    runs = [read_run(json.dumps(each).encode(), place) for each in document["tables"]]
+    return BrokenTables(
+        tables=tuple(_as_broken(each, recorded, place) for each in runs),
+        options=options,
+        place=place,
+    )
+
+
+def _record_of_dead(place: str) -> dict[str, Any] | None:
+    """Return what the run was to do that has died at a place, if it was over several tables.
+
+    Raises:
+        OutputFailed: It goes on, or cannot be read.
     """
     storage = storage_at(place)
     try:
@@ -92,27 +133,30 @@ def find_broken_tables(place: str) -> BrokenTables | None:
             + (f" on {who.host}" if who.host else ""),
             f"wait until it ends, or end it with: unloader stop {place}",
         )
-    try:
-        options = json_fields.from_json(TablesOptions, document["options"], "the options")
-    except json_fields.NotAsExpected as error:
-        raise UnusableRecord(
-            f"the record of the run that was broken off in {place} cannot be used: {error}",
-            "start again with the command of the run",
-        ) from error
-    runs = [read_run(json.dumps(each).encode(), place) for each in document["tables"]]
-    return BrokenTables(tables=tuple(map(_as_broken, runs)), options=options, place=place)
+    return document
 
 
 def _document(record: bytes) -> dict[str, Any] | None:
     """Return the record of a run over several tables; None where it is no such record."""
+    if not is_of_tables(record):
+        return None
     try:
-        document = json.loads(record) if record else None
+        document = json.loads(record)
     except ValueError:
         return None
-    return document if isinstance(document, dict) and "tables" in document else None
+    return document if isinstance(document, dict) else None
 
 
-def _as_broken(run: Any) -> BrokenRun:
+def _as_broken(run: ResolvedRun, recorded: str, home: str) -> BrokenRun:
+    """Return a table of the run, with its directories where they are now."""
+    outputs = []
+    for output in run.outputs:
+        first, *others = (
+            directory_now(each, recorded, home) for each in output.options.destinations
+        )
+        options = replace(output.options, destination=first, others=tuple(others))
+        outputs.append(replace(output, options=options))
+    run = replace(run, outputs=tuple(outputs))
     places = run.output.options.destinations
     left = Leftover(directory=places[0], run_id=run.run_id, units=0, files=0, bytes=0)
     return BrokenRun(run=run, places=places, left=left)

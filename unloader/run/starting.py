@@ -124,7 +124,10 @@ def resume_tables(
         setting = Setting(name=PARALLEL.name, value=text, origin="resume")
         broken = broken.with_parallelism(setting, again.parallelism or None)
     if again.new_snapshot:
-        requests = [each.request_here() for each in broken.tables]
+        # What the broken run itself has published is no other run's that nobody agreed to replace.
+        requests = [
+            each.request_here(replaces=left_of(each.run) == "all") for each in broken.tables
+        ]
         return start_tables(requests, broken.options, observe=observe, stop=stop)
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism

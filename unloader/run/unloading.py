@@ -122,7 +122,7 @@ def _executed(
             known = translate(error) if isinstance(error, Exception) else None
             kept = table.is_worth_keeping(known)
             if known is not None:
-                told = _told_by(live, known)
+                told = live.told_by(known)
                 known = _with_what_left(table.advised(told) if kept else told, output)
             live.close(storage, known or error)
             with suppress(UnloaderError, OSError):
@@ -252,14 +252,6 @@ class _Run:
         if self._load is not None:
             self._load.close()
             self._load = None
-
-
-def _told_by(live: LiveRun, error: UnloaderError) -> UnloaderError:
-    """Return the error with who asked for the end: whoever raised it knows of signals alone."""
-    if not (isinstance(error, Interrupted) and live.stopped_by_others):
-        return error
-    message = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
-    return Interrupted(message, error.hint)
 
 
 def _with_what_left(error: UnloaderError, output: RunOutput) -> UnloaderError:

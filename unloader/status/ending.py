@@ -9,7 +9,7 @@ from typing import Any
 
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed
-from unloader.status.reading import RunStatus, status_of
+from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.storage.opening import storage_at
 
 _LOOK_SECONDS = 0.25
@@ -57,6 +57,7 @@ def stop_run(
             f"no run is writing to {place}, so none can be stopped",
             f"see what is there with: unloader status {place}",
         )
+    check_whole(before, "stop")
     began = time.monotonic()
     now, next_ask = before, began
     while _goes_on(before, now):

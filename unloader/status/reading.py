@@ -7,7 +7,8 @@ another machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -16,9 +17,19 @@ from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.errors import OutputFailed
+from unloader.events import TableCounts
 from unloader.manifest.model import TableRecord, TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
+from unloader.manifest.tables import TablesTotals, is_of_tables
+from unloader.resolve.homes import (
+    RecordedTable,
+    home_above,
+    recorded_tables,
+    table_in,
+    tables_label,
+)
 from unloader.status.model import LiveStatus, parse_status
+from unloader.status.tables import tables_left
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
 from unloader.storage.opening import storage_at
@@ -37,7 +48,7 @@ class FinishedRun:
 
     run_id: str
     table: str
-    """Empty for a query."""
+    """Empty for a query; the number of tables, in words, for several."""
     rows: int
     bytes: int
     files: int
@@ -45,6 +56,8 @@ class FinishedRun:
     verified: str
     ended: str | None
     """ISO 8601 in UTC; None where the run's id does not tell."""
+    tables: int | None = None
+    """Of a run over several; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,10 @@ class RunStatus:
     """When this process took the destination; a run that is resumed has had others."""
     live: LiveStatus | None = None
     """What the run last showed of itself, running or broken; None if it has shown nothing."""
+    tables: TableCounts | None = None
+    """Of a run over several: how many there are, and how many are published."""
+    home: str = ""
+    """The directory of all tables, where this one is of a table of a run that is not finished."""
     units: int | None = None
     """Work units of the run; None where it is not known."""
     left: Leftover | None = None
@@ -114,6 +131,19 @@ def status_of(place: str) -> RunStatus:
         ) from error
 
 
+def check_whole(status: RunStatus, command: str) -> None:
+    """Check that a place is not that of one table of several: these are one run.
+
+    Raises:
+        OutputFailed: It is.
+    """
+    if status.home:
+        raise OutputFailed(
+            f"{status.destination} is of one table of run {status.run_id}, which is over several",
+            f"name the directory of all of them: unloader {command} {shlex.quote(status.home)}",
+        )
+
+
 def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
     """Return what is known of all runs at a place and below it, by their places.
 
@@ -146,9 +176,16 @@ def _seen(place: str) -> RunStatus:
 
 
 def _once_each(found: Iterable[RunStatus]) -> list[RunStatus]:
-    """Return each run over several places once, by the first place of its that was found."""
+    """Return each run over several places once, by the first place of its that was found.
+
+    Of a run over several tables that is the directory of all of them.
+    """
     known: dict[tuple[str, str], RunStatus] = {}
+    found = list(found)
+    homes = {each.run_id: each.destination for each in found if each.tables is not None}
     for each in found:
+        if homes.get(each.run_id, each.destination) != each.destination:
+            continue  # One of the tables of a run that is listed as a whole.
         key = (each.run_id, each.since or each.destination)
         if each.state != "none" and (key not in known or known[key].live is None):
             known[key] = each
@@ -162,6 +199,10 @@ def _of_broken_run(
         # It is published; what is left is cleared up by the next command that changes anything.
         return _of_finished(place, finished)
     found = _of_run(storage, place, who)
+    tables = recorded_tables(storage.record(place, RUN_RECORD), place)
+    if tables:
+        what = tables_left(storage, place, who.run_id, tables)
+        return replace(found, left=what.left, tables=what.tables, finished=finished)
     return replace(found, left=_left(storage, who), finished=finished)
 
 
@@ -176,8 +217,14 @@ def _of_run(storage: Storage, place: str, who: WhoWasHere) -> RunStatus:
     if live is not None and who.is_running and live.pid != who.pid:
         live = None  # It is of the process before; one that resumes has not shown itself yet.
     units, table = (live.units.total, live.table) if live is not None else (None, "")
+    tables = live.tables if live is not None else None
     if not units:
-        units, table = _planned(storage.record(home, RUN_RECORD))
+        record = storage.record(home, RUN_RECORD)
+        if not record and (above := home_above(storage, place, who.run_id)):
+            return _of_one_table(storage, place, above, who)
+        known = recorded_tables(record, home)
+        tables = TableCounts(total=len(known)) if known else None
+        units, table = _planned_of(known) if known else _planned(record)
     return RunStatus(
         destination=place,
         state="running" if who.is_running else "interrupted",
@@ -188,7 +235,25 @@ def _of_run(storage: Storage, place: str, who: WhoWasHere) -> RunStatus:
         pid=who.pid,
         since=who.since,
         live=live,
+        tables=tables,
         units=units,
+    )
+
+
+def _of_one_table(storage: Storage, place: str, home: str, who: WhoWasHere) -> RunStatus:
+    """Return what is known of a table of a run over several, by its directory."""
+    table = table_in(storage, home, place)
+    return RunStatus(
+        destination=place,
+        state="running" if who.is_running else "interrupted",
+        run_id=who.run_id,
+        table="" if table is None else table.name,
+        started=_text(_start_of(who.run_id)),
+        host=who.host,
+        pid=who.pid,
+        since=who.since,
+        home=home,
+        units=None if table is None else table.units,
     )
 
 
@@ -210,12 +275,14 @@ def _left(storage: Storage, who: WhoWasHere) -> Leftover:
 def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
     if finished is None:
         return RunStatus(destination=place, state="none")
+    many = finished.tables
     return RunStatus(
         destination=place,
         state="finished",
         run_id=finished.run_id,
         table=finished.table,
         started=_text(_start_of(finished.run_id)),
+        tables=None if many is None else TableCounts(total=many, done=many),
         finished=finished,
     )
 
@@ -230,6 +297,20 @@ class _Facts:
     verified: VerifiedRecord = field(default_factory=VerifiedRecord)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TableFacts:
+    verified: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SeveralFacts:
+    """The same of a run over several tables."""
+
+    run_id: str
+    tables: tuple[_TableFacts, ...]
+    totals: TablesTotals
+
+
 def _finished(storage: Storage, place: str) -> FinishedRun | None:
     """Return the finished run at a place; one with a damaged manifest is none."""
     try:
@@ -238,20 +319,37 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
         return None
     path = Path(place) / MANIFEST
     try:
-        facts = json_fields.from_json(_Facts, document_of(data, path), "the manifest", newer=True)
+        document = document_of(data, path)
+        several = _several(document) if is_of_tables(document) else None
+        facts = several or json_fields.from_json(_Facts, document, "the manifest", newer=True)
     except json_fields.NotAsExpected as error:
         raise OutputFailed(f"{path} is damaged: {error}", "unload the table again") from error
-    start, seconds = _start_of(facts.run_id), facts.totals.seconds
+    start, totals = _start_of(facts.run_id), facts.totals
+    if isinstance(facts, _SeveralFacts):
+        many: int | None = len(facts.tables)
+        table, verified = tables_label(len(facts.tables)), _verified(facts)
+    else:
+        many, table, verified = None, _label(facts.table), facts.verified.result
     return FinishedRun(
         run_id=facts.run_id,
-        table=_label(facts.table),
-        rows=facts.totals.rows,
-        bytes=facts.totals.bytes,
-        files=facts.totals.files,
-        seconds=seconds,
-        verified=facts.verified.result,
-        ended=None if start is None else _text(start + timedelta(seconds=seconds)),
+        table=table,
+        rows=totals.rows,
+        bytes=totals.bytes,
+        files=totals.files,
+        seconds=totals.seconds,
+        verified=verified,
+        ended=None if start is None else _text(start + timedelta(seconds=totals.seconds)),
+        tables=many,
     )
+
+
+def _several(document: object) -> _SeveralFacts:
+    return json_fields.from_json(_SeveralFacts, document, "the manifest", newer=True)
+
+
+def _verified(facts: _SeveralFacts) -> str:
+    """Return what came of the verification of all tables."""
+    return ", ".join(sorted({each.verified or "not verified" for each in facts.tables}))
 
 
 def _label(table: TableRecord | None) -> str:
@@ -268,6 +366,11 @@ def _planned(data: bytes) -> tuple[int | None, str]:
         return len(plan["units"]), _label(TableRecord(schema=table["schema"], name=table["name"]))
     except (ValueError, KeyError, TypeError):
         return None, ""
+
+
+def _planned_of(tables: Sequence[RecordedTable]) -> tuple[int | None, str]:
+    """Return the number of units of several tables, and how many tables these are."""
+    return sum(each.units for each in tables), tables_label(len(tables))
 
 
 def _start_of(run_id: str) -> datetime | None:

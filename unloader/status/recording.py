@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Event, Notice, Observer, PhaseStarted
 from unloader.status.tally import Tally
 
@@ -89,6 +90,13 @@ class LiveRun:
     def stop(self) -> bool:
         """Tell whether the run is to end; asked several times a second, from any thread."""
         return self._asked() or self.stopped_by_others
+
+    def told_by(self, error: UnloaderError) -> UnloaderError:
+        """Return an error with who asked for the end: whoever raised it knows of signals alone."""
+        if not (isinstance(error, Interrupted) and self.stopped_by_others):
+            return error
+        message = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
+        return Interrupted(message, error.hint)
 
     def wish(self) -> Wish | None:
         """Return what the run is asked to change, once."""

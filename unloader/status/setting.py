@@ -11,7 +11,7 @@ from typing import Any
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.status.model import ParallelismStatus
-from unloader.status.reading import RunStatus, status_of
+from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.status.wishes import Wish, wish_bytes
 from unloader.storage.opening import storage_at
 
@@ -56,6 +56,7 @@ def change_run(
         raise UsageError("nothing says what to change", "give for instance --parallelism 4")
     before = status_of(place)
     _check_running(before, place)
+    check_whole(before, "set")
     wish = replace(wish, id=os.urandom(8).hex(), by="`unloader set`")
     _ask(place, wish)
     began = time.monotonic()

@@ -10,18 +10,20 @@ from typing import Any
 from schemas.json_schema import problems
 from unloader.manifest import model
 
-PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @cache
-def _schema() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(PAGE.read_text("utf-8"))
+def _schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DOCS / name).read_text("utf-8"))
     return found
 
 
 def check(document: object) -> None:
-    """Fail if a document is no manifest."""
-    found = problems(document, _schema(), _schema()["$defs"])
+    """Fail if a document is no manifest, of one table or of several."""
+    several = isinstance(document, dict) and "tables" in document
+    schema = _schema("run-manifest.schema.json" if several else "manifest.schema.json")
+    found = problems(document, schema, schema["$defs"])
     assert not found, found[:5]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from schemas.json_schema import problems
 
-from unloader.manifest import schema
+from unloader.manifest import schema, tables_schema
 
 PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 
@@ -17,6 +17,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 def test_the_schema_in_the_docs_is_the_one_of_the_types() -> None:
     """Make it again after a change: python -m unloader.manifest.schema > docs/manifest.schema.json."""
     assert PAGE.read_text("utf-8") == schema.text()
+
+
+def test_the_schema_of_several_tables_in_the_docs_is_the_one_of_the_types() -> None:
+    """Again: python -m unloader.manifest.tables_schema > docs/run-manifest.schema.json."""
+    page = PAGE.with_name("run-manifest.schema.json")
+    assert page.read_text("utf-8") == tables_schema.text()
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,11 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     """Show the manifest of a run that is complete."""
     from unloader.manifest.model import from_json
+    from unloader.manifest.tables import is_of_tables
 
+    if is_of_tables(manifest):
+        _answer_of_tables(manifest, values)
+        return
     to = manifest["options"]["to"]
     places = (to,) if isinstance(to, str) else tuple(to)
     done = f"the run is complete in {','.join(places)}"
@@ -87,6 +91,17 @@ def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
             render.print_aside(_summary(from_json(manifest), places))
     else:
         render.emit(_summary(from_json(manifest), places), done=done, asked=False)
+
+
+def _answer_of_tables(manifest: dict[str, Any], values: dict[str, Any]) -> None:
+    from unloader.cli.display.several_tables import summary
+    from unloader.manifest.tables import from_json
+
+    done = f"the run is complete in {manifest['options']['directory']}"
+    if values["json"]:
+        render.emit_json(manifest, done=done)
+    elif not values["quiet"]:
+        render.emit(summary(from_json(manifest)), done=done, asked=False)
 
 
 def _job(

@@ -67,6 +67,7 @@ def _shown(result: dict[str, Any]) -> str:
     return render.facts(
         (
             ("result", f"{result['result']} ({result['level']})"),
+            *((("tables", render.count(len(result["tables"]))),) if "tables" in result else ()),
             *(("not compared", text) for text in result["not_compared"]),
             ("rows", render.count(result["rows"])),
             ("rows in the source", render.count(result["source_rows"])),

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from unloader.errors import OutputFailed, UsageError
+from unloader.errors import OutputFailed
 from unloader.manifest.read import read_index, read_manifest
-from unloader.request.directory_names import directories_above
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import MANIFEST, Claim
 from unloader.storage.opening import storage_at
-
-
-def home_of(template: str, directories: Sequence[str]) -> str:
-    """Return the directory that has no table's name in it, and all of theirs in it.
-
-    Args:
-        template: The directory of `--to`, with its fields.
-        directories: What it becomes for each table.
-
-    Raises:
-        UsageError: Two tables would have one directory, or all lie where nothing is above them.
-    """
-    seen: dict[str, int] = {}
-    for directory in map(os.path.abspath, directories):
-        seen[directory] = seen.get(directory, 0) + 1
-    if several := [each for each, count in seen.items() if count > 1]:
-        raise UsageError(
-            f"{seen[several[0]]} tables would be written to {several[0]}",
-            "give each table a directory of its own: --to '.../{schema}.{table}'",
-        )
-    above = directories_above(template)
-    first = directories[0].rstrip("/").split("/")
-    return "/".join(first[:above]) or ("/" if directories[0].startswith("/") else ".")
 
 
 def take_home(place: str, run_id: str, *, overwrite: bool, resumed: bool) -> RunStorage:

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from unloader.resolve.tables import OpenTables
 
 
-def tables_record(resolved: OpenTables, options: TablesOptions) -> bytes:
-    """Return the record, without any statement of a session, which may hold a password."""
+def tables_record(resolved: OpenTables, options: TablesOptions, home: str) -> bytes:
+    """Return the record, without any statement of a session, which may hold a password.
+
+    `unloader.resolve.homes` knows it by its first key.
+    """
     runs = [json.loads(run.record()) for run in resolved.runs]
-    document = {"options": json_fields.fields_to_json(options), "tables": runs}
+    document = {"tables": runs, "home": home, "options": json_fields.fields_to_json(options)}
     return (json.dumps(document) + "\n").encode("ascii")

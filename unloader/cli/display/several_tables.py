@@ -1,0 +1,42 @@
+"""What a run over several tables has done, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unloader.cli.display import render
+
+if TYPE_CHECKING:
+    from unloader.manifest.tables import TablesManifest
+    from unloader.model import Snapshot
+
+
+def summary(manifest: TablesManifest) -> str:
+    """Return the facts on a run whose tables are all complete."""
+    totals, directory = manifest.totals, manifest.options.directory
+    return render.facts(
+        (
+            ("tables", render.count(totals.tables)),
+            ("rows", render.count(totals.rows)),
+            ("bytes", f"{render.count(totals.bytes)} ({render.size(totals.bytes)})"),
+            ("files", render.count(totals.files)),
+            ("seconds", f"{totals.seconds:.2f}"),
+            ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
+            ("snapshot", _snapshot(manifest.snapshot)),
+            ("verified", verification(manifest)),
+            ("directory", directory),
+            ("manifest", f"{directory.rstrip('/')}/_manifest.json"),
+        )
+    )
+
+
+def verification(manifest: TablesManifest) -> str:
+    """Return whether the tables agree with the source."""
+    results = sorted({each.verified or "not complete" for each in manifest.tables})
+    return ", ".join(results)
+
+
+def _snapshot(snapshot: Snapshot | None) -> str:
+    if snapshot is None or snapshot.kind == "none":
+        return "none: each work unit was read at its own time"
+    return f"{snapshot.kind} {snapshot.value}".strip()

@@ -1,0 +1,144 @@
+"""The home of a run over several tables: the directory that those of all its tables are in.
+
+It has the records of the run as a whole. What is read of them here needs no version of its own: a
+list of directories, so that whoever looks after a run finds its tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from unloader.errors import UsageError
+from unloader.request.directory_names import directories_above
+from unloader.storage.base import Storage
+from unloader.storage.model import RUN_RECORD
+
+_FIRST_KEY = b'{"tables":'
+"""How the record of such a run begins; that of a run over one table does not."""
+
+_MOST_LEVELS = 8
+"""So far up a home is looked for. `{schema}` and `{table}` may be parts of several levels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedTable:
+    """One table of a run, as far as everybody can read its record."""
+
+    name: str
+    """With its schema; empty for a query."""
+    directories: tuple[str, ...]
+    """The one of its manifest first, of each of its outputs."""
+    units: int
+
+
+def home_of(template: str, directories: Sequence[str]) -> str:
+    """Return the directory that has no table's name in it, and all of theirs in it.
+
+    Args:
+        template: The directory of `--to`, with its fields.
+        directories: What it becomes for each table.
+
+    Raises:
+        UsageError: Two tables would have one directory, or all lie where nothing is above them.
+    """
+    seen: dict[str, int] = {}
+    for directory in map(os.path.abspath, directories):
+        seen[directory] = seen.get(directory, 0) + 1
+    if several := [each for each, count in seen.items() if count > 1]:
+        raise UsageError(
+            f"{seen[several[0]]} tables would be written to {several[0]}",
+            "give each table a directory of its own: --to '.../{schema}.{table}'",
+        )
+    # Of a run that is begun anew the template may be relative, and the directories are not.
+    below = len(template.rstrip("/").split("/")) - directories_above(template)
+    first = directories[0].rstrip("/").split("/")
+    return "/".join(first[: len(first) - below]) or ("/" if directories[0].startswith("/") else ".")
+
+
+def directory_now(directory: str, recorded: str, home: str) -> str:
+    """Return where a directory of a table is now.
+
+    Args:
+        directory: As it was written when the run began, maybe as seen from another directory.
+        recorded: The home, likewise.
+        home: Where the home is now; it may have been moved.
+    """
+    return os.path.join(os.path.abspath(home), os.path.relpath(directory, recorded))
+
+
+def tables_label(number: int) -> str:
+    """Return what stands for the table where there are several."""
+    return f"{number:,} tables" if number != 1 else "1 table"
+
+
+def is_of_tables(record: bytes) -> bool:
+    """Return whether a `RUN_RECORD` is that of a run over several tables."""
+    return record.startswith(_FIRST_KEY)
+
+
+def recorded_tables(record: bytes, home: str) -> tuple[RecordedTable, ...]:
+    """Return the tables of a `RUN_RECORD`; none if it is no such record, or damaged.
+
+    Args:
+        record: All of it.
+        home: Where it was found.
+    """
+    if not is_of_tables(record):
+        return ()
+    try:
+        document = json.loads(record)
+        return tuple(_tables_in(document, home))
+    except (ValueError, KeyError, TypeError):
+        return ()
+
+
+def home_above(storage: Storage, place: str, run_id: str) -> str:
+    """Return the home of a run over several tables that has a directory of one; "" if it has none.
+
+    Args:
+        storage: Of the place.
+        place: The directory of a table.
+        run_id: The run that has it, or had it when it died.
+
+    Raises:
+        OSError: What is there cannot be read.
+    """
+    found = os.path.abspath(place)
+    for _ in range(_MOST_LEVELS):
+        if found == (found := os.path.dirname(found)):
+            break
+        who = storage.who_was_here(found, counted=False)
+        if who is not None and who.run_id == run_id:
+            return found
+    return ""
+
+
+def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:
+    """Return the table of a run whose directory a place is; None if that is not known."""
+    here = os.path.realpath(place)
+    for table in recorded_tables(storage.record(home, RUN_RECORD), home):
+        if here in map(os.path.realpath, table.directories):
+            return table
+    return None
+
+
+def _tables_in(document: dict[str, object], home: str) -> Iterator[RecordedTable]:
+    recorded, tables = document["home"], document["tables"]
+    assert isinstance(recorded, str)
+    assert isinstance(tables, list)
+    for each in tables:
+        query, table = each["extract"]["query"], each["extract"]["table"]
+        name = ".".join(filter(None, (table["schema"], table["name"])))
+        places = [
+            place
+            for output in each["outputs"]
+            for place in (output["options"]["destination"], *output["options"]["others"])
+        ]
+        yield RecordedTable(
+            name=name if query is None else "",
+            directories=tuple(directory_now(place, recorded, home) for place in places),
+            units=len(each["plan"]["units"]),
+        )

@@ -1,0 +1,36 @@
+"""Removing what runs that died have left unpublished, those over several tables as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from unloader.resolve.homes import recorded_tables
+from unloader.storage.base import Storage
+from unloader.storage.model import RUN_RECORD, Cleaning
+from unloader.storage.opening import storage_at
+
+
+def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
+    """Remove what dead runs have left at places; see `unloader.storage.base.Storage.clear`.
+
+    Of a run over several tables that is what it has staged of each. The home comes last: it says
+    which tables there are.
+    """
+    storage = storage_at(next(iter(places), ""))
+    wider = dict.fromkeys(each for place in places for each in _with_tables(storage, place))
+    return storage.clear(tuple(wider), dry_run=dry_run)
+
+
+def _with_tables(storage: Storage, place: str) -> Iterator[str]:
+    # What is in the way of a look is told by the clearing itself.
+    with suppress(OSError):
+        who = storage.who_was_here(place, counted=False)
+        # Of a run that goes on nothing is touched: the clearing of its home is refused.
+        if who is not None and who.run_id and not who.is_running:
+            for table in recorded_tables(storage.record(place, RUN_RECORD), place):
+                for directory in table.directories:
+                    whose = storage.who_was_here(directory, counted=False)
+                    if whose is not None and whose.run_id == who.run_id:
+                        yield directory
+    yield place

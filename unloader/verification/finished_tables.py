@@ -1,0 +1,205 @@
+"""Holding a finished run over several tables against its manifest, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from unloader.errors import OutputFailed, VerifyMismatch
+from unloader.events import Event, Notice, Observer, Verified
+from unloader.manifest.digest import digest_at_end, is_intact
+from unloader.manifest.read import manifest_data
+from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
+from unloader.manifest.tables import TableEntry, TablesManifest
+from unloader.model import SourceSpec
+from unloader.storage.model import MANIFEST
+from unloader.storage.opening import storage_at
+from unloader.verification.finished_run import Checks, verify
+
+_SHOWN_TABLES = 5
+_DEPTH = 4
+"""Levels below the home at which other runs are looked for; `{schema}` and `{table}` make two."""
+
+
+def verify_either(
+    destination: Path, source: SourceSpec | None, observe: Observer, checks: Checks
+) -> dict[str, Any]:
+    """Check the finished run in a directory, whether it is over one table or over several.
+
+    As `unloader.verification.finished_run.verify` otherwise.
+    """
+    for run in storage_at(str(destination)).complete(str(destination)):
+        for text in run.messages:
+            observe(Notice(text=text))
+    if is_finished_home(destination):
+        return verify_tables(destination, source, observe, checks)
+    return verify(destination, source, observe, checks)
+
+
+def verify_tables(
+    home: Path, source: SourceSpec | None, observe: Observer, checks: Checks
+) -> dict[str, Any]:
+    """Check each table of a finished run, and that each is still the one of the run.
+
+    Finished runs in the directory that are not among its tables are reported: a table that is not
+    unloaded any more leaves what an earlier run has written of it. They are a difference where
+    `checks` are strict.
+
+    Raises:
+        VerifyMismatch: Something differs; the message names the tables.
+        OutputFailed: The directory cannot be read.
+        SourceError: The source refused.
+    """
+    manifest = _manifest(home)
+    progress = _Progress(manifest=manifest, observe=observe)
+    found: dict[str, str] = {}
+    answers: list[dict[str, Any]] = []
+    for entry in manifest.tables:
+        name = label_of(entry)
+        progress.begin(name)
+        try:
+            _check_same(home, entry)
+            answer = verify(home / entry.directory, source, progress.tell, checks)
+        except (VerifyMismatch, OutputFailed) as error:
+            found[name] = error.message.removeprefix(f"{home / entry.directory}: ")
+        else:
+            answers.append({"table": name, **answer})
+        progress.end(entry)
+    extra = _others(home, manifest)
+    if extra and checks.strict:
+        found.update((place, "it is no table of this run") for place in extra)
+    elif extra:
+        observe(Notice(text=_extra_text(extra)))
+    if found:
+        raise _mismatch(home, found, len(manifest.tables))
+    return _answer(home, manifest, answers, extra)
+
+
+def label_of(entry: TableEntry) -> str:
+    """Return the name of a table, or the directory of a query."""
+    if entry.table is None:
+        return entry.directory
+    return ".".join(filter(None, (entry.table.schema, entry.table.name)))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Progress:
+    """How far the check of all tables is, from what is told of the one in hand."""
+
+    manifest: TablesManifest
+    observe: Observer
+    _name: str = ""
+    _files: int = 0
+    _bytes: int = 0
+    _totals: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._totals = self.manifest.totals
+
+    def begin(self, name: str) -> None:
+        self._name = name
+
+    def end(self, entry: TableEntry) -> None:
+        self._files += entry.files or 0
+        self._bytes += entry.bytes or 0
+
+    def tell(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            event = Notice(text=f"{self._name}: {event.text}")
+        elif isinstance(event, Verified) and event.what == "files":
+            event = replace(
+                event,
+                done=self._files + event.done,
+                of=self._totals.files,
+                bytes=self._bytes + event.bytes,
+                of_bytes=self._totals.bytes,
+            )
+        self.observe(event)
+
+
+def _manifest(home: Path) -> TablesManifest:
+    """Return the manifest; one that is not as it was written is a difference like any other."""
+    data = manifest_data(home)
+    try:
+        return parse_tables_manifest(data, home / MANIFEST)
+    except OutputFailed as error:
+        if is_intact(data):
+            raise  # Of another version of this program.
+        raise VerifyMismatch(error.message, error.hint) from error
+
+
+def _check_same(home: Path, entry: TableEntry) -> None:
+    """Check that the manifest of a table is the one that the run has written.
+
+    Raises:
+        VerifyMismatch: It is another one.
+        OutputFailed: There is none.
+    """
+    place = home / entry.directory
+    if digest_at_end(manifest_data(place)) != entry.digest:
+        raise VerifyMismatch(
+            f"{place / MANIFEST} is not the manifest that this run has written: the table was "
+            "unloaded again since, or the file was changed",
+            "unload all tables again, or restore the directory",
+        )
+
+
+def _others(home: Path, manifest: TablesManifest) -> list[str]:
+    """Return the directories of finished runs in a home that are not of its tables."""
+    ours = {str(home / entry.directory) for entry in manifest.tables} | {str(home)}
+    storage = storage_at(str(home))
+    return [
+        place
+        for place in storage.places_below(str(home), _DEPTH)
+        if place not in ours and MANIFEST in storage.names(place)
+    ]
+
+
+def _extra_text(extra: list[str]) -> str:
+    more = f" and {len(extra) - _SHOWN_TABLES} more" if len(extra) > _SHOWN_TABLES else ""
+    return (
+        "finished runs that are not of this run's tables lie beside these, where a loader may take "
+        "them: " + ", ".join(extra[:_SHOWN_TABLES]) + more
+    )
+
+
+def _mismatch(home: Path, found: dict[str, str], of: int) -> VerifyMismatch:
+    named = [f"{name}: {why.rstrip('. ')}" for name, why in found.items()][:_SHOWN_TABLES]
+    more = len(found) - len(named)
+    if more:
+        named.append(f"and {more} more: {', '.join(list(found)[_SHOWN_TABLES:])}")
+    return VerifyMismatch(
+        f"{home}: {len(found)} of {of} tables are not as the run has written them: "
+        + "; ".join(named),
+        "unload these tables again, or restore their files; the others are whole",
+    )
+
+
+def _answer(
+    home: Path, manifest: TablesManifest, answers: list[dict[str, Any]], extra: list[str]
+) -> dict[str, Any]:
+    counted = [each["source_rows"] for each in answers]
+    snapshots = sorted({each["snapshot"] for each in answers})
+    return {
+        "destination": str(home),
+        "run_id": manifest.run_id,
+        "files": sum(each["files"] for each in answers),
+        "rows": sum(each["rows"] for each in answers),
+        "bytes": sum(each["bytes"] for each in answers),
+        "source_rows": None if None in counted else sum(counted),
+        "snapshot": ", ".join(snapshots),
+        "level": answers[0]["level"] if answers else "count",
+        "not_compared": list(_not_compared(answers)),
+        "result": "ok",
+        "differences": [],
+        "extra_files": [f"{each['table']}: {n}" for each in answers for n in each["extra_files"]],
+        "tables": answers,
+        "extra_tables": extra,
+    }
+
+
+def _not_compared(answers: list[dict[str, Any]]) -> Iterator[str]:
+    for each in answers:
+        yield from (f"{each['table']}: {text}" for text in each["not_compared"])
