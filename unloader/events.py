@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from unloader.model import Cause, UnitResult
+    from unloader.model import Cause, TableCounts, UnitResult
 
 Phase = Literal[
     "connecting",
@@ -165,21 +165,6 @@ class Verified:
     """Of the files that were read so far."""
     of_bytes: int = 0
     """0 where no files are read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCounts:
-    """How far a run over several tables is with them."""
-
-    total: int
-    done: int = 0
-    """Published."""
-    staged: int = 0
-    """Whole and counted by the source, but published only together with all others."""
-    failed: int = 0
-    """Or left out."""
-    largest_open: str = ""
-    """The largest one of which rows are still to be read, by the source's estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

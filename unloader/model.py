@@ -611,3 +611,20 @@ class TablesOptions:
     """table: each as soon as it is whole and counted; run: all at the end."""
     on_failure: Literal["stop", "continue"] = "stop"
     """What becomes of the other tables when one fails."""
+    settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    """What was set for the run, and where; what one table adds stands in its request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCounts:
+    """How far a run over several tables is with them."""
+
+    total: int
+    done: int = 0
+    """Published."""
+    staged: int = 0
+    """Whole and counted by the source, but published only together with all others."""
+    failed: int = 0
+    """Or left out."""
+    largest_open: str = ""
+    """The largest one of which rows are still to be read, by the source's estimate."""

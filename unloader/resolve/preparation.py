@@ -30,7 +30,12 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.placement.seating import Seating, SeatPlan, seat_request
-from unloader.request.names import choose_columns, matching_any, matching_partitions
+from unloader.request.names import (
+    Folding,
+    choose_columns,
+    matching_any,
+    matching_partitions,
+)
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
 from unloader.resolve.patience import Patience
@@ -229,14 +234,21 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     else:
         assert selection.table is not None
         table = catalog.describe(selection.table, observe)
+    return with_columns(table, selection, catalog.capabilities.folding)
+
+
+def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> TableInfo:
+    """Return a described table cut down to the chosen columns.
+
+    Raises:
+        UsageError: It has no columns, or not those.
+    """
     if not table.columns:
         raise UsageError(
             f"{table.label} has no columns, so there is nothing to unload", "choose another table"
         )
     names = [column.name for column in table.columns]
-    chosen = choose_columns(
-        names, selection.columns, selection.exclude, catalog.capabilities.folding
-    )
+    chosen = choose_columns(names, selection.columns, selection.exclude, folding)
     for pattern in selection.as_text:
         if not matching_any(chosen, (pattern,)):
             raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -38,7 +38,7 @@ from unloader.storage.opening import storage_at
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
-    from unloader.model import TablesOptions
+    from unloader.selection.asked import TablesRequest
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run cleanly."""
@@ -72,23 +72,19 @@ def start(
             return run(ready, executor, observe=observe, stop=stop)
 
 
-def start_tables(
-    requests: Sequence[Request], options: TablesOptions, *, observe: Observer, stop: Stop
-) -> TablesManifest:
+def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Begin a run over several tables; see `unloader.api.unload_tables`."""
     # Imported here: most runs are of one table.
     from unloader.resolve.tables import resolved_tables
     from unloader.run.tables.unloading import run_tables
 
-    first = requests[0]
-    seats = seat_request(first)
-    with early_workers(first, seats) as executor:
-        _tell_settings(first, observe)
-        goes_on = options.on_failure == "continue"
-        with resolved_tables(
-            requests, seats=seats, leave_out=goes_on, stop=stop, observe=observe
-        ) as ready:
-            return run_tables(ready, executor, options, observe=observe, stop=stop)
+    common = asked.common
+    check_ceilings(common)
+    seats = seat_request(common)
+    with early_workers(common, seats) as executor:
+        _tell_settings(common, observe)
+        with resolved_tables(asked, seats=seats, stop=stop, observe=observe) as ready:
+            return run_tables(ready, executor, asked.options, observe=observe, stop=stop)
 
 
 def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifest:
@@ -114,6 +110,7 @@ def resume_tables(
     from unloader.resolve.broken_tables import find_broken_tables, reopened_tables
     from unloader.run.tables.home import left_of
     from unloader.run.tables.unloading import run_tables
+    from unloader.selection.asked import TablesRequest
 
     broken = find_broken_tables(destination)
     if broken is None:
@@ -128,7 +125,9 @@ def resume_tables(
         requests = [
             each.request_here(replaces=left_of(each.run) == "all") for each in broken.tables
         ]
-        return start_tables(requests, broken.options, observe=observe, stop=stop)
+        here = os.path.join(broken.place, "{schema}.{table}")
+        asked = TablesRequest.of(requests, replace(broken.options, destination=here))
+        return start_tables(asked, observe=observe, stop=stop)
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
     seats = seat_request(request, workers)

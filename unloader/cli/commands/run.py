@@ -14,6 +14,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by, settings_again, settings_of
 from unloader.cli.options.parameter import given, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.options.tables import is_of_several
 from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
       unloader run nightly.toml --to /extract/orders
     """,
 )
-@source_argument(plans=True)
+@source_argument(plans=True, tables=True)
 @declared_options("run")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
@@ -58,6 +59,12 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     precedence over the variable, and the variable over the job file.
     """
     check_report(values)
+    if argument.plan is None and (argument.job is not None or is_of_several(values)):
+        # Imported on use: most runs are of one table.
+        from unloader.cli.jobs.running import run_tables
+
+        answer(run_tables(context, argument, values), values)
+        return
     job, planned = _job(context, argument, values)
     from unloader import api
 

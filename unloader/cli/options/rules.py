@@ -12,6 +12,12 @@ from pathlib import PurePath
 from typing import Any
 
 from unloader.cli.options.encryption import check_variables, has_parquet_key
+from unloader.cli.options.tables import (
+    CHOOSING,
+    check_of_each_table,
+    is_of_several,
+    table_names,
+)
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
@@ -88,11 +94,17 @@ def validate_source(kind: str, given: frozenset[str]) -> None:
 
 
 def _subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    table, query = values["table"], values["query"]
-    if table is None and query is None:
-        raise UsageError("nothing says what to unload", "give --table or --query")
-    if table is not None and query is not None:
+    query, names = values["query"], table_names(values)
+    if names and query is not None:
         raise UsageError("--table and --query exclude each other", "leave one of the two out")
+    if query is not None:
+        for key in CHOOSING:
+            if key in given:
+                raise UsageError(
+                    f"{_flag(key)} does not apply to --query", "leave one of the two out"
+                )
+    elif not (names or values.get("schema") or values.get("tables_from")):
+        raise UsageError("nothing says what to unload", "give --table or --query")
 
 
 def _query(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -190,6 +202,8 @@ def _directories(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
         raise _alone(places)
     for place in places:
         check_directory(place)
+    if places and is_of_several(values):
+        check_of_each_table(places)
     _earlier_runs(values, places)
     if overlapping(paths := [PurePath(place) for place in places]):
         first, second = (paths[at] for at in overlapping(paths) or ())

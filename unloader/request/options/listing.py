@@ -13,12 +13,13 @@ from unloader.request.options import (
     sizing,
     subject,
     sweeping,
+    tables,
     text,
     tuning,
 )
 from unloader.request.options.option import Option
 
-BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS)
+BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS, *tables.OPTIONS)
 """Those in front of the options that sources declare."""
 
 BEHIND_SOURCES: tuple[Option, ...] = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from unloader.model import Selection
+from dataclasses import replace
+
+from unloader.model import Selection, TableName
 from unloader.request.names import parse_table
-from unloader.request.options.kinds import FLAG, GLOBS, NAMES, Kind, PathText
+from unloader.request.options.kinds import FLAG, GLOBS, NAMES, TABLES, Kind, PathText
 from unloader.request.options.option import PASSWORDS, READING, Option
 
 SOURCE = "Source"
@@ -55,21 +57,40 @@ PASSWORD_PROMPT = Option(
     help="Ask for the password; needs a terminal.",
 )
 
+
+def _one_table(value: str | tuple[str, ...]) -> TableName | None:
+    """Return the table of an option that takes one; of several the choice is made elsewhere."""
+    return parse_table(value) if isinstance(value, str) else None
+
+
+ONE_TABLE = Option(
+    name="table",
+    scope="table",
+    kind=Kind("T"),
+    section=WHAT,
+    commands=("describe", "codecs", "preflight", "sweep"),
+    effect="changes",
+    field="selection.table",
+    owner=Selection,
+    shape=_one_table,
+    empty=False,
+    planned=True,
+    help="Table or view: NAME or SCHEMA.NAME, quoted if it is not plain.",
+)
+
+TABLE = replace(
+    ONE_TABLE,
+    kind=TABLES,
+    multiple=True,
+    commands=("plan", "run"),
+    help="Table or view: NAME or SCHEMA.NAME, quoted if it is not plain. A pattern such as "
+    "'SALES.*' stands for all tables that match, and the option may be repeated; all tables are "
+    "read at one snapshot.",
+)
+
 SELECTION = (
-    Option(
-        name="table",
-        scope="table",
-        kind=Kind("T"),
-        section=WHAT,
-        commands=("describe", *READING),
-        effect="changes",
-        field="selection.table",
-        owner=Selection,
-        shape=parse_table,
-        empty=False,
-        planned=True,
-        help="Table or view: NAME or SCHEMA.NAME, quoted if it is not plain.",
-    ),
+    ONE_TABLE,
+    TABLE,
     Option(
         name="query",
         scope="table",

@@ -52,7 +52,8 @@ from unloader.redaction import redact
 from unloader.resolve.homes import home_of, tables_label
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables import OpenTables, TableProblem, told_at_once
+from unloader.resolve.table_problems import TableProblem, told_at_once
+from unloader.resolve.tables import OpenTables
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
@@ -101,8 +102,7 @@ def run_tables(
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         UnloaderError: Whatever ended the run.
     """
-    places = [run.output.options.destination for run in resolved.runs]
-    home = resolved.resumed_in or home_of(options.destination, places)
+    home = resolved.resumed_in or home_of(options.destination, resolved.runs)
     with ExitStack() as held:
         storage = take_home(
             home,
@@ -532,7 +532,7 @@ class _TablesRun:
             ),
             settings=tuple(
                 SettingRecord(name=each.name, value=each.value, origin=each.origin)
-                for each in first.request.settings
+                for each in self.options.settings
             ),
             tables=tuple(entries),
             totals=TablesTotals(
