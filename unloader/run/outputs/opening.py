@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unloader.resolve.one_output import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput
@@ -11,24 +12,31 @@ from unloader.run.outputs.unit_pipes import PipeOutput
 from unloader.storage.kinds import destination_kind
 
 
-def open_output(
-    run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, one_of_many: bool = False
-) -> RunOutput:
+def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> RunOutput:
     """Take the destination of a run; the caller closes it.
 
     Args:
         run: What is to be written.
         resumed_in: The places where a broken run of the same id is gone on with; empty for none.
-        one_of_many: See `Claim.one_of_many`.
 
     Raises:
         OutputFailed: It cannot be opened.
         UsageError: It does not go with the plan.
         ConfigError: A file name is too long.
     """
+    if run.request.routes is None:
+        return _open_one(run, resumed_in)
+    if len(run.outputs) == 1:
+        return _open_one(of_output(run, 0), resumed_in)
+    from unloader.run.routes.outputs import RouteOutputs
+
+    return RouteOutputs(run, _open_one, resumed=bool(resumed_in))
+
+
+def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...]) -> RunOutput:
     kind = destination_kind(run.output.options.destinations)
     if kind == "directories":
-        return FileOutput(run, resumed_in, one_of_many=one_of_many)
+        return FileOutput(run, resumed_in)
     if kind == "null":
         return NullOutput(run)
     if kind == "pipes":
