@@ -338,7 +338,8 @@ def unload(
 ) -> dict[str, Any]:
     """Unload a table or query into files; return the manifest's JSON document.
 
-    `unloader.manifest.model.from_json` makes types of it.
+    `unloader.manifest.model.from_json` makes types of it. Of a run with several routes it is a
+    document with a list `routes` of them.
 
     Args:
         request: What, where and how.
@@ -352,12 +353,12 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.manifest.model import to_json
+    from unloader.manifest.routes import answer
     from unloader.run.starting import resume_or_start, start
 
     with _translated():
         begin = resume_or_start if resume else start
-        return to_json(begin(request, planned, observe=observe, stop=stop))
+        return answer(begin(request, planned, observe=observe, stop=stop))
 
 
 def unload_tables(
@@ -424,7 +425,7 @@ def resume(
             is nothing to resume; and whatever `unload` raises.
     """
     from unloader.manifest import tables
-    from unloader.manifest.model import to_json
+    from unloader.manifest.routes import answer
     from unloader.run.starting import Resumption
     from unloader.run.tables.resuming import resume_either
 
@@ -436,10 +437,10 @@ def resume(
         keys=keys,
     )
     with _translated():
-        manifest = resume_either(str(destination), again, observe=observe, stop=stop)
-        if isinstance(manifest, tables.TablesManifest):
-            return tables.to_json(manifest)
-        return to_json(manifest)
+        done = resume_either(str(destination), again, observe=observe, stop=stop)
+        if isinstance(done, tables.TablesManifest):
+            return tables.to_json(done)
+        return answer(done)
 
 
 def interrupted(destination: Path) -> Request | None:

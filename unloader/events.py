@@ -268,9 +268,9 @@ Observer = Callable[[Event], None]
 
 def late_types() -> dict[str, Any]:
     """Return the types of fields that are imported for type checks alone."""
-    from unloader.model import Cause, UnitResult
+    from unloader.model import Cause, TableCounts, UnitResult
 
-    return {"Cause": Cause, "UnitResult": UnitResult}
+    return {"Cause": Cause, "TableCounts": TableCounts, "UnitResult": UnitResult}
 
 
 def silent(event: Event) -> None:

@@ -6,7 +6,7 @@ secret is stored in any of them; `SecretReference` says where one is found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
@@ -175,6 +175,10 @@ class Projection:
     """The Arrow schema of the batches as an IPC message; empty on the encoded route."""
     outputs: tuple[tuple[int, ...], ...] = ()
     """Which of the columns each output takes, by index; empty where there is one output, of all."""
+    filters: tuple[tuple[int, ...], ...] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """Which of the columns the filter of each output looks at; None where no output has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +229,10 @@ class OutputTask:
     wait."""
     drops: Literal["nothing", "bytes", "rows"] = "nothing"
     """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
+    number: int = 0
+    """Of the output among those of the run."""
+    filter: str | None = None
+    """Only rows for which this condition holds; None is all that are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +248,8 @@ class UnitTask:
     """Memory of one array fetch."""
     checksums: bool = False
     """Compute checksums of the values as they are fetched."""
+    drops_outputs: bool = False
+    """An output that fails is given up, and the others go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +342,25 @@ class Stages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputResult:
+    """What one of several outputs has of a finished unit."""
+
+    number: int
+    """Of the output among those of the run."""
+    rows: int
+    """As its writer has counted them."""
+    filtered: int | None
+    """Rows that its filter left out; None where it has none."""
+    files: tuple[WrittenFile, ...]
+    stages: Stages
+    """What is not its own, such as fetching, is that of all outputs together."""
+    content: ContentSums | None = None
+    """Checksums of the values of its rows, where they were asked for."""
+    failure: AttemptFailure | None = None
+    """Why it was given up; it has no files then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:
     """A finished unit: its staged files and what it took."""
 
@@ -347,6 +376,17 @@ class UnitResult:
     """Of the worker's process so far."""
     content: ContentSums | None = None
     """Checksums of the fetched values, where they were asked for."""
+    filtered: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Rows that a filter left out behind the source; None where there is no filter."""
+    outputs: tuple[OutputResult, ...] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """Of each output where there are several: the rows above are then those that were read."""
+
+    @property
+    def scanned(self) -> int:
+        """The rows that were read."""
+        return self.rows + (self.filtered or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,6 +483,8 @@ class OutputOptions:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is files that everybody can read who may open them."""
+    filter: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -565,6 +607,22 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One of several outputs of one scan."""
+
+    name: str
+    """As the user calls it; empty where the only output has no name."""
+    output: OutputOptions
+    columns: tuple[str, ...] = ()
+    """As `Selection.columns`, of what is read."""
+    exclude: tuple[str, ...] = ()
+    fixed: FixedWidths | None = None
+    """As `Request.fixed`."""
+    settings: tuple[Setting, ...] = ()
+    """What was set for it alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One whole job as the user asked for it; what comes of it is a `ResolvedRun`."""
 
@@ -590,6 +648,30 @@ class Request:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is a fixed number of workers without limits."""
+    routes: tuple[Route, ...] | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Every output, the first one being `output`; None where one output takes all that is read.
+    The selection then has no columns: each route has its own."""
+    on_route_failure: Literal["stop", "drop"] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """What becomes of the other routes when one fails; None is stop."""
+
+    def of_outputs(self) -> tuple[Request, ...]:
+        """Return what each output would be asked for as the only one."""
+        if self.routes is None:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                output=route.output,
+                selection=replace(self.selection, columns=route.columns, exclude=route.exclude),
+                fixed=route.fixed,
+                settings=(*self.settings, *route.settings),
+                routes=None,
+                on_route_failure=None,
+            )
+            for route in self.routes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

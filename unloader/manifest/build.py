@@ -26,6 +26,7 @@ from unloader.manifest.model import (
     NodeRecord,
     OptionsRecord,
     PlanRecord,
+    RouteRecord,
     SampleRecord,
     SeatRecord,
     SettingRecord,
@@ -104,6 +105,8 @@ class RunFacts:
     failed_attempts_left_out: int = 0
     """How many more there were."""
     samples: tuple[SampleRecord, ...] = ()
+    route: RouteRecord | None = None
+    """Which of several outputs of a run it is; None where there is one."""
 
 
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
@@ -125,6 +128,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         ),
         table=None if extract.query is not None else table,
         query=extract.query,
+        route=facts.route,
         snapshot=extract.snapshot,
         columns=_columns(run),
         options=from_json(OptionsRecord, to_json(options_json(run)), "the options"),
@@ -155,11 +159,18 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         verified=VerifiedRecord(
             level=run.request.verify,
             source_rows=facts.source_rows,
+            filtered_rows=_filtered(units),
             result=facts.verify_result,
             not_compared=facts.not_compared,
         ),
         efficiency=_efficiency(facts, totals) if complete else None,
     )
+
+
+def _filtered(units: tuple[FinishedUnit, ...]) -> int | None:
+    """Return how many rows a filter left out; None where there was none."""
+    found = [unit.result.filtered for unit in units if unit.result.filtered is not None]
+    return sum(found) if found else None
 
 
 def _efficiency(facts: RunFacts, totals: TotalsRecord) -> Efficiency | None:

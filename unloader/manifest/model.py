@@ -105,6 +105,7 @@ class OptionsRecord:
     columns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     where: str | None = None
+    filter: str | None = field(default=None, metadata={OPTIONAL: True})
     partition: tuple[str, ...] = ()
     as_text: tuple[str, ...] = ()
     format: Literal["csv", "parquet"]
@@ -342,9 +343,22 @@ class VerifiedRecord:
 
     level: VerifyLevel = "none"
     source_rows: int | None = None
+    filtered_rows: int | None = field(default=None, metadata={OPTIONAL: True})
+    """Rows that `--filter` left out: with those in the files they are what the source has."""
     result: str = "not verified"
     not_compared: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
     """Columns whose values could not be compared, each with why, where others were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRecord:
+    """One of several outputs of a run, which has read the rows once for all of them."""
+
+    name: str
+    others: tuple[str, ...] = ()
+    """Names of the other routes."""
+    dropped: tuple[str, ...] = ()
+    """Those of them that had failed when this one was published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +374,8 @@ class Manifest:
     source: SourceRecord = field(default_factory=SourceRecord)
     table: TableRecord | None
     query: str | None
+    route: RouteRecord | None = field(default=None, metadata={OPTIONAL: True})
+    """Which output this is of a run that has several."""
     snapshot: Snapshot | None
     columns: tuple[ColumnRecord, ...] = ()
     options: OptionsRecord

@@ -38,6 +38,7 @@ from unloader.request.names import (
 )
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
+from unloader.resolve.one_output import extract_of_output, projection_of_output
 from unloader.resolve.patience import Patience
 from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
@@ -64,6 +65,24 @@ class Prepared:
     seating: Seating
     started: float = 0.0
     """When the preparation began, by `time.perf_counter`."""
+    formats: tuple[TextFormat | ParquetFormat, ...] = ()
+    """Of each output where there are routes; the first is `format`."""
+
+    def of_outputs(self) -> tuple[Prepared, ...]:
+        """Return what each output would be as the only one."""
+        if self.request.routes is None:
+            return (self,)
+        asked = self.request.of_outputs()
+        return tuple(
+            replace(
+                self,
+                request=each,
+                format=self.formats[number],
+                extract=extract_of_output(self.extract, number),
+                formats=(),
+            )
+            for number, each in enumerate(asked)
+        )
 
 
 @contextmanager
@@ -174,16 +193,7 @@ def prepared_table(
         PlanError: As PlanFailed, from the planner itself.
         UsageError: The selection names what is not there.
     """
-    projection = project(
-        catalog,
-        table,
-        request.selection.query,
-        (needs_of(request),),
-        as_text=request.selection.as_text,
-        values=request.values,
-    )
-    output_format = format_of(request, projection, catalog)
-    projection = marked(projection, output_format)
+    projection, formats = projected(request, catalog, table)
     plan = _plan(request, table, seats.parallelism, planned)
     extract = Extract(
         source=source,
@@ -194,18 +204,55 @@ def prepared_table(
         partitions=request.selection.partitions,
         projection=projection,
     )
-    if isinstance(output_format, ParquetFormat):
+    if any(isinstance(each, ParquetFormat) for each in formats):
         extract = with_origin(extract)
     in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     return Prepared(
         request=request,
-        format=output_format,
+        format=formats[0],
+        formats=() if request.routes is None else formats,
         catalog=catalog,
         extract=extract,
         plan=plan,
         topology=seats.topology,
         seating=seats.first(workers),
+    )
+
+
+def projected(
+    request: Request, catalog: Catalog, table: TableInfo
+) -> tuple[Projection, tuple[TextFormat | ParquetFormat, ...]]:
+    """Return the columns of the scan, and the format of each output.
+
+    Raises:
+        SourceError: A column cannot be read exactly.
+        UsageError: A format, or a filter, does not fit the columns.
+    """
+    asked = request.of_outputs()
+    needs = tuple(needs_of(each) for each in asked)
+    if request.routes is not None:
+        from unloader.resolve.outputs import with_columns
+
+        folding = catalog.capabilities.folding
+        needs = with_columns(asked, needs, table, folding)
+    projection = project(
+        catalog,
+        table,
+        request.selection.query,
+        needs,
+        as_text=request.selection.as_text,
+        values=request.values,
+    )
+    if request.routes is None:
+        output_format = format_of(request, projection, catalog)
+        return marked(projection, output_format), (output_format,)
+    from unloader.resolve.outputs import check_filters
+
+    check_filters(asked, projection)
+    return projection, tuple(
+        format_of(each, projection_of_output(projection, number), catalog)
+        for number, each in enumerate(asked)
     )
 
 

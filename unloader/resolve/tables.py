@@ -22,8 +22,7 @@ from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.resolve.choosing import ChosenTable, chosen_tables
-from unloader.resolve.directories import directories_of, placed
-from unloader.resolve.encrypting import checked_encryption
+from unloader.resolve.directories import directories_of
 from unloader.resolve.homes import one_directory
 from unloader.resolve.patience import Patience
 from unloader.resolve.preparation import (
@@ -32,8 +31,8 @@ from unloader.resolve.preparation import (
     hold,
     prepared_table,
 )
-from unloader.resolve.resolution import new_run_id
-from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.resolve.resolution import Codec, new_run_id, resolved_outputs
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.table_problems import TableProblem, each_once, told_at_once
 from unloader.selection.asked import TablesRequest
 from unloader.sources.base import Catalog
@@ -223,41 +222,34 @@ class _Resolving:
         ready = prepared_table(request, self.source, catalog, snapshot, table, self.seats)
         return replace(ready, request=asked)
 
-    def _codecs(
-        self, ready: Mapping[int, Prepared]
-    ) -> Mapping[int, tuple[Compression, Choice | None]]:
-        """Return the codec of each table; one that is to be measured is, on the largest of them."""
-        codecs: dict[int, tuple[Compression, Choice | None]] = {}
+    def _codecs(self, ready: Mapping[int, Prepared]) -> Mapping[int, tuple[Codec, ...]]:
+        """Return the codec of each output of each table; one that is to be measured is, on the
+        largest of them."""
+        codecs: dict[int, tuple[Codec, ...]] = {}
         measured: dict[object, Choice] = {}
         for number, each in sorted(ready.items(), key=lambda item: -_rows(item[1])):
-            asked = each.request.output.compression
-            if isinstance(asked, Compression):
-                codecs[number] = (asked, None)
-                continue
-            kind = (asked, type(each.format))
-            if kind not in measured:
-                self.observe(PhaseStarted(phase="measuring"))
-                measured[kind] = chosen(each, asked, observe=self.observe, stop=self.stop)
-            codecs[number] = (measured[kind].compression, measured[kind])
+            codecs[number] = tuple(self._codec(one, measured) for one in each.of_outputs())
         return codecs
 
-    def _run(self, ready: Prepared, codec: tuple[Compression, Choice | None]) -> ResolvedRun:
-        request = ready.request
-        options = replace(
-            placed(request.output, ready.extract, self.run_id),
-            encryption=checked_encryption(request),
-        )
-        compression, choice = codec
-        output = ResolvedOutput(
-            options=options, format=ready.format, compression=compression, choice=choice
-        )
+    def _codec(self, ready: Prepared, measured: dict[object, Choice]) -> Codec:
+        asked = ready.request.output.compression
+        if isinstance(asked, Compression):
+            return asked, None
+        kind = (asked, type(ready.format))
+        if kind not in measured:
+            self.observe(PhaseStarted(phase="measuring"))
+            measured[kind] = chosen(ready, asked, observe=self.observe, stop=self.stop)
+        return measured[kind].compression, measured[kind]
+
+    def _run(self, ready: Prepared, codecs: tuple[Codec, ...]) -> ResolvedRun:
+        outputs = resolved_outputs(ready, self.run_id, lambda number, each: codecs[number])
         return ResolvedRun(
             run_id=self.run_id,
-            request=request,
+            request=ready.request,
             server_version=ready.catalog.server_version,
             extract=ready.extract,
             plan=ready.plan,
-            outputs=(output,),
+            outputs=outputs,
             topology=ready.topology,
             seating=ready.seating,
         )

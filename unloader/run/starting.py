@@ -62,7 +62,7 @@ class Resumption:
 
 def start(
     request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
-) -> Manifest:
+) -> tuple[Manifest, ...]:
     """Begin a run anew; see `unloader.api.unload`."""
     check_ceilings(request)
     seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
@@ -87,7 +87,9 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
             return run_tables(ready, executor, asked.options, observe=observe, stop=stop)
 
 
-def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifest:
+def resume(
+    destination: str, again: Resumption, *, observe: Observer, stop: Stop
+) -> tuple[Manifest, ...]:
     """Go on with a broken run of one table; see `unloader.api.resume`."""
     done = _completed(destination, observe)
     broken = find_broken_run(destination)
@@ -142,12 +144,12 @@ def resume_tables(
 
 def resume_or_start(
     request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
-) -> Manifest:
+) -> tuple[Manifest, ...]:
     """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload`."""
     for place in _places_of(request):
-        manifest = _gone_on_with(place, request, observe, stop)
-        if manifest is not None:
-            return manifest
+        manifests = _gone_on_with(place, request, observe, stop)
+        if manifests is not None:
+            return manifests
     return start(request, planned, observe=observe, stop=stop)
 
 
@@ -163,7 +165,9 @@ def _places_of(request: Request) -> tuple[str, ...]:
     return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
 
 
-def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -> Manifest | None:
+def _gone_on_with(
+    place: str, request: Request, observe: Observer, stop: Stop
+) -> tuple[Manifest, ...] | None:
     """Bring the broken run of a job at a place to its end; return None if there is none."""
     alone = not has_fields(request.output.destination)
     try:
@@ -205,7 +209,7 @@ def _has_its_key(run: ResolvedRun, request: Request) -> bool:
 
 def _resumed(
     broken: BrokenRun, request: Request, place: str, observe: Observer, stop: Stop
-) -> Manifest | None:
+) -> tuple[Manifest, ...] | None:
     """Go on with a broken run; return None if its snapshot cannot be read any more."""
     observe(Notice(text=f"resuming run {broken.run.run_id}, which was broken off in {place}"))
     source = request.source
@@ -222,7 +226,7 @@ def _resumed(
     return None
 
 
-def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifest:
+def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, ...]:
     request = broken.run.request
     seats = seat_request(request, broken.parallelism or broken.run.plan.limits.parallelism)
     broken = replace(broken, run=broken.run.seated(seats))
@@ -257,7 +261,7 @@ def _completed(place: str, observe: Observer) -> _CutShort | None:
     return found
 
 
-def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest:
+def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Manifest, ...]:
     """Return the manifest of a finished run; first do what was left to do behind a publication."""
     place = done.place if done else place
     if not is_finished(place):
@@ -272,7 +276,7 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest
 
         follow(done.run, manifest, place, observe)
     observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
-    return manifest
+    return (manifest,)
 
 
 def _tell_settings(request: Request, observe: Observer) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from partition_planner.model import WorkUnit
@@ -24,6 +25,7 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import COMPARING
 from unloader.placement.evidence import Evidence
+from unloader.resolve.one_output import of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
@@ -31,7 +33,7 @@ from unloader.run.comparing import compare
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.journal import Progress
-from unloader.run.outputs.base import RunOutput, Stop
+from unloader.run.outputs.base import RunOutput, Stop, WrittenRoute
 from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import kept_until
@@ -71,6 +73,8 @@ class TableRun:
     finished: dict[str, FinishedUnit] = field(default_factory=dict)
     """By the unit's id."""
     source_rows: int | None = None
+    manifests: tuple[Manifest, ...] = ()
+    """Of what is published: one, or that of each route."""
     _verify_result: str = "not verified"
     _not_compared: tuple[str, ...] | None = None
     _is_recorded: bool = False
@@ -136,6 +140,7 @@ class TableRun:
             history=self.around.history,
             fetch_bytes=request.fetch_bytes,
             checksums=request.verify in COMPARING,
+            drops_outputs=request.on_route_failure == "drop",
             observe=self.observe,
             stop=lambda: check_stop(stop, "before all work units were done"),
             resumable=self.is_resumable,
@@ -161,7 +166,7 @@ class TableRun:
         if level == "none":
             return
         self.observe(PhaseStarted(phase="counting"))
-        written = sum(unit.result.rows for unit in self.finished.values())
+        written = sum(unit.result.scanned for unit in self.finished.values())
         catalog = self.resolved.catalog
         request = self.run.request
         patience = Patience(
@@ -174,8 +179,8 @@ class TableRun:
         consistent = request.consistency == "snapshot"
         if written != self.source_rows and consistent:
             raise VerifyMismatch(
-                f"{written} rows were written, the source counts {self.source_rows} at the same "
-                "snapshot",
+                f"{written} rows were {self._what_was_done}, the source counts "
+                f"{self.source_rows} at the same snapshot",
                 "run again; if it happens again, check whether the condition or query returns "
                 "other rows each time (random values, samples, the current time), else report it "
                 "with the plan",
@@ -186,7 +191,9 @@ class TableRun:
 
     def publish(self, stop: Stop) -> Manifest:
         """Give the files their final names; return the manifest."""
-        return self.output.publish(self._in_order(), self._manifest, stop, self.then)
+        manifest = self.output.publish(self._in_order(), self._manifest, stop, self.then)
+        self.manifests = self.output.manifests or (manifest,)
+        return manifest
 
     def is_worth_keeping(self, error: UnloaderError | None) -> bool:
         """Return whether `resume` could go on with what a failed run leaves.
@@ -200,8 +207,8 @@ class TableRun:
 
     def abandon(self, *, kept: bool) -> None:
         """Leave what is done for `resume`, or no trace."""
-        partial = self._manifest(tuple(self.finished.values()), complete=False)
-        self.output.abandon(partial if kept else None)
+        units = tuple(self.finished.values())
+        self.output.abandon(units, partial(self._manifest, complete=False) if kept else None)
 
     def advised(self, error: UnloaderError) -> UnloaderError:
         """Return the error of a run that is kept with the way to go on."""
@@ -229,11 +236,16 @@ class TableRun:
         if not options.min_free_bytes:
             return None
         return RoomWatch(
-            directories=self.resolved.resumed_in or options.destinations,
+            directories=self.resolved.resumed_in or self.run.directories,
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
         )
+
+    @property
+    def _what_was_done(self) -> str:
+        """What became of the rows that are counted, in messages."""
+        return "written" if self.run.request.routes is None else "read"
 
     def _in_order(self) -> list[FinishedUnit]:
         return [self.finished[unit] for unit in sorted(self.finished)]
@@ -264,18 +276,20 @@ class TableRun:
         self,
         units: Sequence[FinishedUnit],
         directories: tuple[str, ...] = (),
+        route: WrittenRoute | None = None,
         *,
         complete: bool = True,
     ) -> Manifest:
         around = self.around
         facts = RunFacts(
-            run=self.run,
+            run=of_output(self.run, 0) if route is None else route.run,
+            route=None if route is None else route.record,
             seconds=time.perf_counter() - self.resolved.started,
             cpu_seconds=time.process_time()
             + sum(unit.result.cpu_seconds for unit in self.finished.values()),
             source_rows=self.source_rows,
             verify_result=self._verify_result,
-            not_compared=self._not_compared,
+            not_compared=self._not_compared if route is None else route.not_compared,
             directories=directories,
             evidence=around.evidence,
             lowest_parallelism=around.lowest_parallelism,

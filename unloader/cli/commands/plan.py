@@ -13,8 +13,7 @@ from unloader.cli.display.columns import legend, terminal_width
 from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.origins import selected_by, settings_of
-from unloader.cli.options.parameter import given
+from unloader.cli.options.origins import selected_by
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
@@ -65,13 +64,15 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
         plan_tables(context, argument, values)
         return
-    from unloader.cli.options.credentials import connect_to
-    from unloader.cli.options.request_of import request_of
+    from unloader.cli.options.routes import asked_request
 
-    rules.validate(values, given(context))
     rules.validate_plan_file(values)
-    source = connect_to(argument.url, values, given(context))
-    job = request_of(values, source, settings_of(context, source.kind))
+    job = asked_request(context, argument.url, values)
+    if job.routes is not None and values["output"]:
+        raise UsageError(
+            "a plan file holds one output without a filter, and no routes",
+            "leave --output out, and run the job itself",
+        )
     from unloader import api
 
     with display_for(values) as display:

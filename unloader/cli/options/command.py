@@ -84,6 +84,9 @@ def _parameter(declared: Option) -> click.Option:
     if declared.name == "log-format":
         # As early as the job file, so that what is wrong with other options is told in its form.
         option.callback, option.is_eager = _log_in, True
+    elif declared.name == "route":
+        # Before --to: each route has its own.
+        option.is_eager = True
     elif declared.name == "json":
         option.callback = _answer_json
     elif declared.name == "to" and declared.required:

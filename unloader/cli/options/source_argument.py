@@ -136,7 +136,7 @@ def _is_file(text: str) -> bool:
 
 
 def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> SourceArgument:
-    from unloader.request.job.layers import one_route_each, the_only, values_of
+    from unloader.request.job.layers import one_route_each, routes_of, the_only, values_of
 
     own = {each.declared.key for each in ctx.command.params if isinstance(each, JobOption)}
     job = _job_file(path, own)
@@ -145,6 +145,13 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
     values = values_of(job, table, route)
     check_statements(values)
     ctx.obj.job_file, ctx.obj.job_values = path, values
+    routes = () if several else tuple(each for each in routes_of(job, table) if each is not None)
+    ctx.obj.routes = routes if len(routes) > 1 and "route" in own else ()
+    if len(routes) > 1 and not ctx.obj.routes:
+        raise UsageError(
+            f"{ctx.info_name} looks at one output, and {path} has {len(routes)} routes",
+            "write a job file with one of them",
+        )
     ctx.default_map = default_map(values, tables=tables)
     return SourceArgument(url=url or source_of_job(job), job=job if several else None)
 

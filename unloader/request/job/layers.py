@@ -40,10 +40,10 @@ def pairs(job: JobFile) -> tuple[tuple[Entry | None, Entry | None], ...]:
 
 
 def the_only(job: JobFile) -> tuple[Entry | None, Entry | None]:
-    """Return the one table and the one route of a job.
+    """Return the one table of a job, and its route if it has one; None if it has several.
 
     Raises:
-        UsageError: There are more, or the route would narrow what its table selects.
+        UsageError: There are more tables, or the route would narrow what its table selects.
     """
     if len(job.tables) > 1:
         raise UsageError(
@@ -51,6 +51,9 @@ def the_only(job: JobFile) -> tuple[Entry | None, Entry | None]:
             "write a job file for each, and put what they have in common into one that they "
             "include",
         )
+    table = job.tables[0] if job.tables else None
+    if len(routes_of(job, table)) > 1:
+        return table, None
     return one_route_each(job)[0]
 
 

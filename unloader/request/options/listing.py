@@ -9,6 +9,7 @@ from unloader.request.options import (
     operations,
     output,
     parquet,
+    routes,
     running,
     sizing,
     subject,
@@ -23,10 +24,12 @@ BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS, *tables.OP
 """Those in front of the options that sources declare."""
 
 BEHIND_SOURCES: tuple[Option, ...] = (
+    routes.FILTER,
     *sweeping.OPTIONS,
     *output.OPTIONS,
     *text.OPTIONS,
     *parquet.OPTIONS,
+    *routes.OPTIONS,
     *running.SPEED,
     *machine.OPTIONS,
     *running.SAFETY,

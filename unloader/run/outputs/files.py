@@ -47,6 +47,7 @@ class FileOutput:
     """Directories with files; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
+    manifests: tuple[Manifest, ...] = ()
     is_kept = True
 
     def __init__(self, run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> None:
@@ -123,13 +124,13 @@ class FileOutput:
         """Return the storage."""
         return self._storage
 
-    def task(self, assignment: Assignment) -> OutputTask:
+    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return the staging directory, and a name unique to the attempt."""
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
         self._storage.append(JOURNAL, started_line(assignment.unit.id, assignment.attempt))
         staging = self._storage.staging(self._stripes[assignment.unit.id])
-        return OutputTask(
+        task = OutputTask(
             spec=replace(
                 self._output.spec(staging.directory),
                 min_free_bytes=self._output.options.min_free_bytes,
@@ -138,7 +139,9 @@ class FileOutput:
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
             encryption=self._output.options.encryption,
+            filter=self._output.options.filter,
         )
+        return (task,)
 
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
@@ -249,9 +252,9 @@ class FileOutput:
             self._observe(Notice(text=text))
         return document
 
-    def abandon(self, manifest: Manifest | None) -> None:
+    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
-        self._storage.abandon(None if manifest is None else manifest_bytes(manifest))
+        self._storage.abandon(None if manifest is None else manifest_bytes(manifest(units)))
 
     def already_delivered(self) -> str:
         """Return that nothing has left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unloader.resolve.one_output import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput
@@ -23,6 +24,16 @@ def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> RunOutput
         UsageError: It does not go with the plan.
         ConfigError: A file name is too long.
     """
+    if run.request.routes is None:
+        return _open_one(run, resumed_in)
+    if len(run.outputs) == 1:
+        return _open_one(of_output(run, 0), resumed_in)
+    from unloader.run.routes.outputs import RouteOutputs
+
+    return RouteOutputs(run, _open_one, resumed=bool(resumed_in))
+
+
+def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...]) -> RunOutput:
     kind = destination_kind(run.output.options.destinations)
     if kind == "directories":
         return FileOutput(run, resumed_in)

@@ -27,7 +27,7 @@ from unloader.selection.asked import TablesRequest
 from unloader.sources.options import every_option, source_options
 
 RUN_OPTIONS = of_command(every_option(), "run")
-REQUESTED = [option for option in RUN_OPTIONS if option.effect != "unrecorded"]
+REQUESTED = [each for each in RUN_OPTIONS if each.effect != "unrecorded" and each.in_files]
 
 BY_KIND = {
     kinds.SIZE: "3MiB",
@@ -48,6 +48,7 @@ BY_NAME = {
     "table": "OTHER",
     "query": "SELECT 1",
     "where": "A = 1",
+    "filter": "A = 1",
     "to": "elsewhere",
     "compression": "gzip",
     "file-name": "x{unit}.{ext}",
