@@ -16,6 +16,7 @@ from unloader.errors import UsageError
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.directories import directory_values
 from unloader.storage.base import Storage
+from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
     Raises:
         UsageError: Nothing is above all directories.
     """
+    if is_dropped(template):
+        return template
     directories = [os.path.abspath(run.output.options.destination) for run in runs]
     if not template:
         return _above(directories)
@@ -63,6 +66,11 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
             f"give it a directory of its own: {above}/NAME",
         )
     return above
+
+
+def is_dropped(home: str) -> bool:
+    """Return whether the output of all tables is dropped, so that there is no home."""
+    return destination_kind((home,)) == "null"
 
 
 def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageError:

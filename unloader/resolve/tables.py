@@ -195,7 +195,8 @@ class _Resolving:
         taken = [
             (os.path.realpath(place), number)
             for number, run in runs.items()
-            for place in directories_of(run.output.options)
+            for output in run.outputs
+            for place in directories_of(output.options)
         ]
         for place, number in taken:
             if (other := there.setdefault(place, number)) != number:

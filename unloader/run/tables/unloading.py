@@ -48,7 +48,7 @@ from unloader.manifest.tables import (
 )
 from unloader.model import AttemptFailure, TablesOptions
 from unloader.redaction import redact
-from unloader.resolve.homes import home_of, tables_label
+from unloader.resolve.homes import home_of, is_dropped, tables_label
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.table_problems import TableProblem, told_at_once
@@ -61,6 +61,7 @@ from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.counting import Counting, rows_of, size_of
 from unloader.run.tables.finishing import Finisher, SharedCatalog, known_failure
 from unloader.run.tables.home import left_of, take_home
+from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.state import TableState
 from unloader.run.tables.units import TablesWork, TableUnit, named
@@ -99,15 +100,20 @@ def run_tables(
     """
     home = resolved.resumed_in or home_of(options.destination, resolved.runs)
     with ExitStack() as held:
-        storage = take_home(
-            home,
-            resolved.run_id,
-            overwrite=options.overwrite,
-            resumed=bool(resolved.resumed_in),
+        taken = (
+            None
+            if is_dropped(home)
+            else take_home(
+                home,
+                resolved.run_id,
+                overwrite=options.overwrite,
+                resumed=bool(resolved.resumed_in),
+            )
         )
+        storage = taken or NoHome()
         held.callback(storage.close)
         seats = resolved.runs[0].seating.seats
-        live = LiveRun(resolved.run_id, seats, storage, observe, stop)
+        live = LiveRun(resolved.run_id, seats, taken, observe, stop)
         held.callback(live.close)
         current = _TablesRun(
             resolved=resolved, options=options, home=home, storage=storage, live=live, held=held
@@ -118,7 +124,7 @@ def run_tables(
             known = translate(error) if isinstance(error, Exception) else None
             if known is not None:
                 known = current.advised(live.told_by(known))
-            live.close(storage, known or error)
+            live.close(taken, known or error)
             with suppress(UnloaderError, OSError):
                 current.abandon(known)
             if known is not None:
@@ -131,7 +137,7 @@ class _TablesRun:
     resolved: OpenTables
     options: TablesOptions
     home: str
-    storage: RunStorage
+    storage: RunStorage | NoHome
     live: LiveRun
     held: ExitStack
     tables: list[TableState] = field(default_factory=list)
@@ -503,7 +509,7 @@ class _TablesRun:
             snapshot=first.extract.snapshot,
             options=TablesRecord(
                 to=self.options.destination,
-                directory=os.path.abspath(self.home),
+                directory=self.home if is_dropped(self.home) else os.path.abspath(self.home),
                 publish=self.options.publish,
                 on_table_failure=self.options.on_failure,
             ),
