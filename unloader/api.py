@@ -403,7 +403,7 @@ def resume(
 def interrupted(destination: Path) -> Request | None:
     """Return what the run was asked that was broken off in a directory; None if there is none.
 
-    Of a run over several tables it is what was asked of the first.
+    Of a run over several tables it is what was asked for all; it names no table and no query.
 
     Raises:
         UnloaderError: OutputFailed if that run goes on, or cannot be read.
