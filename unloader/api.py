@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from unloader.preflight.model import Budget
     from unloader.report.model import RunReport
     from unloader.report.sweep_model import SweepPage
+    from unloader.selection.asked import TablesRequest
     from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
@@ -324,7 +325,8 @@ def unload(
 ) -> dict[str, Any]:
     """Unload a table or query into files; return the manifest's JSON document.
 
-    `unloader.manifest.model.from_json` makes types of it.
+    `unloader.manifest.model.from_json` makes types of it. Of a run with several routes it is a
+    document with a list `routes` of them.
 
     Args:
         request: What, where and how.
@@ -338,12 +340,40 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.manifest.model import to_json
+    from unloader.manifest.routes import answer
     from unloader.run.starting import resume_or_start, start
 
     with _translated():
         begin = resume_or_start if resume else start
-        return to_json(begin(request, planned, observe=observe, stop=stop))
+        return answer(begin(request, planned, observe=observe, stop=stop))
+
+
+def unload_tables(
+    asked: TablesRequest,
+    *,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Unload several tables and queries at one snapshot; return the JSON document of the run.
+
+    Each table has a directory and a manifest of its own, as if `unload` had written it. The run's
+    own manifest lies in the directory that theirs are in; `unloader.manifest.tables.from_json`
+    makes types of it.
+
+    Args:
+        asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
+        observe: Reports what happens; called in this thread.
+        stop: Asked several times a second; True ends the run cleanly.
+
+    Raises:
+        UnloaderError: PartialUnload if some of the tables are not complete, although the others
+            are; and whatever `unload` raises.
+    """
+    from unloader.manifest.tables import to_json
+    from unloader.run.starting import start_tables
+
+    with _translated():
+        return to_json(start_tables(asked, observe=observe, stop=stop))
 
 
 def resume(
@@ -382,7 +412,7 @@ def resume(
             is nothing to resume; and whatever `unload` raises.
     """
     from unloader.manifest import tables
-    from unloader.manifest.model import to_json
+    from unloader.manifest.routes import answer
     from unloader.run.starting import Resumption
     from unloader.run.tables.resuming import resume_either
 
@@ -394,10 +424,10 @@ def resume(
         keys=keys,
     )
     with _translated():
-        manifest = resume_either(str(destination), again, observe=observe, stop=stop)
-        if isinstance(manifest, tables.TablesManifest):
-            return tables.to_json(manifest)
-        return to_json(manifest)
+        done = resume_either(str(destination), again, observe=observe, stop=stop)
+        if isinstance(done, tables.TablesManifest):
+            return tables.to_json(done)
+        return answer(done)
 
 
 def interrupted(destination: Path) -> Request | None:

@@ -40,6 +40,8 @@ class UnloaderError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint or self.usual_hint
+        self.script = ""
+        """SQL that would mend it, for whoever may run it; empty where there is none."""
 
     def __str__(self) -> str:
         """Return the message, then `Next:` and the hint."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from unloader.model import Cause, UnitResult
+    from unloader.model import Cause, TableCounts, UnitResult
 
 Phase = Literal[
     "connecting",
@@ -168,21 +168,6 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableCounts:
-    """How far a run over several tables is with them."""
-
-    total: int
-    done: int = 0
-    """Published."""
-    staged: int = 0
-    """Whole and counted by the source, but published only together with all others."""
-    failed: int = 0
-    """Or left out."""
-    largest_open: str = ""
-    """The largest one of which rows are still to be read, by the source's estimate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStaged:
     """One of several tables is whole and counted; all are published together at the end."""
 
@@ -283,9 +268,9 @@ Observer = Callable[[Event], None]
 
 def late_types() -> dict[str, Any]:
     """Return the types of fields that are imported for type checks alone."""
-    from unloader.model import Cause, UnitResult
+    from unloader.model import Cause, TableCounts, UnitResult
 
-    return {"Cause": Cause, "UnitResult": UnitResult}
+    return {"Cause": Cause, "TableCounts": TableCounts, "UnitResult": UnitResult}
 
 
 def silent(event: Event) -> None:

@@ -6,7 +6,7 @@ secret is stored in any of them; `SecretReference` says where one is found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
@@ -175,6 +175,10 @@ class Projection:
     """The Arrow schema of the batches as an IPC message; empty on the encoded route."""
     outputs: tuple[tuple[int, ...], ...] = ()
     """Which of the columns each output takes, by index; empty where there is one output, of all."""
+    filters: tuple[tuple[int, ...], ...] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """Which of the columns the filter of each output looks at; None where no output has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +197,23 @@ class ValueOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledKeys:
+    """Only rows whose key is in a sample are read; the same keys of every table and source.
+
+    `unloader.sources.sampling` defines which keys those are.
+    """
+
+    column: str
+    """The column that holds the key."""
+    share: float
+    """Of all keys that there may be, above 0 and below 1."""
+    text: str
+    """SQL for the key's text; NULL or empty where a row has no key."""
+    condition: str
+    """SQL that is true for the rows of the sample; empty where readers choose the rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
     """What is read, apart from the cut into units; the same for every worker."""
 
@@ -204,7 +225,16 @@ class Extract:
     partitions: tuple[str, ...] = ()
     """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
     are read is in the units' selectors."""
+    keys: SampledKeys | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """None is the rows of all keys."""
+    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """No more rows than these are read, whichever come first; there is one unit then."""
     projection: Projection
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a table is read, or its rows for which `where` holds, and nothing else."""
+        return not (self.query or self.partitions or self.keys or self.limit_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +255,10 @@ class OutputTask:
     wait."""
     drops: Literal["nothing", "bytes", "rows"] = "nothing"
     """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
+    number: int = 0
+    """Of the output among those of the run."""
+    filter: str | None = None
+    """Only rows for which this condition holds; None is all that are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +274,16 @@ class UnitTask:
     """Memory of one array fetch."""
     checksums: bool = False
     """Compute checksums of the values as they are fetched."""
+    drops_outputs: bool = False
+    """An output that fails is given up, and the others go on."""
+    name: str = ""
+    """Tells the unit from all of the run, where its id alone does not: in a run over several tables
+    many have the same. Empty where it does."""
+
+    @property
+    def run_unit(self) -> str:
+        """The unit as the parent's orders name it."""
+        return self.name or self.unit.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +376,25 @@ class Stages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputResult:
+    """What one of several outputs has of a finished unit."""
+
+    number: int
+    """Of the output among those of the run."""
+    rows: int
+    """As its writer has counted them."""
+    filtered: int | None
+    """Rows that its filter left out; None where it has none."""
+    files: tuple[WrittenFile, ...]
+    stages: Stages
+    """What is not its own, such as fetching, is that of all outputs together."""
+    content: ContentSums | None = None
+    """Checksums of the values of its rows, where they were asked for."""
+    failure: AttemptFailure | None = None
+    """Why it was given up; it has no files then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:
     """A finished unit: its staged files and what it took."""
 
@@ -347,6 +410,17 @@ class UnitResult:
     """Of the worker's process so far."""
     content: ContentSums | None = None
     """Checksums of the fetched values, where they were asked for."""
+    filtered: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Rows that a filter left out behind the source; None where there is no filter."""
+    outputs: tuple[OutputResult, ...] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """Of each output where there are several: the rows above are then those that were read."""
+
+    @property
+    def scanned(self) -> int:
+        """The rows that were read."""
+        return self.rows + (self.filtered or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,6 +448,17 @@ class Selection:
     partitions: tuple[str, ...] = ()
     """Glob patterns; empty is all."""
     as_text: tuple[str, ...] = ()
+    sample: float | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """A share, above 0 and up to 1, which is all; None is all, too."""
+    sample_by: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """The column by whose values rows are sampled; None takes whole work units."""
+    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """No more rows than these; None is all."""
+
+    @property
+    def sampled_share(self) -> float | None:
+        """The share that is asked for; None is everything."""
+        return None if self.sample is None or self.sample >= 1 else self.sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,6 +528,8 @@ class OutputOptions:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is files that everybody can read who may open them."""
+    filter: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -565,6 +652,22 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One of several outputs of one scan."""
+
+    name: str
+    """As the user calls it; empty where the only output has no name."""
+    output: OutputOptions
+    columns: tuple[str, ...] = ()
+    """As `Selection.columns`, of what is read."""
+    exclude: tuple[str, ...] = ()
+    fixed: FixedWidths | None = None
+    """As `Request.fixed`."""
+    settings: tuple[Setting, ...] = ()
+    """What was set for it alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One whole job as the user asked for it; what comes of it is a `ResolvedRun`."""
 
@@ -590,6 +693,30 @@ class Request:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is a fixed number of workers without limits."""
+    routes: tuple[Route, ...] | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Every output, the first one being `output`; None where one output takes all that is read.
+    The selection then has no columns: each route has its own."""
+    on_route_failure: Literal["stop", "drop"] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """What becomes of the other routes when one fails; None is stop."""
+
+    def of_outputs(self) -> tuple[Request, ...]:
+        """Return what each output would be asked for as the only one."""
+        if self.routes is None:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                output=route.output,
+                selection=replace(self.selection, columns=route.columns, exclude=route.exclude),
+                fixed=route.fixed,
+                settings=(*self.settings, *route.settings),
+                routes=None,
+                on_route_failure=None,
+            )
+            for route in self.routes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -603,3 +730,20 @@ class TablesOptions:
     """table: each as soon as it is whole and counted; run: all at the end."""
     on_failure: Literal["stop", "continue"] = "stop"
     """What becomes of the other tables when one fails."""
+    settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    """What was set for the run, and where; what one table adds stands in its request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCounts:
+    """How far a run over several tables is with them."""
+
+    total: int
+    done: int = 0
+    """Published."""
+    staged: int = 0
+    """Whole and counted by the source, but published only together with all others."""
+    failed: int = 0
+    """Or left out."""
+    largest_open: str = ""
+    """The largest one of which rows are still to be read, by the source's estimate."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from unloader.request.job.model import Given
+    from unloader.request.job.model import Entry, Given
 
 
 @dataclass(slots=True)
@@ -24,6 +24,9 @@ class Invocation:
     """That file is a plan."""
     job_values: Mapping[str, Given] = field(default_factory=dict)
     """What the job file sets, by the keys of options, each with its place."""
+
+    routes: Sequence[Entry] = ()
+    """The routes of a job file that has several."""
 
     def set_in(self, key: str) -> str:
         """Return the file that sets an option, and the line where that is known."""

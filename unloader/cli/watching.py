@@ -31,12 +31,15 @@ WATCHING = ("metrics_file", "on_success", "on_failure")
 
 
 @contextmanager
-def watched(values: Mapping[str, Any], request: Request | None) -> Iterator[Display]:
+def watched(
+    values: Mapping[str, Any], request: Request | None, tables: str = ""
+) -> Iterator[Display]:
     """Yield the display of a run, which lets all others know, too; at the end do what was asked.
 
     Args:
         values: The options by their names with underscores.
         request: What is run; None if there is nothing to run.
+        tables: Which tables are unloaded, in the words of a log, where they are several.
 
     Raises:
         ConfigError: A library is missing, or the file of metrics cannot be written.
@@ -46,7 +49,7 @@ def watched(values: Mapping[str, Any], request: Request | None) -> Iterator[Disp
         with display_for(values) as display:
             yield display
         return
-    watch = _Watch(values, _job_of(request))
+    watch = _Watch(values, _job_of(request, tables))
     try:
         with display_for(values) as display:
             watch.display = display
@@ -147,14 +150,14 @@ class _Watch:
             _notice(f"--metrics-file {path} could not be written: {error}")
 
 
-def _job_of(request: Request | None) -> Job:
+def _job_of(request: Request | None, tables: str) -> Job:
     from unloader.operations.account import Job
 
     if request is None:
         return Job(table="", source="", destination="")
     table = request.selection.table
     return Job(
-        table="query" if table is None else str(table),
+        table=tables or ("query" if table is None else str(table)),
         source=request.source.kind,
         destination=",".join(request.output.destinations),
     )

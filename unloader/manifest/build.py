@@ -26,12 +26,14 @@ from unloader.manifest.model import (
     NodeRecord,
     OptionsRecord,
     PlanRecord,
+    RouteRecord,
     SampleRecord,
     SeatRecord,
     SettingRecord,
     SourceRecord,
     StagesRecord,
     StepRecord,
+    SubsetRecord,
     TableRecord,
     TotalsRecord,
     UnitRecord,
@@ -104,6 +106,8 @@ class RunFacts:
     failed_attempts_left_out: int = 0
     """How many more there were."""
     samples: tuple[SampleRecord, ...] = ()
+    route: RouteRecord | None = None
+    """Which of several outputs of a run it is; None where there is one."""
 
 
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
@@ -125,6 +129,8 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         ),
         table=None if extract.query is not None else table,
         query=extract.query,
+        subset=_subset(run),
+        route=facts.route,
         snapshot=extract.snapshot,
         columns=_columns(run),
         options=from_json(OptionsRecord, to_json(options_json(run)), "the options"),
@@ -155,11 +161,34 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         verified=VerifiedRecord(
             level=run.request.verify,
             source_rows=facts.source_rows,
+            filtered_rows=_filtered(units),
             result=facts.verify_result,
             not_compared=facts.not_compared,
         ),
         efficiency=_efficiency(facts, totals) if complete else None,
     )
+
+
+def _subset(run: ResolvedRun) -> SubsetRecord | None:
+    """Return which part of the rows was read by `--sample` and `--limit-rows`; None for all."""
+    keys, sampled, limit_rows = run.extract.keys, run.plan.sampled, run.extract.limit_rows
+    if keys is None and sampled is None and limit_rows is None:
+        return None
+    if sampled is None:
+        share, key = (None, None) if keys is None else (keys.share, keys.column)
+        return SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    return SubsetRecord(
+        share=sampled.share,
+        units=len(run.plan.units),
+        of_units=sampled.of_units,
+        cost_share=round(sampled.cost_share, 6),
+    )
+
+
+def _filtered(units: tuple[FinishedUnit, ...]) -> int | None:
+    """Return how many rows a filter left out; None where there was none."""
+    found = [unit.result.filtered for unit in units if unit.result.filtered is not None]
+    return sum(found) if found else None
 
 
 def _efficiency(facts: RunFacts, totals: TotalsRecord) -> Efficiency | None:

@@ -9,12 +9,12 @@ from unloader.events import (
     Event,
     RunFinished,
     RunStarted,
-    TableCounts,
     TableFinished,
     UnitFailed,
     UnitFinished,
     UnitsKept,
 )
+from unloader.model import TableCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

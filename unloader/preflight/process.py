@@ -182,10 +182,10 @@ class _Fetching:
                 self.wraps += 1
                 if not self.rows:
                     return  # None of them has a row.
-            rows, files, _, _ = copy_unit(
+            copied = copy_unit(
                 self._tasks[number % len(self._tasks)], reader, lambda progress: None
             )
-            self.rows += rows
-            self.bytes += sum(each.bytes for each in files)
+            self.rows += copied.rows
+            self.bytes += sum(each.bytes for each in copied.files)
             if reader.is_over:
                 return

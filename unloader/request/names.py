@@ -206,10 +206,7 @@ def one_column(names: Sequence[str], wanted: str, folding: Folding) -> str:
     Raises:
         UsageError: There is none, or several.
     """
-    stripped = wanted.strip()
-    quoted = len(stripped) > 1 and stripped.startswith('"') and stripped.endswith('"')
-    part = NamePart(text=stripped[1:-1].replace('""', '"') if quoted else stripped, quoted=quoted)
-    found = matching(part, names, folding)
+    found = matching(_typed_part(wanted), names, folding)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -217,6 +214,20 @@ def one_column(names: Sequence[str], wanted: str, folding: Folding) -> str:
     raise UsageError(
         f"column {wanted!r} may mean {' or '.join(found)}", "put double quotes around the name"
     )
+
+
+def means_a_column(names: Sequence[str], wanted: str, folding: Folding) -> bool:
+    """Return whether a typed name or pattern means any of the columns."""
+    if is_pattern(names, wanted):
+        return bool(matching_any(names, (wanted.strip(),)))
+    return bool(matching(_typed_part(wanted), names, folding))
+
+
+def _typed_part(wanted: str) -> NamePart:
+    stripped = wanted.strip()
+    quoted = len(stripped) > 1 and stripped.startswith('"') and stripped.endswith('"')
+    text = stripped[1:-1].replace('""', '"') if quoted else stripped
+    return NamePart(text=text, quoted=quoted)
 
 
 def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:

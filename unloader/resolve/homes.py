@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
-from unloader.request.directory_names import directories_above
+from unloader.request.directory_names import directories_above, directory_name, has_fields
+from unloader.resolve.directories import directory_values
 from unloader.storage.base import Storage
 from unloader.storage.model import RUN_RECORD
+
+if TYPE_CHECKING:
+    from unloader.resolve.resolved import ResolvedRun
 
 _FIRST_KEY = b'{"tables":'
 """How the record of such a run begins; that of a run over one table does not."""
 
 _MOST_LEVELS = 8
 """So far up a home is looked for. `{schema}` and `{table}` may be parts of several levels."""
+
+
+_SHOWN = 5
+"""Tables that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,28 +44,47 @@ class RecordedTable:
     units: int
 
 
-def home_of(template: str, directories: Sequence[str]) -> str:
-    """Return the directory that has no table's name in it, and all of theirs in it.
+def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
+    """Return the directory of the run as a whole: that in which those of all tables are.
 
     Args:
-        template: The directory of `--to`, with its fields.
-        directories: What it becomes for each table.
+        template: The directory of `--to`, with its fields; empty where each table has another one.
+        runs: Of the tables.
 
     Raises:
         UsageError: Two tables would have one directory, or all lie where nothing is above them.
     """
-    seen: dict[str, int] = {}
-    for directory in map(os.path.abspath, directories):
-        seen[directory] = seen.get(directory, 0) + 1
-    if several := [each for each, count in seen.items() if count > 1]:
+    directories = [os.path.abspath(run.output.options.destination) for run in runs]
+    for directory, count in Counter(directories).items():
+        if count > 1:
+            labels = [
+                run.extract.table.label
+                for run, each in zip(runs, directories, strict=True)
+                if each == directory
+            ]
+            raise UsageError(
+                f"{' and '.join(labels[:_SHOWN])} would be written to the same directory "
+                f"{directory}",
+                "give each table a directory of its own: --to '/extract/{schema}.{table}'",
+            )
+    if not template:
+        return _above(directories)
+    above = "/".join(template.rstrip("/").split("/")[: directories_above(template)])
+    if has_fields(above):
+        above = directory_name(above, directory_values(runs[0].extract, runs[0].run_id))
+    return above or ("/" if template.startswith("/") else ".")
+
+
+def _above(directories: Sequence[str]) -> str:
+    """Return the deepest directory that some others are in."""
+    found = os.path.commonpath([os.path.dirname(each) for each in directories])
+    if found == "/":
         raise UsageError(
-            f"{seen[several[0]]} tables would be written to {several[0]}",
-            "give each table a directory of its own: --to '.../{schema}.{table}'",
+            "the directories of the tables have nothing in common, and nothing says where the "
+            "manifest of the run goes",
+            "write to = '/DIRECTORY/{schema}.{table}' at the top of the job file: it goes there",
         )
-    # Of a run that is begun anew the template may be relative, and the directories are not.
-    below = len(template.rstrip("/").split("/")) - directories_above(template)
-    first = directories[0].rstrip("/").split("/")
-    return "/".join(first[: len(first) - below]) or ("/" if directories[0].startswith("/") else ".")
+    return found
 
 
 def directory_now(directory: str, recorded: str, home: str) -> str:

@@ -12,12 +12,10 @@ from partition_planner.model import (
     KeyRange,
     PartitionInfo,
     Plan,
-    PlanLimits,
     RowRange,
     TableInfo,
     WholeTable,
 )
-from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UnloaderError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -30,10 +28,17 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.placement.seating import Seating, SeatPlan, seat_request
-from unloader.request.names import choose_columns, matching_any, matching_partitions
+from unloader.request.names import (
+    Folding,
+    choose_columns,
+    matching_any,
+    matching_partitions,
+)
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
+from unloader.resolve.one_output import extract_of_output, projection_of_output
 from unloader.resolve.patience import Patience
+from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
@@ -59,6 +64,24 @@ class Prepared:
     seating: Seating
     started: float = 0.0
     """When the preparation began, by `time.perf_counter`."""
+    formats: tuple[TextFormat | ParquetFormat, ...] = ()
+    """Of each output where there are routes; the first is `format`."""
+
+    def of_outputs(self) -> tuple[Prepared, ...]:
+        """Return what each output would be as the only one."""
+        if self.request.routes is None:
+            return (self,)
+        asked = self.request.of_outputs()
+        return tuple(
+            replace(
+                self,
+                request=each,
+                format=self.formats[number],
+                extract=extract_of_output(self.extract, number),
+                formats=(),
+            )
+            for number, each in enumerate(asked)
+        )
 
 
 @contextmanager
@@ -169,17 +192,8 @@ def prepared_table(
         PlanError: As PlanFailed, from the planner itself.
         UsageError: The selection names what is not there.
     """
-    projection = project(
-        catalog,
-        table,
-        request.selection.query,
-        (needs_of(request),),
-        as_text=request.selection.as_text,
-        values=request.values,
-    )
-    output_format = format_of(request, projection, catalog)
-    projection = marked(projection, output_format)
-    plan = _plan(request, table, seats.parallelism, planned)
+    projection, formats = projected(request, catalog, table)
+    plan = _plan(request, catalog, table, seats.parallelism, planned)
     extract = Extract(
         source=source,
         snapshot=snapshot,
@@ -187,20 +201,59 @@ def prepared_table(
         query=request.selection.query,
         where=request.selection.where,
         partitions=request.selection.partitions,
+        keys=keys_of(catalog, table, request.selection),
+        limit_rows=request.selection.limit_rows,
         projection=projection,
     )
-    if isinstance(output_format, ParquetFormat):
+    if any(isinstance(each, ParquetFormat) for each in formats):
         extract = with_origin(extract)
     in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     return Prepared(
         request=request,
-        format=output_format,
+        format=formats[0],
+        formats=() if request.routes is None else formats,
         catalog=catalog,
         extract=extract,
         plan=plan,
         topology=seats.topology,
         seating=seats.first(workers),
+    )
+
+
+def projected(
+    request: Request, catalog: Catalog, table: TableInfo
+) -> tuple[Projection, tuple[TextFormat | ParquetFormat, ...]]:
+    """Return the columns of the scan, and the format of each output.
+
+    Raises:
+        SourceError: A column cannot be read exactly.
+        UsageError: A format, or a filter, does not fit the columns.
+    """
+    asked = request.of_outputs()
+    needs = tuple(needs_of(each) for each in asked)
+    if request.routes is not None:
+        from unloader.resolve.outputs import with_columns
+
+        folding = catalog.capabilities.folding
+        needs = with_columns(asked, needs, table, folding)
+    projection = project(
+        catalog,
+        table,
+        request.selection.query,
+        needs,
+        as_text=request.selection.as_text,
+        values=request.values,
+    )
+    if request.routes is None:
+        output_format = format_of(request, projection, catalog)
+        return marked(projection, output_format), (output_format,)
+    from unloader.resolve.outputs import check_filters
+
+    check_filters(asked, projection)
+    return projection, tuple(
+        format_of(each, projection_of_output(projection, number), catalog)
+        for number, each in enumerate(asked)
     )
 
 
@@ -229,14 +282,21 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
     else:
         assert selection.table is not None
         table = catalog.describe(selection.table, observe)
+    return with_columns(table, selection, catalog.capabilities.folding)
+
+
+def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> TableInfo:
+    """Return a described table cut down to the chosen columns.
+
+    Raises:
+        UsageError: It has no columns, or not those.
+    """
     if not table.columns:
         raise UsageError(
             f"{table.label} has no columns, so there is nothing to unload", "choose another table"
         )
     names = [column.name for column in table.columns]
-    chosen = choose_columns(
-        names, selection.columns, selection.exclude, catalog.capabilities.folding
-    )
+    chosen = choose_columns(names, selection.columns, selection.exclude, folding)
     for pattern in selection.as_text:
         if not matching_any(chosen, (pattern,)):
             raise UsageError(
@@ -291,30 +351,14 @@ def needs_of(request: Request) -> OutputNeeds:
     )
 
 
-def _plan(request: Request, table: TableInfo, parallelism: int, planned: Plan | None) -> Plan:
+def _plan(
+    request: Request, catalog: Catalog, table: TableInfo, parallelism: int, planned: Plan | None
+) -> Plan:
+    check_sampling(catalog, request.selection)
     if planned is not None:
         check_fits(planned, table, request.selection.partitions)
         return planned
-    limits = request.limits.limits(parallelism)
-    return plan_partitions(table, request.selection.partitions, limits)
-
-
-def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLimits) -> Plan:
-    """Return the plan of a table, or of its partitions that match a pattern.
-
-    Raises:
-        PlanFailed: No partition matches.
-        PlanError: From the planner itself.
-    """
-    wanted = None
-    if patterns:
-        wanted = matching_partitions((part.name for part in table.partitions), patterns)
-        if not wanted:
-            raise PlanFailed(
-                f"no partition of {table.name} matches {', '.join(patterns)}",
-                f"see their names with: unloader describe SOURCE --table {table.name}",
-            )
-    return make_plan(table, limits, wanted)
+    return plan_of(table, request.selection, request.limits.limits(parallelism))
 
 
 def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:

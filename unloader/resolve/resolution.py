@@ -24,6 +24,9 @@ from unloader.sources.base import Catalog
 from writers.codecs.choice import Choice
 from writers.model import Compression
 
+Codec = tuple[Compression, Choice | None]
+"""A codec, and how a preset chose it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
@@ -63,16 +66,11 @@ def resolved(
         UsageError: The selection names what is not there.
     """
     run_id = new_run_id()
-    encryption = checked_encryption(request)
-    _check_planned(encryption, planned)
+    _check_planned(checked_encryption(request), planned)
     plan = None if planned is None else planned.plan
     with prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
-        compression, choice = _codec(ready, planned, observe, stop)
-        output = ResolvedOutput(
-            options=replace(placed(request.output, ready.extract, run_id), encryption=encryption),
-            format=ready.format,
-            compression=compression,
-            choice=choice,
+        outputs = resolved_outputs(
+            ready, run_id, lambda number, each: _codec(number, each, planned, observe, stop)
         )
         run = ResolvedRun(
             run_id=run_id,
@@ -80,11 +78,43 @@ def resolved(
             server_version=ready.catalog.server_version,
             extract=ready.extract,
             plan=ready.plan,
-            outputs=(output,),
+            outputs=outputs,
             topology=ready.topology,
             seating=ready.seating,
         )
         yield OpenRun(run=run, catalog=ready.catalog, started=ready.started)
+
+
+def resolved_outputs(
+    ready: Prepared, run_id: str, codec: Callable[[int, Prepared], Codec]
+) -> tuple[ResolvedOutput, ...]:
+    """Return the outputs of a run, with their real places.
+
+    Args:
+        ready: The run.
+        run_id: Its id.
+        codec: Returns the codec of an output, by its number.
+
+    Raises:
+        UsageError: Two would have one place, or one cannot be encrypted as asked.
+        ConfigError: A name is too long, or a key is missing.
+    """
+    found = []
+    for number, each in enumerate(ready.of_outputs()):
+        compression, choice = codec(number, each)
+        options = replace(
+            placed(each.request.output, each.extract, run_id),
+            encryption=checked_encryption(each.request),
+        )
+        output = ResolvedOutput(
+            options=options, format=each.format, compression=compression, choice=choice
+        )
+        found.append(output)
+    if ready.request.routes is not None:
+        from unloader.resolve.outputs import check_places
+
+        check_places(ready.request, [each.options for each in found])
+    return tuple(found)
 
 
 def _check_planned(encryption: EncryptionOptions | None, planned: ResolvedRun | None) -> None:
@@ -107,12 +137,16 @@ def new_run_id() -> str:
 
 
 def _codec(
-    ready: Prepared, planned: ResolvedRun | None, observe: Observer, stop: Callable[[], bool]
-) -> tuple[Compression, Choice | None]:
+    number: int,
+    ready: Prepared,
+    planned: ResolvedRun | None,
+    observe: Observer,
+    stop: Callable[[], bool],
+) -> Codec:
     """Return the codec, and how a preset chose it: now, or when the run was planned."""
     asked = ready.request.output.compression
-    before = None if planned is None else planned.output.choice
-    if planned is not None and type(planned.output.format) is not type(ready.format):
+    before = None if planned is None else planned.outputs[number].choice
+    if planned is not None and type(planned.outputs[number].format) is not type(ready.format):
         before = None  # It was measured for other files.
     if before is not None and asked in (before.compression, before.preset):
         return before.compression, before

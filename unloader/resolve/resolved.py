@@ -20,6 +20,7 @@ from unloader.model import EncryptionOptions, Extract, OutputOptions, Request, S
 from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.secrets.proofs import is_proof_of, proof_of
+from unloader.storage.kinds import destination_kind
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
@@ -71,6 +72,16 @@ class ResolvedRun:
     def output(self) -> ResolvedOutput:
         """The first output."""
         return self.outputs[0]
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """All directories of all outputs."""
+        return tuple(
+            place
+            for output in self.outputs
+            for place in output.options.destinations
+            if destination_kind((place,)) == "directories"
+        )
 
     @property
     def digest(self) -> str:

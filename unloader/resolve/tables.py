@@ -7,48 +7,38 @@ is told of all of them at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from partition_planner.errors import PlanError
-from partition_planner.model import TableInfo
 from partition_planner.several import estimated_bytes, unit_bytes
 from unloader.codecs.choice import chosen
-from unloader.errors import ConfigError, Interrupted, PlanFailed, UnloaderError, translate
-from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Request, Snapshot, SourceSpec
+from unloader.errors import ConfigError, Interrupted, UnloaderError, translate
+from unloader.events import Notice, Observer, PhaseStarted, silent
+from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
-from unloader.resolve.directories import placed
-from unloader.resolve.encrypting import checked_encryption
+from unloader.resolve.choosing import ChosenTable, chosen_tables
 from unloader.resolve.patience import Patience
+from unloader.resolve.planning import takes_units
 from unloader.resolve.preparation import (
     Prepared,
-    chosen_table,
     closing_after_failure,
-    hold,
     prepared_table,
 )
-from unloader.resolve.resolution import new_run_id
-from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.resolve.resolution import Codec, new_run_id, resolved_outputs
+from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.table_problems import TableProblem, each_once, told_at_once
+from unloader.selection.asked import TablesRequest
+from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
+from unloader.sources.several import hold_tables
 from writers.codecs.choice import Choice
 from writers.model import Compression
 
 T = TypeVar("T")
-
-_MOST_NAMED = 20
-"""So many tables are named in a message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProblem:
-    """A table that cannot be unloaded, as far as is known before anything is read."""
-
-    table: str
-    error: UnloaderError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +59,18 @@ class OpenTables:
 
 @contextmanager
 def resolved_tables(
-    requests: Sequence[Request],
+    asked: TablesRequest,
     *,
     seats: SeatPlan | None = None,
-    leave_out: bool = False,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenTables]:
     """Open the source, take one snapshot and decide everything for all tables.
 
     Args:
-        requests: One for each table; of one source, and with the same limits and seats.
+        asked: Which tables. Those that cannot be unloaded are left out if its options say so, as
+            long as there are others.
         seats: As they were decided already; None decides them.
-        leave_out: Go on without the tables that cannot be unloaded, as long as there are others.
         stop: Asked several times a second until all is decided; True cancels what is going on.
         observe: Reports each step as it begins.
 
@@ -93,12 +82,12 @@ def resolved_tables(
     """
     started = time.perf_counter()
     run_id = new_run_id()
-    first = requests[0]
+    first = asked.common
     seats = seats or seat_request(first)
     source = replace(first.source, session=replace(first.source.session, run_id=run_id))
     patience = Patience(retry=first.retry, run_id=run_id, stop=stop, observe=observe)
     resolving = _Resolving(
-        requests=requests, source=source, seats=seats, run_id=run_id, observe=observe, stop=stop
+        asked=asked, source=source, seats=seats, run_id=run_id, observe=observe, stop=stop
     )
     step = "connecting"
     observe(PhaseStarted(phase="connecting"))
@@ -114,125 +103,136 @@ def resolved_tables(
     # Nothing is decided yet: whatever a lost session had found out is found out again.
     catalog, found = patience.with_retries(lambda: step, prepare)
     with closing(catalog):
-        if found.problems and not (leave_out and found.runs):
-            raise told_at_once(found.problems, len(requests))
+        goes_on = asked.options.on_failure == "continue" and found.runs
+        if found.problems and not goes_on:
+            raise told_at_once(found.problems, found.asked_for)
+        for text in found.notices:
+            observe(Notice(text=text))
         yield OpenTables(
             run_id=run_id,
-            runs=tuple(found.runs),
+            runs=found.runs,
             catalog=catalog,
             started=started,
-            problems=tuple(found.problems),
+            problems=found.problems,
         )
-
-
-def told_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
-    """Return one error for all tables that cannot be unloaded."""
-    if len(problems) == of == 1:
-        return problems[0].error
-    kinds = {type(each.error) for each in problems}
-    kind = kinds.pop() if len(kinds) == 1 else PlanFailed
-    named = [f"{each.table}: {each.error.message.rstrip('. ')}" for each in problems[:_MOST_NAMED]]
-    more = len(problems) - len(named)
-    if more:
-        named.append(f"and {more} more")
-    hints = dict.fromkeys(each.error.hint for each in problems if each.error.hint)
-    return kind(
-        f"{len(problems)} of {of} tables cannot be unloaded: {'; '.join(named)}",
-        "; ".join(list(hints)[:3]) + "; or go on without them: --on-table-failure continue",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    runs: list[ResolvedRun]
-    problems: list[TableProblem]
+    runs: tuple[ResolvedRun, ...]
+    problems: tuple[TableProblem, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def asked_for(self) -> int:
+        """Tables that were asked for, those that cannot be unloaded among them."""
+        return len(self.runs) + len({each.table for each in self.problems})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Resolving:
     """What is the same for all tables."""
 
-    requests: Sequence[Request]
+    asked: TablesRequest
     source: SourceSpec
     seats: SeatPlan
     run_id: str
     observe: Observer
     stop: Callable[[], bool]
+    tables: tuple[ChosenTable, ...] = ()
+    """Once they are known."""
 
     def resolve(self, catalog: Catalog) -> _Found:
         """Decide all for all tables."""
         self.observe(PhaseStarted(phase="snapshot"))
-        snapshot = catalog.snapshot(self.requests[0].consistency)
+        snapshot = catalog.snapshot(self.asked.common.consistency)
         self.observe(PhaseStarted(phase="table"))
-        problems: dict[int, TableProblem] = {}
-        tables = self._each(
-            range(len(self.requests)), problems, lambda number: self._table(catalog, number)
+        chosen = chosen_tables(catalog, self.asked.entries, self.observe)
+        known = replace(self, tables=chosen.tables)
+        runs, problems = known._decided(catalog, snapshot)
+        return _Found(
+            runs=runs,
+            problems=each_once((*chosen.problems, *problems)),
+            notices=chosen.notices,
         )
+
+    def _decided(
+        self, catalog: Catalog, snapshot: Snapshot
+    ) -> tuple[tuple[ResolvedRun, ...], list[TableProblem]]:
+        """Return the runs of the tables, and what is wrong with the others."""
         self.observe(PhaseStarted(phase="planning"))
-        size = unit_bytes(map(estimated_bytes, tables.values()), self.seats.parallelism)
+        problems: dict[int, TableProblem] = {}
+        sizes = (estimated_bytes(each.table) for each in self.tables)
+        size = unit_bytes(sizes, self.seats.parallelism)
         ready = self._each(
-            tables,
+            range(len(self.tables)),
             problems,
-            lambda number: self._prepared(catalog, snapshot, number, tables[number], size),
+            lambda number: self._prepared(catalog, snapshot, number, size),
         )
         self.observe(PhaseStarted(phase="locking"))
-        self._each(ready, problems, lambda number: hold(ready[number]))
+        self._hold(catalog, ready, problems)
         good = {number: each for number, each in ready.items() if number not in problems}
         codecs = self._codecs(good)
         runs = self._each(good, problems, lambda number: self._run(good[number], codecs[number]))
-        return _Found(
-            runs=[runs[number] for number in sorted(runs)],
-            problems=[problems[number] for number in sorted(problems)],
-        )
+        in_order = [problems[number] for number in sorted(problems)]
+        return tuple(runs[number] for number in sorted(runs)), in_order
 
-    def _table(self, catalog: Catalog, number: int) -> TableInfo:
-        return chosen_table(catalog, self.requests[number].selection)
-
-    def _prepared(
-        self, catalog: Catalog, snapshot: Snapshot, number: int, table: TableInfo, size: int
-    ) -> Prepared:
-        request = self.requests[number]
-        if request.limits.unit_bytes is None:
+    def _prepared(self, catalog: Catalog, snapshot: Snapshot, number: int, size: int) -> Prepared:
+        table = self.tables[number].table
+        asked = request = self.tables[number].request
+        # The units of a sample are as small as it needs them.
+        if request.limits.unit_bytes is None and not takes_units(request.selection):
             limits = replace(request.limits, unit_bytes=size)
             request = replace(request, limits=limits)
         ready = prepared_table(request, self.source, catalog, snapshot, table, self.seats)
-        return replace(ready, request=self.requests[number])
+        return replace(ready, request=asked)
 
-    def _codecs(
-        self, ready: Mapping[int, Prepared]
-    ) -> Mapping[int, tuple[Compression, Choice | None]]:
-        """Return the codec of each table; one that is to be measured is, on the largest of them."""
-        codecs: dict[int, tuple[Compression, Choice | None]] = {}
+    def _hold(
+        self,
+        catalog: Catalog,
+        ready: Mapping[int, Prepared],
+        problems: dict[int, TableProblem],
+    ) -> None:
+        """Check all conditions, and keep what is to be read as it is, all tables together."""
+        self._each(ready, problems, lambda number: check_where(catalog, ready[number].extract))
+        good = [number for number in ready if number not in problems]
+        held = [(ready[number].extract, ready[number].plan.selectors) for number in good]
+        for number, error in zip(good, hold_tables(catalog, held), strict=True):
+            if error is None:
+                continue
+            # What may pass, such as a lock, is waited for again, unless the others need not wait.
+            if error.retryable and self.asked.options.on_failure == "stop":
+                raise error
+            problems[number] = self._problem(number, error)
+
+    def _codecs(self, ready: Mapping[int, Prepared]) -> Mapping[int, tuple[Codec, ...]]:
+        """Return the codec of each output of each table; one that is to be measured is, on the
+        largest of them."""
+        codecs: dict[int, tuple[Codec, ...]] = {}
         measured: dict[object, Choice] = {}
         for number, each in sorted(ready.items(), key=lambda item: -_rows(item[1])):
-            asked = each.request.output.compression
-            if isinstance(asked, Compression):
-                codecs[number] = (asked, None)
-                continue
-            kind = (asked, type(each.format))
-            if kind not in measured:
-                self.observe(PhaseStarted(phase="measuring"))
-                measured[kind] = chosen(each, asked, observe=self.observe, stop=self.stop)
-            codecs[number] = (measured[kind].compression, measured[kind])
+            codecs[number] = tuple(self._codec(one, measured) for one in each.of_outputs())
         return codecs
 
-    def _run(self, ready: Prepared, codec: tuple[Compression, Choice | None]) -> ResolvedRun:
-        request = ready.request
-        options = replace(
-            placed(request.output, ready.extract, self.run_id),
-            encryption=checked_encryption(request),
-        )
-        compression, choice = codec
-        output = ResolvedOutput(
-            options=options, format=ready.format, compression=compression, choice=choice
-        )
+    def _codec(self, ready: Prepared, measured: dict[object, Choice]) -> Codec:
+        asked = ready.request.output.compression
+        if isinstance(asked, Compression):
+            return asked, None
+        kind = (asked, type(ready.format))
+        if kind not in measured:
+            self.observe(PhaseStarted(phase="measuring"))
+            measured[kind] = chosen(ready, asked, observe=self.observe, stop=self.stop)
+        return measured[kind].compression, measured[kind]
+
+    def _run(self, ready: Prepared, codecs: tuple[Codec, ...]) -> ResolvedRun:
+        outputs = resolved_outputs(ready, self.run_id, lambda number, each: codecs[number])
         return ResolvedRun(
             run_id=self.run_id,
-            request=request,
+            request=ready.request,
             server_version=ready.catalog.server_version,
             extract=ready.extract,
             plan=ready.plan,
-            outputs=(output,),
+            outputs=outputs,
             topology=ready.topology,
             seating=ready.seating,
         )
@@ -255,9 +255,12 @@ class _Resolving:
                 assert isinstance(known, UnloaderError)
                 if known.retryable or isinstance(known, (Interrupted, ConfigError)):
                     raise
-                name = self.requests[number].selection.table
-                problems[number] = TableProblem(table=str(name or "the query"), error=known)
+                problems[number] = self._problem(number, known)
         return found
+
+    def _problem(self, number: int, error: UnloaderError) -> TableProblem:
+        table = self.tables[number]
+        return TableProblem(table=table.table.label, error=error, entry=table.entry)
 
 
 def _rows(ready: Prepared) -> int:

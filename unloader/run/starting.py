@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -38,7 +38,7 @@ from unloader.storage.opening import storage_at
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
-    from unloader.model import TablesOptions
+    from unloader.selection.asked import TablesRequest
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run cleanly."""
@@ -62,7 +62,7 @@ class Resumption:
 
 def start(
     request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
-) -> Manifest:
+) -> tuple[Manifest, ...]:
     """Begin a run anew; see `unloader.api.unload`."""
     check_ceilings(request)
     seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
@@ -72,26 +72,24 @@ def start(
             return run(ready, executor, observe=observe, stop=stop)
 
 
-def start_tables(
-    requests: Sequence[Request], options: TablesOptions, *, observe: Observer, stop: Stop
-) -> TablesManifest:
+def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Begin a run over several tables; see `unloader.api.unload_tables`."""
     # Imported here: most runs are of one table.
     from unloader.resolve.tables import resolved_tables
     from unloader.run.tables.unloading import run_tables
 
-    first = requests[0]
-    seats = seat_request(first)
-    with early_workers(first, seats) as executor:
-        _tell_settings(first, observe)
-        goes_on = options.on_failure == "continue"
-        with resolved_tables(
-            requests, seats=seats, leave_out=goes_on, stop=stop, observe=observe
-        ) as ready:
-            return run_tables(ready, executor, options, observe=observe, stop=stop)
+    common = asked.common
+    check_ceilings(common)
+    seats = seat_request(common)
+    with early_workers(common, seats) as executor:
+        _tell_settings(common, observe)
+        with resolved_tables(asked, seats=seats, stop=stop, observe=observe) as ready:
+            return run_tables(ready, executor, asked.options, observe=observe, stop=stop)
 
 
-def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifest:
+def resume(
+    destination: str, again: Resumption, *, observe: Observer, stop: Stop
+) -> tuple[Manifest, ...]:
     """Go on with a broken run of one table; see `unloader.api.resume`."""
     done = _completed(destination, observe)
     broken = find_broken_run(destination)
@@ -114,6 +112,7 @@ def resume_tables(
     from unloader.resolve.broken_tables import find_broken_tables, reopened_tables
     from unloader.run.tables.home import left_of
     from unloader.run.tables.unloading import run_tables
+    from unloader.selection.asked import TablesRequest
 
     broken = find_broken_tables(destination)
     if broken is None:
@@ -128,7 +127,9 @@ def resume_tables(
         requests = [
             each.request_here(replaces=left_of(each.run) == "all") for each in broken.tables
         ]
-        return start_tables(requests, broken.options, observe=observe, stop=stop)
+        here = os.path.join(broken.place, "{schema}.{table}")
+        asked = TablesRequest.of(requests, replace(broken.options, destination=here))
+        return start_tables(asked, observe=observe, stop=stop)
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
     seats = seat_request(request, workers)
@@ -143,12 +144,12 @@ def resume_tables(
 
 def resume_or_start(
     request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
-) -> Manifest:
+) -> tuple[Manifest, ...]:
     """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload`."""
     for place in _places_of(request):
-        manifest = _gone_on_with(place, request, observe, stop)
-        if manifest is not None:
-            return manifest
+        manifests = _gone_on_with(place, request, observe, stop)
+        if manifests is not None:
+            return manifests
     return start(request, planned, observe=observe, stop=stop)
 
 
@@ -164,7 +165,9 @@ def _places_of(request: Request) -> tuple[str, ...]:
     return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
 
 
-def _gone_on_with(place: str, request: Request, observe: Observer, stop: Stop) -> Manifest | None:
+def _gone_on_with(
+    place: str, request: Request, observe: Observer, stop: Stop
+) -> tuple[Manifest, ...] | None:
     """Bring the broken run of a job at a place to its end; return None if there is none."""
     alone = not has_fields(request.output.destination)
     try:
@@ -206,7 +209,7 @@ def _has_its_key(run: ResolvedRun, request: Request) -> bool:
 
 def _resumed(
     broken: BrokenRun, request: Request, place: str, observe: Observer, stop: Stop
-) -> Manifest | None:
+) -> tuple[Manifest, ...] | None:
     """Go on with a broken run; return None if its snapshot cannot be read any more."""
     observe(Notice(text=f"resuming run {broken.run.run_id}, which was broken off in {place}"))
     source = request.source
@@ -223,7 +226,7 @@ def _resumed(
     return None
 
 
-def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifest:
+def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, ...]:
     request = broken.run.request
     seats = seat_request(request, broken.parallelism or broken.run.plan.limits.parallelism)
     broken = replace(broken, run=broken.run.seated(seats))
@@ -258,7 +261,7 @@ def _completed(place: str, observe: Observer) -> _CutShort | None:
     return found
 
 
-def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest:
+def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Manifest, ...]:
     """Return the manifest of a finished run; first do what was left to do behind a publication."""
     place = done.place if done else place
     if not is_finished(place):
@@ -273,7 +276,7 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest
 
         follow(done.run, manifest, place, observe)
     observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
-    return manifest
+    return (manifest,)
 
 
 def _tell_settings(request: Request, observe: Observer) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from partition_planner.model import WorkUnit
@@ -24,6 +25,7 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import COMPARING
 from unloader.placement.evidence import Evidence
+from unloader.resolve.one_output import of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
@@ -31,11 +33,12 @@ from unloader.run.comparing import compare
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.journal import Progress
-from unloader.run.outputs.base import RunOutput, Stop
+from unloader.run.outputs.base import RunOutput, Stop, WrittenRoute
 from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import kept_until
 from unloader.sources.cancelling import cancelled_by
+from unloader.sources.sampling import count
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking
 
@@ -71,6 +74,8 @@ class TableRun:
     finished: dict[str, FinishedUnit] = field(default_factory=dict)
     """By the unit's id."""
     source_rows: int | None = None
+    manifests: tuple[Manifest, ...] = ()
+    """Of what is published: one, or that of each route."""
     _verify_result: str = "not verified"
     _not_compared: tuple[str, ...] | None = None
     _is_recorded: bool = False
@@ -136,6 +141,7 @@ class TableRun:
             history=self.around.history,
             fetch_bytes=request.fetch_bytes,
             checksums=request.verify in COMPARING,
+            drops_outputs=request.on_route_failure == "drop",
             observe=self.observe,
             stop=lambda: check_stop(stop, "before all work units were done"),
             resumable=self.is_resumable,
@@ -161,32 +167,49 @@ class TableRun:
         if level == "none":
             return
         self.observe(PhaseStarted(phase="counting"))
-        written = sum(unit.result.rows for unit in self.finished.values())
         catalog = self.resolved.catalog
         request = self.run.request
         patience = Patience(
             retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
         )
         with cancelled_by(stop, catalog):
-            self.source_rows = patience.with_retries(
-                "counting", lambda: catalog.count(self.run.extract), catalog.check_snapshot
+            rows = patience.with_retries(
+                "counting",
+                lambda: count(catalog, self.run.extract, self.run.plan),
+                catalog.check_snapshot,
             )
-        consistent = request.consistency == "snapshot"
-        if written != self.source_rows and consistent:
+        self.check_count(rows)
+        self.compare_values(stop, end_workers)
+
+    @property
+    def rows_written(self) -> int:
+        """How many rows the finished units have, those that filters left out with them."""
+        return sum(unit.result.scanned for unit in self.finished.values())
+
+    def check_count(self, source_rows: int) -> None:
+        """Compare the rows that were written with those that the source counts.
+
+        Raises:
+            VerifyMismatch: There are more or fewer of them, at one snapshot.
+        """
+        self.source_rows = source_rows
+        written = self.rows_written
+        consistent = self.run.request.consistency == "snapshot"
+        if written != source_rows and consistent:
             raise VerifyMismatch(
-                f"{written} rows were written, the source counts {self.source_rows} at the same "
-                "snapshot",
+                f"{written} rows were {self._what_was_done}, the source counts {source_rows} at "
+                "the same snapshot",
                 "run again; if it happens again, check whether the condition or query returns "
                 "other rows each time (random values, samples, the current time), else report it "
                 "with the plan",
             )
-        self._verify_result = "ok" if written == self.source_rows else "different, no snapshot"
-        if level in COMPARING:
-            self._compare_values(stop, end_workers)
+        self._verify_result = "ok" if written == source_rows else "different, no snapshot"
 
     def publish(self, stop: Stop) -> Manifest:
         """Give the files their final names; return the manifest."""
-        return self.output.publish(self._in_order(), self._manifest, stop, self.then)
+        manifest = self.output.publish(self._in_order(), self._manifest, stop, self.then)
+        self.manifests = self.output.manifests or (manifest,)
+        return manifest
 
     def is_worth_keeping(self, error: UnloaderError | None) -> bool:
         """Return whether `resume` could go on with what a failed run leaves.
@@ -200,8 +223,8 @@ class TableRun:
 
     def abandon(self, *, kept: bool) -> None:
         """Leave what is done for `resume`, or no trace."""
-        partial = self._manifest(tuple(self.finished.values()), complete=False)
-        self.output.abandon(partial if kept else None)
+        units = tuple(self.finished.values())
+        self.output.abandon(units, partial(self._manifest, complete=False) if kept else None)
 
     def advised(self, error: UnloaderError) -> UnloaderError:
         """Return the error of a run that is kept with the way to go on."""
@@ -229,17 +252,27 @@ class TableRun:
         if not options.min_free_bytes:
             return None
         return RoomWatch(
-            directories=self.resolved.resumed_in or options.destinations,
+            directories=self.resolved.resumed_in or self.run.directories,
             min_free_bytes=options.min_free_bytes,
             pause_seconds=options.pause_seconds,
             tell=lambda text: self.observe(Notice(text=text)),
         )
 
+    @property
+    def _what_was_done(self) -> str:
+        """What became of the rows that are counted, in messages."""
+        return "written" if self.run.request.routes is None else "read"
+
     def _in_order(self) -> list[FinishedUnit]:
         return [self.finished[unit] for unit in sorted(self.finished)]
 
-    def _compare_values(self, stop: Stop, end_workers: Callable[[], None]) -> None:
-        """Compare the fetched values with those in the files, and with the source's own."""
+    def compare_values(self, stop: Stop, end_workers: Callable[[], None] = lambda: None) -> None:
+        """Compare the fetched values with those in the files, and with the source's own.
+
+        As far as that was asked for; see `verify`.
+        """
+        if self.run.request.verify not in COMPARING:
+            return
         units = self._in_order()
         self.observe(PhaseStarted(phase="verifying"))
         self._not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()
@@ -264,18 +297,20 @@ class TableRun:
         self,
         units: Sequence[FinishedUnit],
         directories: tuple[str, ...] = (),
+        route: WrittenRoute | None = None,
         *,
         complete: bool = True,
     ) -> Manifest:
         around = self.around
         facts = RunFacts(
-            run=self.run,
+            run=of_output(self.run, 0) if route is None else route.run,
+            route=None if route is None else route.record,
             seconds=time.perf_counter() - self.resolved.started,
             cpu_seconds=time.process_time()
             + sum(unit.result.cpu_seconds for unit in self.finished.values()),
             source_rows=self.source_rows,
             verify_result=self._verify_result,
-            not_compared=self._not_compared,
+            not_compared=self._not_compared if route is None else route.not_compared,
             directories=directories,
             evidence=around.evidence,
             lowest_parallelism=around.lowest_parallelism,

@@ -66,6 +66,8 @@ class UnitWork(Work[WorkUnit]):
     """By id, in the order in which they were done."""
     workers: int = 0
     """How many there are."""
+    drops_outputs: bool = False
+    """See `UnitTask`."""
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
     concurrency: RunSteering
@@ -81,9 +83,10 @@ class UnitWork(Work[WorkUnit]):
             unit=attempt.unit,
             attempt=attempt.attempt,
             extract=self.extract,
-            outputs=(self.output.task(attempt),),
+            outputs=self.output.tasks(attempt),
             fetch_bytes=self.fetch_bytes,
             checksums=self.checksums,
+            drops_outputs=self.drops_outputs,
         )
 
     def check(self) -> None:

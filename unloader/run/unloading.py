@@ -59,8 +59,8 @@ def run(
     *,
     observe: Observer,
     stop: Callable[[], bool],
-) -> Manifest:
-    """Execute a resolved run; return the manifest.
+) -> tuple[Manifest, ...]:
+    """Execute a resolved run; return the manifest, of several routes that of each.
 
     Args:
         resolved: The run with its open source.
@@ -92,10 +92,10 @@ def run(
             failed.append(error)
 
     check_before(resolved.run, places[0])
-    manifest = _executed(resolved, executor, observe, stop, then)
+    manifests = _executed(resolved, executor, observe, stop, then)
     if failed:
         raise failed[0]
-    return manifest
+    return manifests
 
 
 def _executed(
@@ -104,7 +104,7 @@ def _executed(
     observe: Observer,
     stop: Callable[[], bool],
     then: Callable[[Manifest], None] = lambda manifest: None,
-) -> Manifest:
+) -> tuple[Manifest, ...]:
     output = open_output(resolved.run, resolved.resumed_in)
     with closing(output):
         seats, storage = resolved.run.seating.seats, output.live()
@@ -117,7 +117,8 @@ def _executed(
         live.resumable = table.is_resumable
         live.snapshot_kept_until = kept_until(resolved.catalog)
         try:
-            return current.execute(executor, live.stop)
+            current.execute(executor, live.stop)
+            return table.manifests
         except BaseException as error:
             known = translate(error) if isinstance(error, Exception) else None
             kept = table.is_worth_keeping(known)
@@ -149,7 +150,7 @@ class _Run:
         """What is executed, with its open source."""
         return self.table.resolved
 
-    def execute(self, executor: Executor, stop: Callable[[], bool]) -> Manifest:
+    def execute(self, executor: Executor, stop: Callable[[], bool]) -> None:
         table, run, catalog = self.table, self.table.run, self.resolved.catalog
         if run.request.verify == "source":
             check_able(catalog, run.extract.source.kind)
@@ -164,11 +165,16 @@ class _Run:
         table.verify(stop, self._end_workers)
         check_stop(stop, "before the files had their final names")
         self.observe(PhaseStarted(phase="publishing"))
-        manifest = table.publish(stop)
-        totals = manifest.totals
-        self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        table.publish(stop)
+        totals = [each.totals for each in table.manifests]
+        self.observe(
+            RunFinished(
+                rows=totals[0].rows,
+                bytes=sum(each.bytes for each in totals),
+                seconds=totals[-1].seconds,
+            )
+        )
         self._end_keeping()
-        return manifest
 
     def _tell_start(self, kept_until: str) -> None:
         run = self.table.run
@@ -183,7 +189,7 @@ class _Run:
                 bytes=_total(unit.bytes for unit in plan.units),
                 snapshot=_point(run.extract.snapshot),
                 end_sessions_sql=end_sessions_sql(self.resolved.catalog),
-                destinations=self.resolved.resumed_in or run.output.options.destinations,
+                destinations=self._places(),
                 nodes=tuple(seat.node for seat in run.seating.seats),
                 adaptive=is_adaptive(run.request),
             )
@@ -193,6 +199,13 @@ class _Run:
         if kept_until:
             text = f"if the run dies its snapshot is kept until {kept_until}; see unloader keepers"
             self.observe(Notice(text=text))
+
+    def _places(self) -> tuple[str, ...]:
+        """Return where the output goes, as displays show it."""
+        run = self.table.run
+        if len(run.outputs) > 1:
+            return tuple(place for each in run.outputs for place in each.options.destinations)
+        return self.resolved.resumed_in or run.output.options.destinations
 
     def _keep_snapshot(self) -> str:
         """Have the snapshot outlive the run from here on, where that was asked for; say how long.

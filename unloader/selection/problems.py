@@ -9,9 +9,10 @@ from typing import Literal
 from unloader.errors import SourceError
 from unloader.selection.listing import ListedTable, Obstacle, ObstacleKind
 
-ProblemKind = ObstacleKind | Literal["unmatched", "column"]
+ProblemKind = ObstacleKind | Literal["unmatched", "column", "twice"]
 """unmatched: a name or a pattern that stands for no table. column: one that cannot be unloaded,
-though the table can. The others are those of an `Obstacle`."""
+though the table can. twice: patterns of two entries match the table. The others are those of an
+`Obstacle`."""
 
 SHOWN = 12
 """Problems in the text of an error; the others are counted."""

@@ -34,6 +34,10 @@ class OutputNeeds:
     """Its dialect; None is Parquet."""
     batches_only: bool = False
     """Finished text would not do: files are cut by size, or fields have fixed widths."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns it takes, in its order; None is all, in that of the table."""
+    filter_columns: tuple[str, ...] | None = None
+    """Names of the columns that its filter looks at; None where it has no filter."""
 
 
 def project(
@@ -68,7 +72,9 @@ def choose(
 ) -> Projection:
     """Return one set of columns that serves all outputs, and which of them each output takes.
 
-    The database renders the text itself if there is one output and it is text that it can render.
+    Only columns that an output takes are read, or that its filter looks at: that has the values as
+    they would be in Parquet, whatever the output is. The database renders the text itself if there
+    is one output and it is text that it can render.
 
     Args:
         columns: How each can be read.
@@ -88,17 +94,25 @@ def choose(
         )
         for output in outputs
     )
+    filters = tuple(
+        tuple(scan.place(column, reading) for column, reading in _filtered(columns, output))
+        for output in outputs
+    )
+    has_filters = any(output.filter_columns is not None for output in outputs)
     return Projection(
         columns=tuple(read for read, _ in scan.columns),
         route="encoded" if encoded else "arrow",
         schema=b"" if encoded else schema_message([(read.name, how) for read, how in scan.columns]),
         outputs=taken,
+        filters=filters if has_filters else None,
     )
 
 
 def _is_encoded(output: OutputNeeds, encodes: Encodes | None) -> bool:
     text = output.text
     if text is None or output.batches_only or text.guard_formulas:
+        return False
+    if output.filter_columns is not None:
         return False
     return encodes is not None and encodes(text)
 
@@ -113,7 +127,7 @@ def _chosen(
     """Return the columns of one output, each with its reading."""
     found = []
     texts = matching_any([column.beside or column.name for column in columns], as_text)
-    for column in columns:
+    for column in _of_names(columns, output.columns):
         use: Use = "encoded" if encoded else _use(column, output)
         asked = (column.beside or column.name) in texts
         reading = _first(column.readings, use, output, asked=asked)
@@ -127,6 +141,28 @@ def _chosen(
             )
     _check_names([column for column, _ in found])
     return found
+
+
+def _filtered(
+    columns: Sequence[ColumnReadings], output: OutputNeeds
+) -> list[tuple[ColumnReadings, Reading]]:
+    """Return the columns that the filter of an output looks at, with their readings for Parquet."""
+    if output.filter_columns is None:
+        return []
+    own = [column for column in columns if not column.beside]
+    typed = OutputNeeds(text=None, columns=output.filter_columns)
+    return _chosen(own, typed, (), encoded=False)
+
+
+def _of_names(
+    columns: Sequence[ColumnReadings], names: Sequence[str] | None
+) -> Sequence[ColumnReadings]:
+    """Return the columns of these names in their order, each with those that accompany it."""
+    if names is None:
+        return columns
+    return [
+        column for name in names for column in columns if (column.beside or column.name) == name
+    ]
 
 
 def _first(

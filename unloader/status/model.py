@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from unloader import json_fields
-from unloader.events import TableCounts
 from unloader.json_reading import decode
+from unloader.model import TableCounts
 
 FORMAT_VERSION = 1
 

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.errors import OutputFailed
-from unloader.events import TableCounts
 from unloader.manifest.model import TableRecord, TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
+from unloader.model import TableCounts
 from unloader.resolve.homes import (
     RecordedTable,
     home_above,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from unloader.events import TableCounts
+from unloader.model import TableCounts
 from unloader.resolve.homes import RecordedTable
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, Leftover

@@ -13,7 +13,6 @@ from unloader.events import (
     PhaseStarted,
     RunFinished,
     RunStarted,
-    TableCounts,
     TableFinished,
     TableStaged,
     UnitAdvanced,
@@ -23,6 +22,7 @@ from unloader.events import (
     UnitStarted,
     Verified,
 )
+from unloader.model import TableCounts
 
 RATE_SECONDS = 30.0
 """Rates are averages over so much of the past: shorter jumps, longer hides a stall."""

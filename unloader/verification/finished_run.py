@@ -73,6 +73,11 @@ def verify(
     if checks.level == "source" and source is None:
         raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
     manifest = _finished_manifest(destination, observe)
+    if checks.level == "source" and manifest.options.filter is not None:
+        raise UsageError(
+            "--level source compares with all rows of the source, and the run had a filter",
+            "use --level full",
+        )
     spec = keyed_spec(_spec_of(destination, manifest), manifest, checks.keys)
     if not spec.encryption.is_readable:
         _check_unread(checks.level, keyed=spec.encryption.keyed, observe=observe)
@@ -177,16 +182,18 @@ def _source_differences(
 ) -> Iterator[str]:
     if said is None:
         return
-    if said.rows != manifest.totals.rows:
+    left_out = manifest.verified.filtered_rows or 0
+    if said.rows != manifest.totals.rows + left_out:
+        filtered = f" and {left_out} that a filter left out" if left_out else ""
         yield (
-            f"the manifest has {manifest.totals.rows} rows, the source counts {said.rows}"
+            f"the manifest has {manifest.totals.rows} rows{filtered}, the source counts {said.rows}"
             f" ({said.state})"
         )
     elif said.content is not None and read.content is not None and fetched is not None:
-        left_out = {**fetched.left_out, **said.content.unhashed}
+        unhashed = {**fetched.left_out, **said.content.unhashed}
         places = ("in the files", f"in the source ({said.state})")
         yield from differing(
-            read.content, said.content.sums, said.content.columns, places, left_out
+            read.content, said.content.sums, said.content.columns, places, unhashed
         )
 
 

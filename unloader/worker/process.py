@@ -113,15 +113,17 @@ def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) ->
 def _unload(task: UnitTask, report: Report) -> UnitResult:
     started = time.perf_counter()
     reader = _process.reader_for(task.extract.source, task.extract.snapshot)
-    rows, files, stages, content = copy_unit(task, reader, report)
+    copied = copy_unit(task, reader, report)
     return UnitResult(
         unit=task.unit.id,
         attempt=task.attempt,
-        rows=rows,
-        files=files,
-        stages=stages,
+        rows=copied.rows,
+        files=copied.files,
+        stages=copied.stages,
         seconds=time.perf_counter() - started,
         cpu_seconds=_process.cpu_since_last(),
         peak_rss_bytes=peak_rss_bytes(),
-        content=content,
+        content=copied.content,
+        filtered=copied.filtered,
+        outputs=copied.outputs,
     )

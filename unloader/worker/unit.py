@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.model import (
+    OutputResult,
     OutputTask,
     StageLoad,
     Stages,
@@ -20,8 +21,8 @@ from unloader.model import (
 )
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import unit_batches, unit_text
-from unloader.worker.columns import columns_of, open_for_columns
 from unloader.worker.gate import GATE
+from unloader.worker.outputs import Outputs, UnitOutput
 from unloader.worker.progress import (
     LastReport,
     Progress,
@@ -33,13 +34,26 @@ from unloader.worker.progress import (
 from unloader.worker.pump import Pump
 from writers.base import EncodedWriter, Writer
 from writers.cpu_delay import cpu_delay
-from writers.model import ContentSums, TextFormat, WrittenFile
+from writers.model import ContentSums, StageSeconds, TextFormat, WrittenFile
 
 if TYPE_CHECKING:
     from unloader.worker.dropping import DroppedText
     from writers.large_rows import LargeRow
 
-Copied = tuple[int, tuple[WrittenFile, ...], Stages, ContentSums | None]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """What became of a unit."""
+
+    rows: int
+    """In the files; of several outputs those that were read."""
+    files: tuple[WrittenFile, ...]
+    stages: Stages
+    content: ContentSums | None = None
+    """Checksums of the values, where the task asks for them."""
+    filtered: int | None = None
+    outputs: tuple[OutputResult, ...] | None = None
+    """Of each where there are several; see `UnitResult`."""
 
 
 def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
@@ -50,10 +64,7 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
         reader: An open reader of the task's source.
         report: Takes the progress now and then.
 
-    Returns:
-        The rows written, their files, how long each stage took, and the checksums of the values
-        where the task asks for them. Whatever goes wrong comes through, and nothing is left in the
-        staging directory.
+    Whatever goes wrong comes through, and nothing is left in the staging directory then.
     """
     from writers.files.room import told_of_waits
 
@@ -95,8 +106,8 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
 
     projection = task.extract.projection
     schema = read_schema(projection.schema)
-    writers: list[Writer] = []
     content = _Content(schema) if task.checksums else None
+    outputs = Outputs((), drops=False)
 
     def fetch() -> Iterator[Any]:
         share = max(1, task.fetch_bytes // SHARES)
@@ -104,19 +115,18 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
         return batches if content is None else content.of_batches(batches)
 
     def advance(rows: int = 0) -> None:
-        progress.add(rows, sum(writer.bytes_written for writer in writers))
+        progress.add(rows, outputs.bytes_written)
 
     def consume(batch: Any) -> None:
         if isinstance(batch, LargeRow):
             if content is not None:
                 batch = content.of_row(batch)
             watched = tuple((index, WatchedValue(value, advance)) for index, value in batch.values)
-            for writer in writers:
-                writer.write_large(replace(batch, values=watched))
+            row = replace(batch, values=watched)
+            outputs.each(lambda output: output.write_large(row))
             advance(1)
             return
-        for writer in writers:
-            writer.write(batch)
+        outputs.each(lambda output: output.write(batch))
         advance(batch.num_rows)
 
     before = _Clocks.now()
@@ -125,25 +135,75 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
         size=_batch_bytes,
         most_bytes=task.fetch_bytes,
         waits=progress.waits,
-        gate=partial(GATE.pass_by, task.unit.id, task.attempt, progress.held_up),
+        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
     )
     progress.starved = lambda: pump.starved_seconds
     try:
-        for index, output in enumerate(task.outputs):
-            open_file = partial(_open_file, output)
-            writers.append(open_for_columns(open_file, schema, columns_of(projection, index)))
+        outputs = Outputs(
+            [
+                UnitOutput(
+                    each, projection, schema, partial(_open_file, each), checksums=task.checksums
+                )
+                for each in task.outputs
+            ],
+            drops=task.drops_outputs,
+        )
+        outputs.each(UnitOutput.open)
         pump.run(consume)
         progress.ends()
         closing = _Clocks.now()
-        files = tuple(file for writer in list(writers) for file in writer.close())
+        outputs.each(lambda output: output.close(progress.rows))
     except BaseException as error:
-        sent = bool(progress.rows) or any(writer.bytes_written for writer in writers)
-        _abort(writers)
+        sent = bool(progress.rows) or bool(outputs.bytes_written)
+        outputs.abort()
         if sent and isinstance(error, ReadAgain):
             _check_repeatable(task)
         raise
     sums = None if content is None else content.result()
-    return progress.rows, files, _stages(pump, writers, before, closing), sums
+    stages = _stages(pump, [each.stages for each in outputs.all], before, closing)
+    found = _results(outputs, stages, sums)
+    if len(projection.outputs) > 1:
+        files = tuple(file for each in found for file in each.files)
+        return Copied(rows=progress.rows, files=files, stages=stages, outputs=found)
+    (only,) = found
+    return Copied(
+        rows=only.rows,
+        files=only.files,
+        stages=stages,
+        content=only.content,
+        filtered=only.filtered,
+    )
+
+
+def _results(
+    outputs: Outputs, stages: Stages, sums: ContentSums | None
+) -> tuple[OutputResult, ...]:
+    """Return what became of each output; all are closed or given up."""
+    return tuple(
+        OutputResult(
+            number=each.number,
+            rows=each.rows,
+            filtered=each.filtered,
+            files=each.files,
+            stages=_own_stages(stages, each.stages),
+            content=each.content(sums),
+            failure=each.failure,
+        )
+        for each in outputs.all
+    )
+
+
+def _own_stages(of_all: Stages, own: StageSeconds) -> Stages:
+    """Return the stages of a unit with what one output took of them; threads are shared."""
+    return replace(
+        of_all,
+        encode_s=own.encode_s,
+        write_s=own.write_s,
+        compress_s=own.compress_s,
+        compress_cpu_s=own.compress_cpu_s,
+        uncompressed_bytes=own.uncompressed_bytes,
+        load=None,
+    )
 
 
 class _Content:
@@ -225,7 +285,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         size=text_bytes,
         most_bytes=task.fetch_bytes,
         waits=progress.waits,
-        gate=partial(GATE.pass_by, task.unit.id, task.attempt, progress.held_up),
+        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
     )
     progress.starved = lambda: pump.starved_seconds
     try:
@@ -241,9 +301,10 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         closing = _Clocks.now()
         files = writer.close(rows)
     except BaseException:
-        _abort([writer])
+        writer.abort()
         raise
-    return rows, files, _stages(pump, [writer], before, closing), None
+    stages = _stages(pump, [writer.stages], before, closing)
+    return Copied(rows=rows, files=files, stages=stages)
 
 
 def _open_encoded(output: OutputTask) -> EncodedWriter | DroppedText:
@@ -254,11 +315,6 @@ def _open_encoded(output: OutputTask) -> EncodedWriter | DroppedText:
     from writers.registry import open_encoded_writer
 
     return open_encoded_writer(output.spec, output.stem, output.header)
-
-
-def _abort(writers: list[Any]) -> None:
-    for writer in writers:
-        writer.abort()
 
 
 class _Clocks(NamedTuple):
@@ -274,17 +330,18 @@ class _Clocks(NamedTuple):
         return cls(perf_counter(), thread_time(), process_time(), cpu_delay())
 
 
-def _stages(pump: Pump[Any], writers: list[Any], before: _Clocks, closing: _Clocks) -> Stages:
+def _stages(
+    pump: Pump[Any], stages: list[StageSeconds], before: _Clocks, closing: _Clocks
+) -> Stages:
     """Return what each stage took.
 
     Args:
         pump: Has run.
-        writers: Are closed.
+        stages: Of the writers, which are closed.
         before: The clocks before the writers were opened.
         closing: The clocks before they were closed.
     """
     now = _Clocks.now()
-    stages = [writer.stages for writer in writers]
     sizes = [each.uncompressed_bytes for each in stages]
     return Stages(
         fetch_s=pump.fetch_seconds,

@@ -16,6 +16,7 @@ from unloader.manifest.tables import TablesManifest
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec, TablesOptions
 from unloader.request.names import parse_table
 from unloader.run.starting import start_tables
+from unloader.selection.asked import TablesRequest
 from writers.model import TextFormat
 
 
@@ -53,7 +54,7 @@ def unload(
     """Unload the tables in one run."""
     template = requests[0].output.destination
     options = replace(options or TablesOptions(destination=""), destination=template)
-    return start_tables(requests, options, observe=observe, stop=stop)
+    return start_tables(TablesRequest.of(requests, options), observe=observe, stop=stop)
 
 
 def break_off(requests: Sequence[Request], done: str, at: str, **options: Any) -> None:

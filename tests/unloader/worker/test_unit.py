@@ -54,8 +54,9 @@ def task_of(extract: Extract, folder: Path, *formats: TextFormat | ParquetFormat
         OutputTask(
             spec=OutputSpec(directory=str(folder), format=each, compression=Compression()),
             stem=type(each).__name__,
+            number=number,
         )
-        for each in formats
+        for number, each in enumerate(formats)
     )
     return UnitTask(unit=unit, attempt=1, extract=extract, outputs=outputs, fetch_bytes=1 << 20)
 
@@ -191,7 +192,7 @@ def test_each_output_has_its_columns_in_its_order(tmp_path: Path, text: str, par
     alone = task_of(reading(text, (tuple(range(len(text))),)), tmp_path / "csv", FORMATS[0])
     other = task_of(reading(parquet), tmp_path / "parquet", FORMATS[1])
     for task in (both, alone, other):
-        rows, _, _, _ = copy_unit(task, ThreeColumns(), silent)
+        rows = copy_unit(task, ThreeColumns(), silent).rows
         assert rows == 5
     assert text_of(tmp_path / "both") == text_of(tmp_path / "csv")
     assert parquet_of(tmp_path / "both").equals(parquet_of(tmp_path / "parquet"))

@@ -13,8 +13,7 @@ from unloader.cli.display.columns import legend, terminal_width
 from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.origins import selected_by, settings_of
-from unloader.cli.options.parameter import given
+from unloader.cli.options.origins import selected_by
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
@@ -25,11 +24,12 @@ from unloader.cli.options.source_argument import (
 )
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
+from unloader.request.settings import percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from partition_planner.model import WorkUnit
+    from partition_planner.model import Plan, WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
 
@@ -57,13 +57,15 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     --compression is to be chosen by measuring. Of more than 20 work units it shows the first few,
     unless --units is given; --json and --output contain all of them.
     """
-    from unloader.cli.options.credentials import connect_to
-    from unloader.cli.options.request_of import request_of
+    from unloader.cli.options.routes import asked_request
 
-    rules.validate(values, given(context))
     rules.validate_plan_file(values)
-    source = connect_to(argument.url, values, given(context))
-    job = request_of(values, source, settings_of(context, source.kind))
+    job = asked_request(context, argument.url, values)
+    if job.routes is not None and values["output"]:
+        raise UsageError(
+            "a plan file holds one output without a filter, and no routes",
+            "leave --output out, and run the job itself",
+        )
     from unloader import api
 
     with display_for(values) as display:
@@ -163,7 +165,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
             ("columns", render.count(len(planned.run.extract.projection.columns))),
-            ("units", render.count(len(plan.units))),
+            ("units", _number(plan)),
             ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),
             ("bytes", render.about(render.size(_sum(sizes, table.bytes)), "in the source")),
@@ -177,6 +179,15 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("digest", plan.digest),
         )
     )
+
+
+def _number(plan: Plan) -> str:
+    """Return how many units there are, and of how many they are a sample."""
+    count = render.count(len(plan.units))
+    if plan.sampled is None:
+        return count
+    share = percent_text(round(plan.sampled.cost_share, 6))
+    return f"{count} of {render.count(plan.sampled.of_units)}, a sample of {share}"
 
 
 def _sum(units: Sequence[int | None], table: int | None) -> int | None:

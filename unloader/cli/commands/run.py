@@ -11,9 +11,10 @@ from unloader.cli.display import render
 from unloader.cli.display.placement import tables
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.origins import selected_by, settings_again, settings_of
-from unloader.cli.options.parameter import given, on_command_line
+from unloader.cli.options.origins import selected_by, settings_again
+from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.options.tables import is_of_several
 from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
       unloader run nightly.toml --to /extract/orders
     """,
 )
-@source_argument(plans=True)
+@source_argument(plans=True, tables=True)
 @declared_options("run")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
@@ -58,6 +59,12 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     precedence over the variable, and the variable over the job file.
     """
     check_report(values)
+    if argument.plan is None and (argument.job is not None or is_of_several(values)):
+        # Imported on use: most runs are of one table.
+        from unloader.cli.jobs.running import run_tables
+
+        answer(run_tables(context, argument, values), values)
+        return
     job, planned = _job(context, argument, values)
     from unloader import api
 
@@ -72,10 +79,14 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     """Show the manifest of a run that is complete."""
     from unloader.manifest.model import from_json
+    from unloader.manifest.routes import ROUTES
     from unloader.manifest.tables import is_of_tables
 
     if is_of_tables(manifest):
         _answer_of_tables(manifest, values)
+        return
+    if ROUTES in manifest:
+        _answer_routes(manifest, values)
         return
     to = manifest["options"]["to"]
     places = (to,) if isinstance(to, str) else tuple(to)
@@ -93,6 +104,25 @@ def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
         render.emit(_summary(from_json(manifest), places), done=done, asked=False)
 
 
+def _answer_routes(document: dict[str, Any], values: dict[str, Any]) -> None:
+    """Show the manifests of a run with several routes."""
+    from unloader.manifest.model import from_json
+    from unloader.manifest.routes import ROUTES
+
+    manifests = [from_json(each) for each in document[ROUTES]]
+    done = f"the run is complete: {len(manifests)} routes"
+    if values["json"]:
+        render.emit_json(document, done=done)
+    elif not values["quiet"]:
+        shown = []
+        for manifest in manifests:
+            to = manifest.options.to
+            places = (to,) if isinstance(to, str) else tuple(to)
+            name = manifest.route.name if manifest.route else ""
+            shown.append(f"route {name}\n{_summary(manifest, places)}")
+        render.emit("\n\n".join(shown), done=done, asked=False)
+
+
 def _answer_of_tables(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     from unloader.cli.display.several_tables import summary
     from unloader.manifest.tables import from_json
@@ -107,12 +137,9 @@ def _answer_of_tables(manifest: dict[str, Any], values: dict[str, Any]) -> None:
 def _job(
     context: click.Context, argument: SourceArgument, values: dict[str, Any]
 ) -> tuple[Request, ResolvedRun | None]:
-    from unloader.cli.options.credentials import connect_to
-    from unloader.cli.options.request_of import request_of
+    from unloader.cli.options.routes import asked_request
 
-    rules.validate(values, given(context))
-    source = connect_to(argument.url, values, given(context))
-    job = request_of(values, source, settings_of(context, source.kind))
+    job = asked_request(context, argument.url, values)
     if argument.plan is None:
         return job, None
     rules.validate_planned(on_command_line(context), argument.plan_file)
@@ -136,6 +163,7 @@ def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
             *_efficiency(manifest),
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
             ("snapshot", _snapshot(manifest.snapshot)),
+            *_filtered(verified),
             ("verified", _verification(verified, selected)),
             *_places(manifest, places),
         )
@@ -144,11 +172,16 @@ def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
     return f"{known}\n\n{whereabouts}" if whereabouts else known
 
 
+def _filtered(verified: VerifiedRecord) -> Iterator[tuple[str, str]]:
+    if verified.filtered_rows is not None:
+        yield "left out", f"{render.count(verified.filtered_rows)} rows, by the filter"
+
+
 def _not_all(selected: tuple[Setting, ...]) -> str:
     names = [each.name for each in selected]
     if "query" in names:
         return " (those of the query)"
-    if not {"where", "partition", "session-sql"} & set(names):
+    if not {"where", "partition", "sample", "limit-rows", "session-sql"} & set(names):
         return ""
     return " (only those that were selected)"
 

@@ -26,9 +26,8 @@ from unloader.cli.display.log import (
     setting_text,
     started_text,
     table_text,
-    tables_text,
 )
-from unloader.cli.display.phases import phase_text, verified_share, verified_text
+from unloader.cli.display.phases import phase_text, tables_text, verified_share, verified_text
 from unloader.cli.display.watching.curve import Curve
 from unloader.cli.display.watching.sparkline import speeds_text
 from unloader.cli.streams import give_up

@@ -13,7 +13,7 @@ from typing import Any
 
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
-from unloader.cli.display.phases import phase_text, verified_text
+from unloader.cli.display.phases import phase_text, tables_text, verified_text
 from unloader.cli.display.watching.curve import measured_text
 from unloader.events import (
     Event,
@@ -23,7 +23,6 @@ from unloader.events import (
     PointMeasured,
     RunStarted,
     SettingUsed,
-    TableCounts,
     TableFinished,
     TableStaged,
     UnitFailed,
@@ -194,16 +193,6 @@ def table_text(event: TableFinished) -> str:
 
 def _not_complete(event: TableFinished) -> str:
     return "has failed" if event.directory else "is left out"
-
-
-def tables_text(tables: TableCounts) -> str:
-    """Return how far a run is with its tables."""
-    failed = f", {tables.failed} failed" if tables.failed else ""
-    if tables.staged:
-        failed = f", {tables.staged} ready to be published{failed}"
-    largest = tables.largest_open
-    still = f", largest still open: {render.name(largest)}" if largest else ""
-    return f"{tables.done}/{tables.total} tables{failed}{still}"
 
 
 def setting_text(event: SettingUsed) -> str:

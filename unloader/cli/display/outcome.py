@@ -111,7 +111,9 @@ def _facts(error: UnloaderError) -> dict[str, Any]:
 
 def _answer(error: UnloaderError) -> None:
     try:
-        render.emit_json({"error": _facts(error)})
+        # Whole: it is for another program, and a part of it would mend a part.
+        script = {"script": error.script} if error.script else {}
+        render.emit_json({"error": {**_facts(error), **script}})
     except OSError:
         give_up(sys.stdout)
     except UnloaderError:

@@ -8,6 +8,7 @@ from unloader.cli.display import render
 
 if TYPE_CHECKING:
     from unloader.events import Verified
+    from unloader.model import TableCounts
 
 _PLANNING = {
     "connecting": "connecting to the database",
@@ -51,3 +52,13 @@ def verified_share(event: Verified) -> float:
     """Return the same as a number from 0 to 1: of the bytes where they are known."""
     done, of = (event.bytes, event.of_bytes) if event.of_bytes else (event.done, event.of)
     return done / of if of else 1.0
+
+
+def tables_text(tables: TableCounts) -> str:
+    """Return how far a run is with its tables."""
+    failed = f", {tables.failed} failed" if tables.failed else ""
+    if tables.staged:
+        failed = f", {tables.staged} ready to be published{failed}"
+    largest = tables.largest_open
+    still = f", largest still open: {render.name(largest)}" if largest else ""
+    return f"{tables.done}/{tables.total} tables{failed}{still}"

@@ -12,7 +12,7 @@ from unloader.cli.jobs.outputs import JobOutput, OutputReader
 from unloader.cli.options.source_argument import source_of_job
 from unloader.errors import UnloaderError, UsageError
 from unloader.request.job.grammar import read_job
-from unloader.request.job.layers import the_only
+from unloader.request.job.layers import one_route_each
 from unloader.request.job.model import JobFile, Mistake, Place
 from unloader.request.options.option import of_command
 from unloader.sources.options import every_option
@@ -78,7 +78,8 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
 def _not_run(job: JobFile) -> Iterator[str]:
     """Yield what `run` says of a job that it does not take, although nothing is wrong with it."""
     try:
-        the_only(job)
+        if len(job.tables) > 1:
+            one_route_each(job)
     except UsageError as error:
         yield error.message
 

@@ -23,11 +23,14 @@ from unloader.cli.options.origins import settings_of
 from unloader.cli.options.parameter import JobOption, given
 from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import check_statements, default_map
+from unloader.cli.options.tables import choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
 from unloader.request.job.layers import pairs, values_of
 from unloader.request.job.model import Entry, Given, JobFile, Mistake, Place
 from unloader.request.options.option import of_command
+from unloader.selection.asked import AskedTables
+from unloader.selection.choice import TableChoice
 from unloader.sources.options import every_option
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
@@ -44,6 +47,8 @@ class JobOutput:
     values: Mapping[str, Given]
     request: Request | None = None
     """None where a mistake stands in the way."""
+    choice: TableChoice | None = None
+    """Which tables; None is a query."""
 
     @property
     def label(self) -> str:
@@ -68,13 +73,26 @@ class JobOutput:
     def _path(self) -> str:
         return next((given.place.path for given in self.values.values()), "")
 
+    def asked(self) -> AskedTables:
+        """Return what is asked for, of an output without mistakes."""
+        assert self.request is not None
+        selection = replace(self.request.selection, table=None)
+        return AskedTables(
+            request=replace(self.request, selection=selection),
+            choice=self.choice,
+            label=self.label,
+        )
+
 
 @cache
-def _command() -> click.Command:
-    """Return a command with the options of `run`, none of them required."""
-    options = of_command(every_option(), "run")
+def _command(name: str) -> click.Command:
+    """Return a command with the options of `run` or `plan`, none of them required."""
+    options = of_command(every_option(), name)
     return click.Command(
-        "run", params=[JobOption(replace(option, required=False)) for option in options]
+        name,
+        params=[JobOption(replace(option, required=False)) for option in options],
+        # Of a command line the source is left over.
+        context_settings={"allow_extra_args": True},
     )
 
 
@@ -88,6 +106,12 @@ class OutputReader:
     passwords: Mapping[str, Any]
     """Options on the password that the command line of `check` has."""
     report: Report
+    command: str = "run"
+    """Whose options the job has."""
+    arguments: tuple[str, ...] = ()
+    """The command line, which overrides the job."""
+    source: SourceSpec | None = None
+    """The source, where it is known already."""
     wrong: frozenset[str] = frozenset()
     """Keys with a mistake, which are left out of the job."""
     asked: bool = False
@@ -108,23 +132,31 @@ class OutputReader:
         broken = list(self._broken(context))
         for error in broken:
             self._tell(bare.mistake(error))
-        if not self.url or (context.params["table"] is None) == (context.params["query"] is None):
+        if not self.url or not self._has_subject(context):
             return bare
-        source = self._source(context, bare)
+        source = self.source or self._source(context, bare)
         if source is None:
             return bare
         try:
             check_statements(values)
             settings = settings_of(context, source.kind)
-            return replace(bare, request=request_of(context.params, source, settings))
+            request = request_of(context.params, source, settings)
+            return replace(bare, request=request, choice=choice_of(context.params))
         except UnloaderError as error:
             if not broken:
                 self._tell(bare.mistake(error))
             return bare
 
+    def _has_subject(self, context: click.Context) -> bool:
+        """Return whether it is said what is unloaded, in one way."""
+        values = context.params
+        tables = table_names(values) or values["schema"] or values["tables_from"]
+        return bool(tables) != (values["query"] is not None)
+
     def _broken(self, context: click.Context) -> Iterator[UsageError]:
         """Yield the rules that an output breaks, but for what follows from a mistake before."""
-        if not context.params["to"] and "to" not in self.wrong:
+        needed = self.command == "run" and "to" not in self.wrong
+        if needed and not context.params["to"]:
             yield UsageError("nothing says where the output goes", "give it the key to")
         for error in rules.broken(context.params, given(context)):
             if not (error.message.startswith("nothing says") and self.wrong & {"table", "query"}):
@@ -153,7 +185,9 @@ class OutputReader:
         """Return the call of `run` that an output is; None if a variable is wrong."""
         known = Invocation(job_file=self.job.path, job_values=values)
         try:
-            context = _command().make_context("run", [], obj=known, default_map=default_map(values))
+            context = _command(self.command).make_context(
+                self.command, list(self.arguments), obj=known, default_map=default_map(values)
+            )
         except click.UsageError as error:
             # What the file says has been looked at by now. Each output has the same variables.
             self._tell(Mistake(error=usage_error(error), place=Place(path=self.job.path)))

@@ -100,6 +100,8 @@ def _named(options: Iterable[Option]) -> dict[str, Any]:
 def _keys(options: Iterable[Option]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for option in options:
+        if not option.in_files:
+            continue
         found[option.name] = _key(option)
         if option.opposite:
             opposite = {"type": "boolean", "description": f"The opposite of {option.name}."}

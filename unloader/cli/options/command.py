@@ -15,6 +15,9 @@ from unloader.errors import UsageError
 from unloader.request.options.option import Option, of_command
 from unloader.sources.options import every_option
 
+ARGUMENTS = "unloader.arguments"
+"""Key of a context's `meta`: the command line, to be read again for each table of a job file."""
+
 
 class JobCommand(click.Command):
     """A command whose help page groups the options under headings."""
@@ -22,6 +25,7 @@ class JobCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; what is too much on it is counted, and not repeated."""
         ctx.allow_extra_args = True
+        ctx.meta[ARGUMENTS] = tuple(args)
         rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
             many = "1 argument is" if len(rest) == 1 else f"{len(rest)} arguments are"
@@ -80,6 +84,9 @@ def _parameter(declared: Option) -> click.Option:
     if declared.name == "log-format":
         # As early as the job file, so that what is wrong with other options is told in its form.
         option.callback, option.is_eager = _log_in, True
+    elif declared.name == "route":
+        # Before --to: each route has its own.
+        option.is_eager = True
     elif declared.name == "json":
         option.callback = _answer_json
     elif declared.name == "to" and declared.required:

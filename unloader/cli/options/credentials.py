@@ -14,6 +14,7 @@ import click
 
 from unloader.cli.options.request_of import session_of
 from unloader.cli.options.rules import validate_source
+from unloader.cli.options.tables import table_names
 from unloader.errors import UsageError
 from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
@@ -43,7 +44,8 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
     if values["password_prompt"]:
         _ask(spec.location)
         spec = parse_source(url, KINDS, url_form)
-    known_openly(re.split(r'[."]+', values.get("table") or ""))
+    for name in table_names(values):
+        known_openly(re.split(r'[."]+', name))
     _refuse_repeated(spec.location, values)
     return replace(spec, session=session_of(values))
 

@@ -56,14 +56,15 @@ def _settings(ctx: click.Context, unknown: frozenset[str]) -> Iterator[Setting]:
         place = ctx.get_parameter_source(option.key)
         yield Setting(
             name=option.name,
-            value=_shown(option, value),
+            value=shown_value(option, value),
             origin=_origin(ctx, parameter, place),
             effect=option.effect,
             from_variable=place is ParameterSource.ENVIRONMENT,
         )
 
 
-def _shown(option: Option, value: Any) -> str:
+def shown_value(option: Option, value: Any) -> str:
+    """Return the value of an option in one line, without a secret."""
     if option.secret:
         # A statement may hold a password, which no pattern is sure to find.
         return f"{len(value)} statement{'s' if len(value) > 1 else ''}"

@@ -125,7 +125,12 @@ class JobOption(click.Option):
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value; of a repeated option, the items of all occurrences."""
-        found = super().process_value(ctx, value)
+        try:
+            found = super().process_value(ctx, value)
+        except click.MissingParameter:
+            if self.declared.name == "to" and (ctx.params.get("route") or ctx.obj.routes):
+                return ()  # Each route says where it goes.
+            raise
         return tuple(chain.from_iterable(found)) if self.multiple else found
 
     def _at_home(self, ctx: click.Context, value: Any, place: ParameterSource | None) -> Any:

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from unloader.cli.options.encryption import encryption_of
+from unloader.cli.options.tables import is_of_several, table_names
 from unloader.errors import UsageError
 from unloader.model import OutputOptions, Request, SeatOptions, SessionOptions, Setting, SourceSpec
 from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
+from unloader.request.names import parse_table
 from unloader.request.options.fields import build, field_values
 from unloader.request.options.output import FORMAT
 from unloader.request.options.parsing import ADAPTIVE
@@ -55,8 +57,12 @@ def request_of(
         "output.encryption": encryption_of(values),
         **_layout(values),
         **_limits(values),
+        **_table(values),
         "settings": settings,
     }
+    if "limit_rows" not in values:
+        # What the --sample of a command that measures says is of the measuring.
+        fields.pop("selection.sample", None)
     fields = {path: value for path, value in fields.items() if not path.startswith("source.")}
     request: Request = build(Request, {**fields, "source": source}, every_option())
     _check_format(request.output, fixed=request.fixed is not None)
@@ -77,6 +83,13 @@ def _below(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
     prefix = f"{path}."
     fields = field_values(every_option(), values).items()
     return {name.removeprefix(prefix): each for name, each in fields if name.startswith(prefix)}
+
+
+def _table(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the one table; which of several is decided once the source has listed them."""
+    names = table_names(values)
+    one = len(names) == 1 and not is_of_several(values)
+    return {"selection.table": parse_table(names[0]) if one else None}
 
 
 def _compression(values: Mapping[str, Any]) -> dict[str, Any]:

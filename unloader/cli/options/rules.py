@@ -12,6 +12,12 @@ from pathlib import PurePath
 from typing import Any
 
 from unloader.cli.options.encryption import check_variables, has_parquet_key
+from unloader.cli.options.tables import (
+    CHOOSING,
+    check_of_each_table,
+    is_of_several,
+    table_names,
+)
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
@@ -88,11 +94,17 @@ def validate_source(kind: str, given: frozenset[str]) -> None:
 
 
 def _subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    table, query = values["table"], values["query"]
-    if table is None and query is None:
-        raise UsageError("nothing says what to unload", "give --table or --query")
-    if table is not None and query is not None:
+    query, names = values["query"], table_names(values)
+    if names and query is not None:
         raise UsageError("--table and --query exclude each other", "leave one of the two out")
+    if query is not None:
+        for key in CHOOSING:
+            if key in given:
+                raise UsageError(
+                    f"{_flag(key)} does not apply to --query", "leave one of the two out"
+                )
+    elif not (names or values.get("schema") or values.get("tables_from")):
+        raise UsageError("nothing says what to unload", "give --table or --query")
 
 
 def _query(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -108,6 +120,39 @@ def _query(values: Mapping[str, Any], given: frozenset[str]) -> None:
         raise UsageError(
             f"--split {values['split']} does not apply to --query, which is read as one work unit",
             "leave --split out, or use --table",
+        )
+
+
+def _subset(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if "limit_rows" not in values:
+        return  # A command that measures, whose --sample is another option.
+    share, by, most = values["sample"], values["sample_by"], values["limit_rows"]
+    if by is not None and share is None:
+        raise UsageError(
+            "--sample-by says how a sample is taken, and no --sample how large it is",
+            "give --sample as well, for instance 1%",
+        )
+    units = share is not None and share < 1 and by is None
+    if units and values["query"] is not None:
+        raise UsageError(
+            "--sample takes whole work units, and a query is one", "give --sample-by as well"
+        )
+    if most is None:
+        return
+    if units:
+        raise UsageError(
+            "--sample takes whole work units, and --limit-rows a number of rows",
+            "leave one of the two out, or give --sample-by as well",
+        )
+    if "split" in given and values["split"] not in ("auto", "none"):
+        raise UsageError(
+            f"--split {values['split']} does not apply to --limit-rows, which reads one work unit",
+            "leave one of the two out",
+        )
+    if values["verify"] == "source":
+        raise UsageError(
+            "--verify source reads the values again, and --limit-rows may then find other rows",
+            "use --verify full",
         )
 
 
@@ -190,6 +235,8 @@ def _directories(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
         raise _alone(places)
     for place in places:
         check_directory(place)
+    if places and is_of_several(values):
+        check_of_each_table(places)
     _earlier_runs(values, places)
     if overlapping(paths := [PurePath(place) for place in places]):
         first, second = (paths[at] for at in overlapping(paths) or ())
@@ -406,6 +453,7 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _empty,
     _subject,
     _query,
+    _subset,
     _formats,
     _fixed,
     _file_sizes,

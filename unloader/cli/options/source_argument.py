@@ -46,16 +46,19 @@ class SourceArgument:
     plan: dict[str, Any] | None = None
     """The content of a plan file."""
     plan_file: str = ""
+    job: JobFile | None = None
+    """A job file that has several tables; the options are those of the first."""
 
 
 def source_argument(
-    *, plans: bool, required: bool = True
+    *, plans: bool, required: bool = True, tables: bool = False
 ) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """Return the decorator for SOURCE; it is read first, so that a file sets the options.
 
     Args:
         plans: A plan file may stand there.
         required: Without it nothing may stand there, and the URL is empty then.
+        tables: A job file with several tables may stand there.
     """
     what = "SOURCE|PLAN.json|JOB.toml" if plans else "SOURCE|JOB.toml"
 
@@ -80,7 +83,7 @@ def source_argument(
         return (
             _read_plan(ctx, files[0], url)
             if files[0].lower().endswith(".json")
-            else _read_job(ctx, files[0], url)
+            else _read_job(ctx, files[0], url, tables=tables)
         )
 
     return click.argument(
@@ -119,6 +122,8 @@ def job_document(ctx: click.Context, argument: SourceArgument) -> dict[str, Any]
         # A variable for the other format may be set for all jobs of a machine.
         if option.declared.kept and option.declared.knows(ctx.params["format"])
     }
+    if isinstance(kept.get("table"), list) and len(kept["table"]) == 1:
+        kept["table"] = kept["table"][0]
     return {SOURCE: argument.url, **kept}
 
 
@@ -130,17 +135,41 @@ def _is_file(text: str) -> bool:
     return text.lower().endswith((".toml", ".json"))
 
 
-def _read_job(ctx: click.Context, path: str, url: str) -> SourceArgument:
-    from unloader.request.job.layers import the_only, values_of
+def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> SourceArgument:
+    from unloader.request.job.layers import one_route_each, routes_of, the_only, values_of
 
-    own = {each.declared.key for each in ctx.command.params if isinstance(each, JobOption)}
+    own = {
+        each.declared.key: each.declared
+        for each in ctx.command.params
+        if isinstance(each, JobOption)
+    }
     job = _job_file(path, own)
-    table, route = the_only(job)
+    several = tables and len(job.tables) > 1
+    table, route = one_route_each(job)[0] if several else the_only(job)
     values = values_of(job, table, route)
     check_statements(values)
     ctx.obj.job_file, ctx.obj.job_values = path, values
-    ctx.default_map = default_map(values)
-    return SourceArgument(url=url or source_of_job(job))
+    routes = () if several else tuple(each for each in routes_of(job, table) if each is not None)
+    ctx.obj.routes = routes if len(routes) > 1 and "route" in own else ()
+    if len(routes) > 1 and not ctx.obj.routes:
+        raise UsageError(
+            f"{ctx.info_name} looks at one output, and {path} has {len(routes)} routes",
+            "write a job file with one of them",
+        )
+    ctx.default_map = {
+        key: value
+        for key, value in default_map(values, tables=tables).items()
+        if not _is_another(own.get(key))
+    }
+    return SourceArgument(url=url or source_of_job(job), job=job if several else None)
+
+
+def _is_another(option: Option | None) -> bool:
+    """Return whether an option of a command shares nothing but its name with the one of `run`."""
+    if option is None:
+        return False
+    of_run = {each.key: each for each in of_command(every_option(), "run")}
+    return option.key in of_run and option.field != of_run[option.key].field
 
 
 def _job_file(path: str, others: Collection[str]) -> JobFile:
@@ -187,12 +216,34 @@ def source_of_job(job: JobFile) -> str:
     return _at_home(given.value, given.place)
 
 
-def default_map(values: Mapping[str, Given]) -> dict[str, Any]:
-    """Return what a job file sets, as the defaults of the options of a command line."""
+def default_map(values: Mapping[str, Given], *, tables: bool = True) -> dict[str, Any]:
+    """Return what a job file sets, as the defaults of the options of a command line.
+
+    Args:
+        values: By the keys of options.
+        tables: The command takes several tables.
+
+    Raises:
+        UsageError: There are several, and the command takes one.
+    """
     from unloader.request.job.values import as_given
 
     options = {option.key: option for option in of_command(every_option(), "run")}
-    return {key: as_given(options[key], given.value) for key, given in values.items()}
+    found = {key: as_given(options[key], given.value) for key, given in values.items()}
+    if not tables and "table" in found:
+        found["table"] = _one_of(values["table"])
+    return found
+
+
+def _one_of(given: Given) -> Any:
+    """Return the name of the one table that a key has."""
+    names = given.value if isinstance(given.value, list) else [given.value]
+    if len(names) != 1:
+        raise UsageError(
+            f"this command takes one table, and {given.where()} has {len(names)}",
+            "give --table with one of them",
+        )
+    return names[0]
 
 
 def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:

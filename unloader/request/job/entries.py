@@ -14,7 +14,7 @@ def mistakes_between(job: JobFile) -> Iterator[Mistake]:
     yield from _names(job.routes)
     for table in job.tables:
         yield from _names(table.routes)
-        if not any(given.key in SUBJECT for given in table.values):
+        if not any(given.key in (*SUBJECT, "schema") for given in table.values):
             yield _mistake(table.place, "it names neither a table nor a query", entry=table.label)
     for given in job.values if job.tables else ():
         if given.key in SUBJECT:

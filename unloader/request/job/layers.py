@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from unloader.errors import UsageError
 from unloader.request.job.model import Entry, Given, JobFile
 
-SUBJECT = ("table", "query")
-"""An entry that says one of them says what it reads: the other one is not taken from above."""
+SUBJECT = ("table", "query", "tables_from")
+"""An entry that says one of them says what it reads: the others are not taken from above."""
 
 
 def values_of(
@@ -40,28 +40,48 @@ def pairs(job: JobFile) -> tuple[tuple[Entry | None, Entry | None], ...]:
 
 
 def the_only(job: JobFile) -> tuple[Entry | None, Entry | None]:
-    """Return the one table and the one route of a job.
+    """Return the one table of a job, and its route if it has one; None if it has several.
 
     Raises:
-        UsageError: There are more, or the route would narrow what its table selects.
+        UsageError: There are more tables, or the route would narrow what its table selects.
     """
     if len(job.tables) > 1:
-        raise _too_many(job, f"{len(job.tables)} tables")
+        raise UsageError(
+            f"this command takes one table, and {job.path} has {len(job.tables)}",
+            "write a job file for each, and put what they have in common into one that they "
+            "include",
+        )
     table = job.tables[0] if job.tables else None
-    routes = routes_of(job, table)
-    if len(routes) > 1:
-        raise _too_many(job, f"{len(routes)} routes")
-    route = routes[0]
-    if route is not None:
-        above = {given.key for given in (*job.values, *_values(table))}
-        for given in route.values:
-            if given.key in above & {"columns", "exclude", "where"}:
-                raise UsageError(
-                    f"{given.where()}: the key {given.key!r} stands above the route, too, and run "
-                    "does not select twice",
-                    "write it in one of the two places",
-                )
-    return table, route
+    if len(routes_of(job, table)) > 1:
+        return table, None
+    return one_route_each(job)[0]
+
+
+def one_route_each(job: JobFile) -> tuple[tuple[Entry | None, Entry | None], ...]:
+    """Return each table of a job with its one route.
+
+    Raises:
+        UsageError: A table has more, or its route would narrow what the table selects.
+    """
+    found = []
+    for table in job.tables or (None,):
+        routes = routes_of(job, table)
+        if len(routes) > 1:
+            raise _too_many(job, f"{len(routes)} routes")
+        _check_narrowing(job, table, routes[0])
+        found.append((table, routes[0]))
+    return tuple(found)
+
+
+def _check_narrowing(job: JobFile, table: Entry | None, route: Entry | None) -> None:
+    above = {given.key for given in (*job.values, *_values(table))}
+    for given in () if route is None else route.values:
+        if given.key in above & {"columns", "exclude", "where"}:
+            raise UsageError(
+                f"{given.where()}: the key {given.key!r} stands above the route, too, and run "
+                "does not select twice",
+                "write it in one of the two places",
+            )
 
 
 def defaults_among(values: Iterable[Given]) -> frozenset[str]:
@@ -75,6 +95,6 @@ def _values(entry: Entry | None) -> tuple[Given, ...]:
 
 def _too_many(job: JobFile, what: str) -> UsageError:
     return UsageError(
-        f"run unloads one table with one output, and {job.path} has {what}",
+        f"run unloads a table to one output, and {job.path} has {what}",
         "write a job file for each, and put what they have in common into one that they include",
     )

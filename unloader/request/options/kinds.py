@@ -140,6 +140,23 @@ class Items(Kind):
         return items if self._keep_quotes else tuple(map(_unquoted, items))
 
 
+class TableNames(Kind):
+    """A table or a pattern of tables; the option may be repeated.
+
+    A comma belongs to the name. A list of a job file is taken as it is.
+    """
+
+    expected = "text in quotes, or a list of texts"
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the name as the only item."""
+        names = value if isinstance(value, tuple) else (str(value),)
+        if any("\0" in each for each in names):
+            # No database takes it.
+            raise ValueError("it holds the character NUL")
+        return names
+
+
 class Places(Items):
     """Destinations; an empty text is left to the rules, which know what it means."""
 
@@ -258,6 +275,8 @@ SECONDS = Parsed(
 TEXT = Parsed("TEXT", settings.unescape)
 NAMES = Items("NAMES", keep_quotes=True)
 GLOBS = Items("GLOBS", keep_quotes=False)
+TABLES = TableNames("T")
+SCHEMAS = TableNames("S")
 ORDER = Order("ORDER", keep_quotes=True)
 PLACES = Places("DEST", keep_quotes=False)
 RECIPIENTS = Items("RECIPIENT", keep_quotes=False)

@@ -9,23 +9,27 @@ from unloader.request.options import (
     operations,
     output,
     parquet,
+    routes,
     running,
     sizing,
     subject,
     sweeping,
+    tables,
     text,
     tuning,
 )
 from unloader.request.options.option import Option
 
-BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS)
+BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS, *tables.OPTIONS)
 """Those in front of the options that sources declare."""
 
 BEHIND_SOURCES: tuple[Option, ...] = (
+    routes.FILTER,
     *sweeping.OPTIONS,
     *output.OPTIONS,
     *text.OPTIONS,
     *parquet.OPTIONS,
+    *routes.OPTIONS,
     *running.SPEED,
     *machine.OPTIONS,
     *running.SAFETY,

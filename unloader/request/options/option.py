@@ -68,6 +68,8 @@ class Option:
     """Shown in place of a default that depends on something else; the option is None then."""
     formats: tuple[str, ...] = ()
     """The formats that know it; empty is all."""
+    in_files: bool = True
+    """A job file may have it as a key; else it has another form there."""
     multiple: bool = False
     """It may be repeated; the value is a tuple of all items."""
     opposite: bool = False
@@ -133,7 +135,7 @@ def default_of(owner: type[Any], name: str) -> Any:
 def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:
     """Return the options that may stand at a place of a job file: what is of a route, anywhere."""
     taken = {"run": ("run", "table", "route"), "table": ("table", "route"), "route": ("route",)}
-    return tuple(option for option in options if option.scope in taken[scope])
+    return tuple(each for each in options if each.in_files and each.scope in taken[scope])
 
 
 def of_command(options: Iterable[Option], command: str) -> tuple[Option, ...]:

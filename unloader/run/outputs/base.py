@@ -7,22 +7,49 @@ abandons everything. It never asks what kind of place the output goes to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from unloader.engine.schedule import Assignment
 from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
-from unloader.manifest.model import Manifest
+from unloader.manifest.model import Manifest, RouteRecord
 from unloader.model import OutputTask
+from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.base import LiveStorage
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""
 
-MakeManifest = Callable[[Sequence[FinishedUnit], tuple[str, ...]], Manifest]
-"""From the finished units, their files under final names, and the directories where there are
-several, to the manifest of a complete run."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRoute:
+    """One route of several, as its manifest tells of it."""
+
+    run: ResolvedRun
+    """As if it were the only one."""
+    record: RouteRecord
+    not_compared: tuple[str, ...] | None = None
+    """Columns whose values could not be compared, each with why; None where none were."""
+
+
+class MakeManifest(Protocol):
+    """Makes the manifest of what is written."""
+
+    def __call__(
+        self,
+        units: Sequence[FinishedUnit],
+        directories: tuple[str, ...] = (),
+        route: WrittenRoute | None = None,
+    ) -> Manifest:
+        """Return it.
+
+        Args:
+            units: Those that are finished; of a complete run with their files under final names.
+            directories: Where there are several.
+            route: What is written, where it is not all of the run.
+        """
 
 
 class RunOutput(Protocol):
@@ -32,6 +59,10 @@ class RunOutput(Protocol):
     """What is written can be read again."""
     in_order: bool
     """The units must come one after the other, in table order, through one worker."""
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Those of the routes that are published, where there are several; else none."""
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Check all names and get ready for the first unit, before anything is read.
@@ -65,7 +96,7 @@ class RunOutput(Protocol):
     def live(self) -> LiveStorage | None:
         """Return where others see the run and can end it; None if only a stream is there."""
 
-    def task(self, assignment: Assignment) -> OutputTask:
+    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return where and how an attempt writes; called just before it is handed out."""
 
     def check(self) -> None:
@@ -114,11 +145,12 @@ class RunOutput(Protocol):
                 before it has returned, `resume` still knows the run and does it again.
         """
 
-    def abandon(self, manifest: Manifest | None) -> None:
+    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """End a broken run: keep what may be of use later, or leave no trace.
 
         Args:
-            manifest: What is done so far; None if no unit is.
+            units: What is done so far.
+            manifest: Makes that of a partial run; None leaves no trace.
         """
 
     def already_delivered(self) -> str:

@@ -47,14 +47,18 @@ class FileOutput:
     """Directories with files; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
+    manifests: tuple[Manifest, ...] = ()
     is_kept = True
 
-    def __init__(self, run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, one_of_many: bool = False
+    ) -> None:
         """Take the directories.
 
         Args:
             run: What is to be written.
             resumed_in: The directories in which a broken run is gone on with; empty for none.
+            one_of_many: See `Claim.one_of_many`.
 
         Raises:
             OutputFailed: One cannot be taken; see `RunDirectories`.
@@ -79,6 +83,7 @@ class FileOutput:
                 overwrite=output.overwrite,
                 read_index=read_index,
                 resumed=self._resumed,
+                one_of_many=one_of_many,
                 mode=output.mode,
                 owner_group=output.owner_group,
             )
@@ -123,13 +128,13 @@ class FileOutput:
         """Return the storage."""
         return self._storage
 
-    def task(self, assignment: Assignment) -> OutputTask:
+    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return the staging directory, and a name unique to the attempt."""
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
         self._storage.append(JOURNAL, started_line(assignment.unit.id, assignment.attempt))
         staging = self._storage.staging(self._stripes[assignment.unit.id])
-        return OutputTask(
+        task = OutputTask(
             spec=replace(
                 self._output.spec(staging.directory),
                 min_free_bytes=self._output.options.min_free_bytes,
@@ -138,7 +143,9 @@ class FileOutput:
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
             encryption=self._output.options.encryption,
+            filter=self._output.options.filter,
         )
+        return (task,)
 
     def check(self) -> None:
         """Do nothing: workers find out themselves."""
@@ -249,9 +256,9 @@ class FileOutput:
             self._observe(Notice(text=text))
         return document
 
-    def abandon(self, manifest: Manifest | None) -> None:
+    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
-        self._storage.abandon(None if manifest is None else manifest_bytes(manifest))
+        self._storage.abandon(None if manifest is None else manifest_bytes(manifest(units)))
 
     def already_delivered(self) -> str:
         """Return that nothing has left."""

@@ -28,6 +28,7 @@ class NullOutput:
     """Nowhere; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
+    manifests: tuple[Manifest, ...] = ()
     is_kept = False
 
     def __init__(self, run: ResolvedRun) -> None:
@@ -35,6 +36,7 @@ class NullOutput:
         self._name = run.output.options.destination
         self._spec = replace(run.output.spec(""), stream=os.devnull)
         self._encryption = run.output.options.encryption
+        self._filter = run.output.options.filter
         self._headers = Headers(run.extract, run.output.format)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -50,15 +52,17 @@ class NullOutput:
     def live(self) -> None:
         """Return that there is no place where others could look."""
 
-    def task(self, assignment: Assignment) -> OutputTask:
+    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return a device that takes everything."""
-        return OutputTask(
+        task = OutputTask(
             spec=self._spec,
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
             encryption=self._encryption,
             drops="rows" if self._name == NULL_ROWS else "bytes",
+            filter=self._filter,
         )
+        return (task,)
 
     def check(self) -> None:
         """Do nothing: nothing can be lost."""
@@ -103,7 +107,7 @@ class NullOutput:
         then(document)
         return document
 
-    def abandon(self, manifest: Manifest | None) -> None:
+    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """Do nothing: nothing is left."""
 
     def already_delivered(self) -> str:

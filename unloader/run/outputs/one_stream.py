@@ -30,6 +30,7 @@ class StreamOutput:
     """Standard output or a named pipe; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = True
+    manifests: tuple[Manifest, ...] = ()
     is_kept = False
 
     def __init__(self, run: ResolvedRun, *, pipe: bool) -> None:
@@ -80,17 +81,19 @@ class StreamOutput:
     def live(self) -> None:
         """Return that there is no place where others could look."""
 
-    def task(self, assignment: Assignment) -> OutputTask:
+    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return the way into the relay; the first unit begins with the header."""
         first = assignment.unit.id == self._first_unit
         staging = self._stream.staging(0)
-        return OutputTask(
+        task = OutputTask(
             spec=replace(self._run.output.spec(staging.directory), stream=staging.stream),
             stem="stream",
             header=self._headers.of_task(first),
             writes_header=first,
             encryption=self._run.output.options.encryption,
+            filter=self._run.output.options.filter,
         )
+        return (task,)
 
     def check(self) -> None:
         """Raise OutputFailed if the reader has gone or the stream refused."""
@@ -141,7 +144,7 @@ class StreamOutput:
         then(document)
         return document
 
-    def abandon(self, manifest: Manifest | None) -> None:
+    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """Pass nothing on any more."""
         self._stream.abandon(None)
 

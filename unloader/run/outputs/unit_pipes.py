@@ -31,6 +31,7 @@ class PipeOutput:
     """Named pipes; see `unloader.run.outputs.base.RunOutput`."""
 
     in_order = False
+    manifests: tuple[Manifest, ...] = ()
     is_kept = False
 
     def __init__(self, run: ResolvedRun) -> None:
@@ -64,16 +65,18 @@ class PipeOutput:
     def live(self) -> None:
         """Return that there is no place where others could look."""
 
-    def task(self, assignment: Assignment) -> OutputTask:
+    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return the unit's pipe, whose reader the worker waits for."""
         staging = self._pipes.staging(self._numbers[assignment.unit.id])
-        return OutputTask(
+        task = OutputTask(
             spec=replace(self._output.spec(staging.directory), stream=staging.stream),
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
             encryption=self._output.options.encryption,
             reader_seconds=self._output.options.pipe_seconds,
+            filter=self._output.options.filter,
         )
+        return (task,)
 
     def check(self) -> None:
         """Check the pipes."""
@@ -131,7 +134,7 @@ class PipeOutput:
         then(document)
         return document
 
-    def abandon(self, manifest: Manifest | None) -> None:
+    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """Leave the pipes as they are: what has left cannot be taken back."""
         self._pipes.abandon(None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from partition_planner.model import WorkUnit
-from unloader.events import TableCounts
+from unloader.model import TableCounts
 from unloader.run.tables.state import TableState
 
 _BYTES_PER_ROW = 128

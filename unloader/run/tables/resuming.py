@@ -20,7 +20,7 @@ from unloader.storage.opening import storage_at
 
 def resume_either(
     destination: str, again: Resumption, *, observe: Observer, stop: Stop
-) -> Manifest | TablesManifest:
+) -> tuple[Manifest, ...] | TablesManifest:
     """Go on with the run that has died at a destination; see `unloader.api.resume`."""
     _check_no_table_of_a_run(destination)
     if not _is_home(destination):

@@ -77,14 +77,16 @@ def typed(
 
 
 def check_condition(
-    connection: duckdb.DuckDBPyConnection, expression: Expression, schema: pa.Schema
+    connection: duckdb.DuckDBPyConnection,
+    expression: Expression,
+    schema: pa.Schema,
+    what: str = "the condition where",
 ) -> None:
-    """Return if an expression is a condition.
+    """Return if an expression is a condition; `what` is what it is for, in errors.
 
     Raises:
         UsageError: It is none.
     """
-    what = "the condition where"
     kind = str(_bound(connection, expression.sql, expression, schema, what).types[0])
     if kind not in ("BOOLEAN", '"NULL"'):
         raise UsageError(f"{what} gives a {kind}, and not true or false", "compare it: a > 0")
@@ -98,8 +100,11 @@ class Evaluation:
         connection: duckdb.DuckDBPyConnection,
         computed: Sequence[Computed],
         condition: Expression | None,
+        what: str = "the condition where",
     ) -> None:
+        """Take what is to be computed; `what` is what the condition is called in errors."""
         self._connection = connection
+        self._what = what
         self._computed = computed
         needed = [each.columns for each in computed] + ([condition.columns] if condition else [])
         self._columns = sorted({index for columns in needed for index in columns})
@@ -138,7 +143,7 @@ class Evaluation:
 
     def _failed(self, why: str) -> OutputFailed:
         names = [f"the SQL of column {each.field.name}" for each in self._computed]
-        what = " or ".join([*names, *(["the condition where"] if self._filters else [])])
+        what = " or ".join([*names, *([self._what] if self._filters else [])])
         return OutputFailed(
             f"{what} fails on a row ({why}); its values are not shown",
             "use TRY_CAST or CASE for the rows that it does not suit",

@@ -13,7 +13,7 @@ from schemas.json_schema import problems
 
 from unloader.cli.jobs import schema
 from unloader.request.job.values import meaning
-from unloader.request.options.option import of_command
+from unloader.request.options.option import of_command, of_scope
 from unloader.sources.options import every_option
 
 if sys.version_info >= (3, 11):
@@ -90,7 +90,7 @@ def test_what_the_program_takes_the_schema_takes(text: str) -> None:
 def test_every_default_is_a_value_that_the_key_takes() -> None:
     """By the schema, and by the option itself."""
     page: dict[str, Any] = json.loads(PAGE.read_text("utf-8"))
-    for option in of_command(every_option(), "run"):
+    for option in of_scope(of_command(every_option(), "run"), "run"):
         key = page["definitions"][option.name]
         assert key["description"].startswith(option.help)
         if "default" in key:

@@ -20,13 +20,14 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import JobOption
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.model import Request
-from unloader.request.options import kinds, listing
+from unloader.request.options import kinds, listing, tables
 from unloader.request.options.fields import value_at
 from unloader.request.options.option import Effect, Option, of_command
+from unloader.selection.asked import TablesRequest
 from unloader.sources.options import every_option, source_options
 
 RUN_OPTIONS = of_command(every_option(), "run")
-REQUESTED = [option for option in RUN_OPTIONS if option.effect != "unrecorded"]
+REQUESTED = [each for each in RUN_OPTIONS if each.effect != "unrecorded" and each.in_files]
 
 BY_KIND = {
     kinds.SIZE: "3MiB",
@@ -40,11 +41,14 @@ BY_KIND = {
     kinds.STATEMENTS: "ALTER SESSION SET X = 1",
     kinds.NUMBERS: "0",
     kinds.WIDTHS: "A=5",
+    kinds.TABLES: "OTHER",
+    kinds.SCHEMAS: "OTHER",
 }
 BY_NAME = {
     "table": "OTHER",
     "query": "SELECT 1",
     "where": "A = 1",
+    "filter": "A = 1",
     "to": "elsewhere",
     "compression": "gzip",
     "file-name": "x{unit}.{ext}",
@@ -67,7 +71,10 @@ BY_NAME = {
     "owner-group": ":dba",
     "client-library": "/opt/client",
     "number-without-precision": "double",
+    "tables-from": "tables.txt",
 }
+OF_TABLES = {option.name for option in tables.OPTIONS}
+"""They mean something where there are several tables."""
 
 
 def sample(option: Option) -> str:
@@ -90,6 +97,8 @@ def around(option: Option) -> list[str]:
     source = "postgresql://u@h/d" if option.name in OF_POSTGRES else "oracle://u@h/s"
     found = [source]
     found += ["--table", "T"] if option.name not in ("table", "query") else []
+    if option.name in OF_TABLES:
+        return [*found, "--table", "T*", "--to", "out/{table}"]
     dated = option.name in ("keep", "latest-link")
     found += ["--to", "out/{date}" if dated else "out"] if option.name != "to" else []
     found += ["--slow-between", "8:00-9:00"] if option.name == "slow-parallelism" else []
@@ -101,18 +110,25 @@ def around(option: Option) -> list[str]:
 
 def requested(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], variables: dict[str, str]
-) -> Request:
+) -> Request | TablesRequest:
     """Return the request that a call of `run` makes, without its settings."""
-    seen: list[Request] = []
+    seen: list[Request | TablesRequest] = []
 
     def unload(request: Request, *_: Any, **__: Any) -> None:
-        seen.append(request)
+        seen.append(replace(request, settings=()))
+        raise click.exceptions.Exit(0)
+
+    def unload_tables(asked: TablesRequest, **_: Any) -> None:
+        entries = (replace(e, request=replace(e.request, settings=())) for e in asked.entries)
+        options = replace(asked.options, settings=())
+        seen.append(replace(asked, entries=tuple(entries), options=options))
         raise click.exceptions.Exit(0)
 
     monkeypatch.setattr(api, "unload", unload)
+    monkeypatch.setattr(api, "unload_tables", unload_tables)
     result = CliRunner().invoke(group, ["run", *arguments], env=variables, obj=Invocation())
     assert seen, (result.output, result.exception)
-    return replace(seen[0], settings=())
+    return seen[0]
 
 
 @pytest.mark.parametrize("option", REQUESTED, ids=lambda option: option.name)
@@ -121,6 +137,7 @@ def test_an_option_reaches_its_field_from_each_place(
 ) -> None:
     """The command line, a variable and a job file say the same of a value, in its own field."""
     monkeypatch.chdir(tmp_path)
+    Path("tables.txt").write_text("OTHER\n", "utf-8")
     text, others = sample(option), around(option)
     base = others + {
         "table": ["--table", "T"],

@@ -11,10 +11,11 @@ import duckdb
 import pytest
 from several_tables import made, requests_of, unload
 
-from unloader.cli.display.log import LogDisplay, ended_text, progress_text, tables_text
+from unloader.cli.display.log import LogDisplay, ended_text, progress_text
+from unloader.cli.display.phases import tables_text
 from unloader.errors import OutputFailed, PartialUnload
-from unloader.events import Event, RunStarted, TableCounts, TableFinished, TableStaged
-from unloader.model import SourceSpec, TablesOptions
+from unloader.events import Event, RunStarted, TableFinished, TableStaged
+from unloader.model import SourceSpec, TableCounts, TablesOptions
 from unloader.status.tally import Tally
 
 SIZES = {"small": 10, "large": 5000, "middle": 100}

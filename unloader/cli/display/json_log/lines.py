@@ -19,7 +19,6 @@ from unloader.events import (
     PointMeasured,
     RunStarted,
     SettingUsed,
-    TableCounts,
     TableFinished,
     TableStaged,
     UnitFailed,
@@ -27,6 +26,7 @@ from unloader.events import (
     Verified,
 )
 from unloader.json_fields import OPTIONAL
+from unloader.model import TableCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

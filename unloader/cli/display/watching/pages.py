@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 
 from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
-from unloader.cli.display.log import tables_text
-from unloader.cli.display.phases import phase_text
+from unloader.cli.display.phases import phase_text, tables_text
 from unloader.cli.display.watching.sparkline import can_show_blocks, speeds_text
 from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
 from unloader.status.reading import FinishedRun, RunStatus

@@ -1,0 +1,80 @@
+"""Routes on the command line and in job files: what they become, and what they cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from unloader.cli.group import group
+from unloader.cli.invocation import Invocation
+from unloader.request.job.route_texts import parse_route
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a small table."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT i AS id, 'x' || i AS name FROM range(9) t(i)")
+    return f"duckdb://{path}"
+
+
+def refusal(*arguments: str) -> str:
+    """Return what a call of `plan` that must fail says."""
+    result = CliRunner().invoke(group, ["plan", *arguments], obj=Invocation())
+    assert result.exit_code != 0
+    assert result.exception is not None
+    return f"{result.exception} {result.output}"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("a:to=x", "b:to=x,format=parquet"), "which is one directory"),
+        (("a:to=x", "b:to=x/y"), "of which one lies in the other"),
+        (("a:to=x", "a:to=y"), "two routes have the name a"),
+        (("a:to=x", "b:format=parquet"), "route b: nothing says where it goes"),
+        (("a:to=x", "b:to=-"), "route b: it goes to -"),
+        (("a:to=x", 'b:to=y,filter="colour = 1"'), "colour"),
+        (("a:to=x", "b:to=y,filter=id + 1"), "not true or false"),
+        (("a:to=x", "b:to=y,filter=count(*) > 1"), "aggregate"),
+        (("a:to=x", "b:to=y,filter=id > random()"), "does not follow from the row"),
+        (("a:to=x,where=id>1", "b:to=y"), "different values of where"),
+        (("a:to=x", "b:to=y,parallelism=3"), "parallelism is no option of a route"),
+        (("a:to=x", "b:to=y,columns=nothing"), "nothing"),
+        (("a:to=x", "b:to=y,format=parquet,delimiter=;"), "route b: --delimiter"),
+    ],
+)
+def test_what_routes_cannot_be(
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    texts: tuple[str, ...],
+    expected: str,
+) -> None:
+    """Each mistake is one error before anything is written."""
+    monkeypatch.chdir(tmp_path)
+    said = [part for text in texts for part in ("--route", text)]
+    assert expected in refusal(source, "--table", "t", *said)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_route_in_text() -> None:
+    """Values end at commas outside of quotes."""
+    assert parse_route('lake: to=/a b, columns="ID,""x""" ,filter=a = 1') == (
+        "lake",
+        (("to", "/a b"), ("columns", 'ID,"x"'), ("filter", "a = 1")),
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["a", ":to=x", ".:to=x", "a:to", "a:to=x,", 'a:to="x', "a:to=x,to=y", 'a:to=x"y']
+)
+def test_a_text_that_is_no_route(text: str) -> None:
+    """It is refused with its form; what may be a secret is not shown."""
+    with pytest.raises(ValueError, match="route") as refused:
+        parse_route(text)
+    assert "=x" not in str(refused.value)

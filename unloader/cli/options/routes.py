@@ -1,0 +1,247 @@
+"""From the options of a job, and those of its routes, to one request with several outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.invocation import Invocation
+from unloader.cli.options import rules
+from unloader.cli.options.credentials import connect_to
+from unloader.cli.options.origins import settings_of, shown_value
+from unloader.cli.options.parameter import JobOption, given, on_command_line
+from unloader.cli.options.request_of import request_of
+from unloader.errors import UnloaderError, UsageError
+from unloader.model import Request, Route, Setting, SourceSpec
+from unloader.request.options.option import Option, of_command, of_scope
+from unloader.sources.options import every_option
+from unloader.storage.kinds import destination_kind
+
+if TYPE_CHECKING:
+    from unloader.request.job.model import Entry
+
+_SELECTING = ("columns", "exclude")
+
+
+def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -> Request:
+    """Return what the options and the routes ask for; the rules between them hold then.
+
+    Args:
+        context: The call of the command.
+        url: Of the source.
+        values: Every option by its name with underscores.
+
+    Raises:
+        UnloaderError: Something contradicts, or is missing.
+    """
+    entries = _entries(context, values)
+    if not entries:
+        rules.validate(values, given(context))
+        source = connect_to(url, values, given(context))
+        request = request_of(values, source, settings_of(context, source.kind))
+        return request if request.output.filter is None else _with_filter(request)
+    return request_of_routes(context, url, values, entries)
+
+
+def request_of_routes(
+    context: click.Context, url: str, values: Mapping[str, Any], entries: Sequence[Entry]
+) -> Request:
+    """Return the request for several routes; see `asked_request`."""
+    if context.obj.planned:
+        raise UsageError(
+            "a plan file holds one output, and no routes", "run the job file, or leave --route out"
+        )
+    names = [each.name or str(each.number) for each in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two routes have the name {name}", "give each its own name")
+    source: SourceSpec | None = None
+    requests, routes = [], []
+    for name, entry in zip(names, entries, strict=True):
+        own, said = _values_of(context, values, entry)
+        try:
+            _check_place(own, alone=len(entries) == 1)
+            rules.validate(own, said)
+            source = source or connect_to(url, values, given(context))
+            asked = request_of(own, source, settings_of(context, source.kind))
+        except UnloaderError as error:
+            raise type(error)(f"route {name}: {error.message}", error.hint) from error
+        requests.append(asked)
+        routes.append(
+            Route(
+                name=name,
+                output=asked.output,
+                columns=asked.selection.columns,
+                exclude=asked.selection.exclude,
+                fixed=asked.fixed,
+                settings=_settings(entry),
+            )
+        )
+    return _together(requests, routes)
+
+
+def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
+    first = requests[0]
+    if any(each.selection.where != first.selection.where for each in requests):
+        raise UsageError(
+            "routes have different values of where, which the database evaluates once for all",
+            "write the condition of each route as its filter",
+        )
+    if len(routes) == 1 and first.output.filter is None:
+        return first
+    if any(each.output.keep or each.output.latest_link for each in requests):
+        raise UsageError(
+            "--keep and --latest-link are for a run of one output",
+            "leave them out, and remove old directories by a job of its own",
+        )
+    if first.verify == "source":
+        raise UsageError(
+            "--verify source compares one output with the source, and there are several or a "
+            "filter",
+            "use --verify full",
+        )
+    return replace(
+        first,
+        selection=replace(first.selection, columns=(), exclude=()),
+        routes=tuple(routes),
+        fixed=None,
+    )
+
+
+def _with_filter(request: Request) -> Request:
+    """Return the request of one output with a filter, which may look at any column there is."""
+    only = Route(
+        name="",
+        output=request.output,
+        columns=request.selection.columns,
+        exclude=request.selection.exclude,
+        fixed=request.fixed,
+    )
+    return _together([request], [only])
+
+
+def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
+    """Return the routes of the command line, or else those of the job file."""
+    said = values.get("route")
+    if not said:
+        found: Sequence[Entry] = context.obj.routes
+        return found
+    from unloader.request.job.model import Entry, Given, Place
+
+    place = Place(path="--route")
+    return [
+        Entry(
+            kind="route",
+            number=number,
+            name=name,
+            place=place,
+            values=tuple(Given(key=key, value=text, place=place) for key, text in pairs),
+        )
+        for number, (name, pairs) in enumerate(said, 1)
+    ]
+
+
+def _values_of(
+    context: click.Context, values: Mapping[str, Any], entry: Entry
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return all options as they are for a route, and the names of those that it is told.
+
+    What the job says above its routes is a default for each: it is passed over where it does not
+    apply. The command line counts more than a route of a job file.
+    """
+    options = {each.key: each for each in _of_routes()}
+    _check_keys(entry, options)
+    over = on_command_line(context) if _is_of_file(entry) else frozenset[str]()
+    told = {each.key: each.value for each in entry.values if each.key not in over}
+    inner = click.Command("run", params=[_RouteOption(options[key]) for key in told])
+    known = Invocation(
+        job_file=entry.place.path, job_values={each.key: each for each in entry.values}
+    )
+    own = inner.make_context(
+        "run", [], obj=known, default_map={k: _given(options[k], v) for k, v in told.items()}
+    ).params
+    found = dict(values)
+    if any(key in told for key in _SELECTING):
+        found.update(dict.fromkeys(_SELECTING, ()))
+    found.update(own)
+    above = {key for key in given(context) if key not in options}
+    return found, frozenset({*told, *above})
+
+
+class _RouteOption(JobOption):
+    """An option of one route: the variable of its name is of the whole job."""
+
+    def __init__(self, declared: Option) -> None:
+        super().__init__(_not_required(declared))
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return nothing."""
+        return None
+
+
+def _not_required(declared: Option) -> Option:
+    """Return an option as one that may be missing."""
+    return replace(declared, required=False)
+
+
+def _of_routes() -> tuple[Option, ...]:
+    return of_scope(of_command(every_option(), "run"), "route")
+
+
+def _check_keys(entry: Entry, options: Mapping[str, Option]) -> None:
+    for each in entry.values:
+        if each.key not in options:
+            from difflib import get_close_matches
+
+            name = each.key.replace("_", "-")
+            near = get_close_matches(each.key, options, n=1, cutoff=0.5)
+            raise UsageError(
+                f"route {entry.name}: {name} is no option of a route",
+                f"did you mean {near[0].replace('_', '-')}?"
+                if near
+                else "give it outside of the route, as --" + name,
+            )
+
+
+def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
+    places: tuple[str, ...] = values.get("to") or ()
+    if not places and "to" in values:
+        raise UsageError("nothing says where it goes", "give it the key to")
+    if not alone and destination_kind(places) not in ("directories", "null"):
+        raise UsageError(
+            f"it goes to {', '.join(places)}, and several routes go to directories",
+            "give it a directory, or run it by itself",
+        )
+
+
+def _given(option: Option, value: Any) -> Any:
+    """Return a value in the form in which a job file has it."""
+    from unloader.request.job.values import as_given
+
+    return as_given(option, value)
+
+
+def _is_of_file(entry: Entry) -> bool:
+    return entry.place.path != "--route"
+
+
+def _settings(entry: Entry) -> tuple[Setting, ...]:
+    """Return what a route says, for its manifest."""
+    options = {each.key: each for each in _of_routes()}
+    where = f"job file {entry.place.path}" if _is_of_file(entry) else "command line"
+    found = []
+    for each in entry.values:
+        option = options[each.key]
+        if option.effect != "unrecorded":
+            found.append(
+                Setting(
+                    name=option.name,
+                    value=shown_value(option, each.value),
+                    origin=f"route {entry.name or entry.number}, {where}",
+                    effect=option.effect,
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""Options that choose tables: whether they ask for several, and which those are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unloader.errors import UsageError
+
+if TYPE_CHECKING:
+    from unloader.selection.choice import TableChoice
+
+CHOOSING = ("schema", "exclude_table", "tables_from")
+"""Options that choose tables beside `--table`."""
+
+_WILDCARDS = "*?["
+
+
+def table_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names and patterns of `--table`; some commands take only one."""
+    given = values.get("table") or ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def is_of_several(values: Mapping[str, Any]) -> bool:
+    """Return whether options ask for a run over several tables, be it one table that matches."""
+    names = table_names(values)
+    if values["query"] is not None or "exclude_table" not in values:
+        return False
+    if len(names) != 1 or any(values[key] for key in CHOOSING):
+        return True
+    return any(letter in names[0] for letter in _WILDCARDS) and _is_pattern(names[0])
+
+
+def _is_pattern(text: str) -> bool:
+    # Imported on use: most names have no such letter.
+    from unloader.selection.patterns import parse_pattern
+
+    return parse_pattern(text).table is None
+
+
+def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
+    """Return which tables options ask for; None where they have a query.
+
+    Raises:
+        UsageError: A pattern cannot be read, or the file of patterns.
+    """
+    if values["query"] is not None:
+        return None
+    from unloader.selection.choice import TableChoice
+    from unloader.selection.files import read_patterns
+    from unloader.selection.patterns import parse_pattern, parse_schema
+
+    listed = values["tables_from"]
+    return TableChoice(
+        tables=(
+            *(parse_pattern(each, "--table") for each in table_names(values)),
+            *(() if listed is None else read_patterns(Path(listed))),
+        ),
+        schemas=tuple(parse_schema(each, "--schema") for each in values["schema"]),
+        exclude=tuple(parse_pattern(each, "--exclude-table") for each in values["exclude_table"]),
+    )
+
+
+def check_of_each_table(places: tuple[str, ...]) -> None:
+    """Check that each table has directories of its own.
+
+    Raises:
+        UsageError: One has no field of the table.
+    """
+    for place in places:
+        if "{table}" not in place:
+            raise UsageError(
+                f"--to {place} is one directory, and each of several tables needs its own",
+                "write {table} into it, and {schema} for tables of several schemas: "
+                "--to '/extract/{schema}.{table}'",
+            )

@@ -1,0 +1,279 @@
+"""From what was asked for to the tables of an open source: one list, one description for all.
+
+A table that an entry names is left out of the patterns of the other entries. Where patterns of two
+entries match it neither is preferred: that is a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from partition_planner.model import TableInfo
+from unloader.errors import UnloaderError, UsageError
+from unloader.events import Observer, silent
+from unloader.model import Request, Selection
+from unloader.request.names import matching_any, means_a_column
+from unloader.resolve.preparation import chosen_table, with_columns
+from unloader.resolve.table_problems import TableProblem, each_once
+from unloader.selection.asked import AskedTables
+from unloader.selection.choice import Chosen, choose
+from unloader.selection.listing import ListedTable, Listing, Obstacle
+from unloader.selection.problems import TableProblem as SelectionProblem
+from unloader.selection.problems import problem_of, unreadable_columns
+from unloader.sources.base import Catalog
+from unloader.sources.many_tables import (
+    describe_tables,
+    described_or_obstacle,
+    list_tables,
+    quoted_name,
+)
+
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenTable:
+    """One table or query."""
+
+    entry: int
+    """Number of the entry that asks for it, from 0."""
+    request: Request
+    """Of this table alone: with its name, and with what of the selection is said of it."""
+    table: TableInfo
+    """Cut down to the chosen columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenTables:
+    """All that was asked for, as far as it is there."""
+
+    tables: tuple[ChosenTable, ...]
+    """By entry, then by schema and name."""
+    problems: tuple[TableProblem, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def chosen_tables(
+    catalog: Catalog, entries: Sequence[AskedTables], observe: Observer = silent
+) -> ChosenTables:
+    """Return the tables of all entries, described.
+
+    Args:
+        catalog: Its snapshot has been taken.
+        entries: What was asked for.
+        observe: Called as each slow step begins.
+
+    Raises:
+        TransientSourceError: The connection is lost.
+        SnapshotGone: So is the snapshot.
+        SourceError: The database refused all of it.
+        UsageError: An entry asks for nothing.
+    """
+    work = _Choosing(catalog=catalog, entries=entries, observe=observe)
+    work.choose()
+    work.describe()
+    for number in range(len(entries)):
+        work.finish(number)
+    return ChosenTables(
+        tables=tuple(work.tables),
+        problems=each_once(work.problems),
+        notices=tuple(dict.fromkeys(work.notices)),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Choosing:
+    """One choice as it is made."""
+
+    catalog: Catalog
+    entries: Sequence[AskedTables]
+    observe: Observer
+    chosen: list[Chosen | None] = field(default_factory=list)
+    """Of each entry; None is a query."""
+    kept: list[list[ListedTable]] = field(default_factory=list)
+    """Of each entry, without what is left to others."""
+    infos: dict[_Key, TableInfo] = field(default_factory=dict)
+    tables: list[ChosenTable] = field(default_factory=list)
+    problems: list[TableProblem] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def choose(self) -> None:
+        """Find the tables of all entries in one list."""
+        listing: Listing | None = None
+        for number, entry in enumerate(self.entries):
+            found = None
+            if entry.choice is not None:
+                listing = listing or list_tables(self.catalog)
+                found = choose(entry.choice, listing)
+                self.notices += found.notices
+                for problem in found.problems:
+                    self._put_down(number, problem)
+            self.chosen.append(found)
+            self.kept.append([] if found is None else [t for t in found.tables if t.readable])
+        if listing is not None:
+            self._share(listing)
+
+    def _put_down(self, entry: int, problem: SelectionProblem) -> None:
+        self.problems.append(TableProblem.of(problem, entry))
+
+    def _refuse(self, entry: int, label: str, error: UnloaderError) -> None:
+        self.problems.append(TableProblem(table=label, error=error, entry=entry))
+
+    def _share(self, listing: Listing) -> None:
+        """Leave each table to the entry that names it."""
+        claims: dict[_Key, list[int]] = {}
+        for number, tables in enumerate(self.kept):
+            for table in tables:
+                claims.setdefault(table.key, []).append(number)
+        shared = {key: numbers for key, numbers in claims.items() if len(numbers) > 1}
+        if not shared:
+            return
+        named = [self._named(number, listing) for number in range(len(self.entries))]
+        for key, numbers in shared.items():
+            naming = [number for number in numbers if key in named[number]]
+            for number in numbers:
+                if number not in naming:
+                    self._leave(number, key, to=naming, among=numbers)
+
+    def _named(self, number: int, listing: Listing) -> frozenset[_Key]:
+        """Return the tables that an entry names, and does not only match."""
+        choice, chosen = self.entries[number].choice, self.chosen[number]
+        if choice is None or chosen is None:
+            return frozenset()
+        names = tuple(pattern for pattern in choice.tables if pattern.table is not None)
+        if names and len(names) < len(choice.tables):
+            chosen = choose(replace(choice, tables=names, allow_unmatched=True), listing)
+        return frozenset(table.key for table in chosen.tables) if names else frozenset()
+
+    def _leave(self, number: int, key: _Key, *, to: list[int], among: list[int]) -> None:
+        (table,) = (each for each in self.kept[number] if each.key == key)
+        self.kept[number].remove(table)
+        if to:
+            label = self._label(to[0])
+            self.notices.append(f"{table.label} is left to {label}, which names it")
+            return
+        labels = " and ".join(map(self._label, among))
+        problem = SelectionProblem(
+            kind="twice",
+            table=table.label,
+            what=f"patterns of {labels} match it",
+            hint="name it in one of them, or leave it out of the others with exclude-table",
+        )
+        self._put_down(among[0], problem)
+
+    def _label(self, number: int) -> str:
+        return self.entries[number].label or f"entry {number + 1}"
+
+    def describe(self) -> None:
+        """Describe the listed tables of all entries together."""
+        wanted = {table.key: table for tables in self.kept for table in tables}
+        union = Chosen(tables=tuple(table for _, table in sorted(wanted.items())))
+        described = describe_tables(self.catalog, union, self.observe)
+        self.infos = {(info.schema or "", info.name): info for info in described.tables}
+        against = {problem.table: problem for problem in described.problems}
+        for number, tables in enumerate(self.kept):
+            for table in tables:
+                if table.label in against:
+                    self._put_down(number, against[table.label])
+
+    def finish(self, number: int) -> None:
+        """Take the tables of an entry with their columns."""
+        entry, chosen = self.entries[number], self.chosen[number]
+        if chosen is None:
+            self._take_query(number)
+            return
+        listed = {table.key: table for table in self.kept[number]}
+        found = {key: self.infos[key] for key in listed if key in self.infos}
+        found.update(self._unlisted(number, chosen, found))
+        for pattern, option in _unmet(entry.request.selection, list(found.values()), self.catalog):
+            problem = SelectionProblem(
+                kind="unmatched",
+                table=f"{option} {pattern}",
+                what="it matches no column of the tables",
+                hint="see their columns with: unloader describe SOURCE --table T",
+            )
+            self._put_down(number, problem)
+        for key, info in sorted(found.items()):
+            self._take(number, info, listed.get(key))
+
+    def _unlisted(
+        self, number: int, chosen: Chosen, found: dict[_Key, TableInfo]
+    ) -> dict[_Key, TableInfo]:
+        """Return what names mean that the list does not hold."""
+        others: dict[_Key, TableInfo] = {}
+        for named in chosen.unlisted:
+            info = described_or_obstacle(self.catalog, named.name, self.observe)
+            if isinstance(info, Obstacle):
+                self._put_down(number, problem_of(named.text, info))
+                continue
+            key = (info.schema or "", info.name)
+            if key in chosen.excluded:
+                self.notices.append(f"{named.text} stands for {info.label}, which is excluded")
+            elif key not in found:
+                others[key] = info
+        return others
+
+    def _take(self, number: int, info: TableInfo, listed: ListedTable | None) -> None:
+        request = self.entries[number].request
+        selection = _said_of(request.selection, info, self.catalog)
+        name = quoted_name(info.schema, info.name)
+        request = replace(request, selection=replace(selection, table=name))
+        try:
+            table = with_columns(info, selection, self.catalog.capabilities.folding)
+        except UsageError as error:
+            self._refuse(number, info.label, error)
+            return
+        names = [column.name for column in table.columns]
+        texts = matching_any(names, selection.as_text)
+        against = (
+            ()
+            if listed is None
+            else unreadable_columns(listed, [name for name in names if name not in texts])
+        )
+        for problem in against:
+            self._put_down(number, problem)
+        if not against:
+            self.tables.append(ChosenTable(entry=number, request=request, table=table))
+
+    def _take_query(self, number: int) -> None:
+        request = self.entries[number].request
+        try:
+            table = chosen_table(self.catalog, request.selection, self.observe)
+        except UnloaderError as error:
+            if error.retryable:
+                raise
+            label = self.entries[number].label
+            self._refuse(number, f"the query of {label}" if label else "the query", error)
+            return
+        self.tables.append(ChosenTable(entry=number, request=request, table=table))
+
+
+def _said_of(selection: Selection, table: TableInfo, catalog: Catalog) -> Selection:
+    """Return a selection without the columns of other tables that it leaves out or has as text."""
+    return replace(
+        selection,
+        exclude=tuple(each for each in selection.exclude if _has(table, each, catalog)),
+        as_text=tuple(each for each in selection.as_text if _has_text(table, each)),
+    )
+
+
+def _unmet(
+    selection: Selection, tables: Sequence[TableInfo], catalog: Catalog
+) -> Iterator[tuple[str, str]]:
+    """Yield each name or pattern of columns that is said of none of the tables, with its option."""
+    for each in selection.exclude if tables else ():
+        if not any(_has(table, each, catalog) for table in tables):
+            yield each, "--exclude"
+    for each in selection.as_text if tables else ():
+        if not any(_has_text(table, each) for table in tables):
+            yield each, "--as-text"
+
+
+def _has(table: TableInfo, wanted: str, catalog: Catalog) -> bool:
+    names = [column.name for column in table.columns]
+    return means_a_column(names, wanted, catalog.capabilities.folding)
+
+
+def _has_text(table: TableInfo, pattern: str) -> bool:
+    return bool(matching_any([column.name for column in table.columns], (pattern,)))

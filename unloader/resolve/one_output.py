@@ -1,0 +1,52 @@
+"""One output of several, as it would be if it were the only one of the run.
+
+Whoever writes, verifies or describes an output needs nothing else: its columns are the scan's, and
+its request asks for it alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from unloader.model import Extract, Projection
+from unloader.resolve.guarded_columns import marked
+
+if TYPE_CHECKING:
+    from unloader.resolve.resolved import ResolvedRun
+
+
+def of_output(run: ResolvedRun, number: int) -> ResolvedRun:
+    """Return the run of one output; a run without routes is that of its output already."""
+    if run.request.routes is None:
+        return run
+    output = run.outputs[number]
+    extract = extract_of_output(run.extract, number)
+    return replace(
+        run,
+        request=run.request.of_outputs()[number],
+        extract=replace(extract, projection=marked(extract.projection, output.format)),
+        outputs=(output,),
+    )
+
+
+def extract_of_output(extract: Extract, number: int) -> Extract:
+    """Return an extract with the columns of one output."""
+    return replace(extract, projection=projection_of_output(extract.projection, number))
+
+
+def projection_of_output(projection: Projection, number: int) -> Projection:
+    """Return the columns of one output, in its order."""
+    from writers.schema import read_schema, selected
+
+    taken = projection.outputs[number]
+    schema = projection.schema
+    if schema:
+        schema = selected(read_schema(schema), taken).serialize().to_pybytes()
+    return replace(
+        projection,
+        columns=tuple(projection.columns[index] for index in taken),
+        schema=schema,
+        outputs=(tuple(range(len(taken))),),
+        filters=None,
+    )

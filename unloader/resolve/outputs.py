@@ -1,0 +1,115 @@
+"""Several outputs of one scan: the columns of each, its filter, and its place beside the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from unloader.errors import UsageError
+from unloader.model import OutputOptions, Projection, Request
+from unloader.request.names import Folding, choose_columns
+from unloader.sources.projection import OutputNeeds
+from unloader.storage.kinds import destination_kind, overlapping
+
+if TYPE_CHECKING:
+    from partition_planner.model import TableInfo
+
+FILTER = "the filter"
+
+
+def with_columns(
+    asked: Sequence[Request], needs: Sequence[OutputNeeds], table: TableInfo, folding: Folding
+) -> tuple[OutputNeeds, ...]:
+    """Return the needs of outputs with the columns that each takes and that its filter looks at.
+
+    Raises:
+        UsageError: A name means no column, or a filter is not understood.
+    """
+    names = [column.name for column in table.columns]
+    found = []
+    for request, need in zip(asked, needs, strict=True):
+        chosen = request.selection
+        taken = None
+        if chosen.columns or chosen.exclude:
+            taken = tuple(choose_columns(names, chosen.columns, chosen.exclude, folding))
+        found.append(replace(need, columns=taken, filter_columns=_looked_at(request.output, names)))
+    return tuple(found)
+
+
+def check_filters(asked: Sequence[Request], projection: Projection) -> None:
+    """Check the filters against the types of the columns.
+
+    Raises:
+        UsageError: One does not suit them, or is no condition.
+    """
+    if projection.filters is None:
+        return
+    from contextlib import closing
+
+    from unloader.transforms.sql.expressions import checked
+    from unloader.transforms.sql.running import check_condition
+    from unloader.transforms.sql.session import open_session
+    from writers.schema import read_schema, selected
+
+    schema = read_schema(projection.schema)
+    for request, columns in zip(asked, projection.filters, strict=True):
+        condition = request.output.filter
+        if condition is None:
+            continue
+        typed = selected(schema, columns)
+        with closing(open_session()) as session:
+            expression = checked(session, condition, typed.names, FILTER)
+            check_condition(session, expression, typed, FILTER)
+
+
+def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
+    """Check that no two outputs of a run have one directory, or one inside the other's.
+
+    Args:
+        request: Names the routes.
+        outputs: With real directories.
+
+    Raises:
+        UsageError: Two do, or one goes to where several cannot.
+    """
+    routes = request.routes or ()
+    if len(routes) < 2:
+        return
+    places: list[tuple[str, str]] = []
+    for route, output in zip(routes, outputs, strict=True):
+        kind = destination_kind(output.destinations)
+        if output.destination and kind not in ("directories", "null"):
+            raise UsageError(
+                f"route {route.name} goes to {output.destination}, and a run of several routes "
+                "writes to directories",
+                "give it a directory, or run it by itself",
+            )
+        if kind == "directories":
+            places += ((route.name, each) for each in output.destinations if each)
+    paths = [PurePath(os.path.realpath(each)) for _, each in places]
+    if pair := overlapping(paths):
+        (first, one), (second, other) = (places[at] for at in pair)
+        raise UsageError(
+            f"routes {first} and {second} would write to {one} and {other}, which is one directory"
+            if paths[pair[0]] == paths[pair[1]]
+            else f"routes {first} and {second} would write to {one} and {other}, of which one lies "
+            "in the other",
+            "give each route a directory of its own",
+        )
+
+
+def _looked_at(output: OutputOptions, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the columns that a filter looks at; None where there is no filter."""
+    if output.filter is None:
+        return None
+    from contextlib import closing
+
+    from unloader.transforms.sql.expressions import checked
+    from unloader.transforms.sql.session import open_session
+
+    with closing(open_session()) as session:
+        expression = checked(session, output.filter, names, FILTER)
+    return tuple(dict.fromkeys(names[index] for index in expression.columns))

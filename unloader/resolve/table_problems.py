@@ -1,0 +1,92 @@
+"""Tables that cannot be unloaded, as far as is known before anything is read: told all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from unloader.errors import PlanFailed, SourceError, UnloaderError
+from unloader.selection.problems import SHOWN
+from unloader.selection.problems import TableProblem as SelectionProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProblem:
+    """One reason why a table, or what a pattern stands for, cannot be unloaded."""
+
+    table: str
+    error: UnloaderError
+    mend: tuple[str, ...] = ()
+    """SQL that mends it, a statement each, without semicolons."""
+    entry: int | None = None
+    """Number of the entry that asks for it, from 0; None where that is not known."""
+
+    @property
+    def sentence(self) -> str:
+        """Table and reason."""
+        return f"{self.table}: {self.error.message.rstrip('. ')}"
+
+    @classmethod
+    def of(cls, problem: SelectionProblem, entry: int | None = None) -> TableProblem:
+        """Return what the choice of tables has found."""
+        # Where SQL mends it, the statements are the hint.
+        hint = problem.hint or ("" if not problem.mend else "let whoever may grant it run the SQL")
+        error = SourceError(problem.what, hint)
+        return cls(table=problem.table, error=error, mend=problem.mend, entry=entry)
+
+
+def each_once(problems: Iterable[TableProblem]) -> tuple[TableProblem, ...]:
+    """Return problems in their order, without what is told of a table already."""
+    found: dict[tuple[str, str], TableProblem] = {}
+    for each in problems:
+        found.setdefault((each.table, each.error.message), each)
+    return tuple(found.values())
+
+
+def told_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
+    """Return one error for all tables that cannot be unloaded.
+
+    Args:
+        problems: At least one.
+        of: Tables and queries that were asked for, these included.
+    """
+    tables = len({each.table for each in problems})
+    if len(problems) == of == 1 and not problems[0].mend:
+        return problems[0].error
+    kinds = {type(each.error) for each in problems}
+    kind = kinds.pop() if len(kinds) == 1 else PlanFailed
+    named = [each.sentence for each in problems[:SHOWN]]
+    if len(problems) > SHOWN:
+        named.append(f"and {len(problems) - SHOWN} more")
+    error = kind(
+        f"{tables} of {of} tables cannot be unloaded: {'; '.join(named)}",
+        "; ".join(_hints(problems, goes_on=tables < of)),
+    )
+    error.script = script(problems)
+    return error
+
+
+def script(problems: Iterable[TableProblem]) -> str:
+    """Return the SQL that mends what SQL can mend, each statement once; empty where there is none.
+
+    It holds no text but the statements, so that no name can end a comment.
+    """
+    return "".join(f"{statement};\n" for statement in _statements(problems))
+
+
+def _statements(problems: Iterable[TableProblem]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sql for each in problems for sql in each.mend))
+
+
+def _hints(problems: Sequence[TableProblem], *, goes_on: bool) -> list[str]:
+    """Return what to do next: each hint once, then the statements."""
+    hints = [each.error.hint for each in problems[:SHOWN] if not each.mend and each.error.hint]
+    found = list(dict.fromkeys(hints))[:3]
+    statements = _statements(problems)
+    if statements:
+        found.append(f"let whoever may grant it run: {'; '.join(statements[:SHOWN])}")
+    if len(statements) > SHOWN:
+        found.append(f"and {len(statements) - SHOWN} more statements, which --json shows")
+    if goes_on:
+        found.append("or go on without them: --on-table-failure continue")
+    return found

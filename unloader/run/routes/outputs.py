@@ -1,0 +1,305 @@
+"""Several outputs as one: each is written, counted, published and resumed as if it were alone.
+
+An output has its own directory with its own record, journal and manifest. A unit is done when every
+output that is to be written has it. An output that fails ends the run, or is dropped: then nothing
+of it is published, what it has stays for `resume`, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from unloader.engine.schedule import Assignment
+from unloader.errors import (
+    OutputFailed,
+    PartialUnload,
+    UnloaderError,
+    VerifyMismatch,
+    translate,
+)
+from unloader.events import Event, Notice, Observer, silent
+from unloader.failures import error_of, failure_of
+from unloader.manifest.build import FinishedUnit
+from unloader.manifest.model import Manifest, RouteRecord
+from unloader.manifest.read import read_manifest
+from unloader.model import AttemptFailure, OutputTask
+from unloader.resolve.one_output import of_output
+from unloader.resolve.resolved import ResolvedRun
+from unloader.run.journal import Progress
+from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute
+from unloader.run.outputs.null import NullOutput
+from unloader.run.routes.showing import AllPlaces
+from unloader.run.routes.state import RouteState, as_read
+from unloader.storage.base import LiveStorage
+from unloader.storage.kinds import destination_kind
+from unloader.storage.model import RUN_RECORD
+
+T = TypeVar("T")
+
+OpenOutput = Callable[[ResolvedRun, tuple[str, ...]], RunOutput]
+
+
+class RouteOutputs:
+    """All outputs of a run that has several; see `unloader.run.outputs.base.RunOutput`."""
+
+    in_order = False
+    is_kept = True
+
+    def __init__(self, run: ResolvedRun, open_one: OpenOutput, *, resumed: bool) -> None:
+        """Take the places of all, or of none.
+
+        Args:
+            run: What is to be written.
+            open_one: Opens one output; see `unloader.run.outputs.opening`.
+            resumed: An earlier process of the run has begun it.
+
+        Raises:
+            OutputFailed: One cannot be taken.
+        """
+        self._run = run
+        self._drops = run.request.on_route_failure == "drop"
+        self._observe: Observer = silent
+        self.routes: list[RouteState] = []
+        with ExitStack() as taken:
+            for number in range(len(run.outputs)):
+                state = _opened(run, number, open_one, resumed=resumed)
+                taken.callback(state.output.close)
+                self.routes.append(state)
+            self._taken = taken.pop_all()
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Those of the routes that are published."""
+        return tuple(route.manifest for route in self.routes if route.manifest is not None)
+
+    def begin(self, observe: Observer, stop: Stop) -> None:
+        """Check the names of all."""
+        self._observe = observe
+        for route in self._open():
+            route.output.begin(observe, stop)
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep a record with each: whichever directory is resumed, it tells of all."""
+        for route in self._open():
+            route.output.keep(name, data)
+
+    def progress(self, tick: Callable[[], None]) -> Progress:
+        """Return the units that all have; the others are read again for those that lack them."""
+        attempts: dict[str, int] = {}
+        for route in self._open():
+            if route.is_new:
+                route.output.keep(RUN_RECORD, self._run.record())
+            found = route.output.progress(tick)
+            route.finished.update(found.finished)
+            for unit, attempt in found.attempts.items():
+                attempts[unit] = max(attempt, attempts.get(unit, 0))
+        return Progress(finished=self._done_by_all(), attempts=attempts)
+
+    def live(self) -> LiveStorage | None:
+        """Return the directories of all as one place."""
+        storages = [storage for route in self._open() if (storage := route.output.live())]
+        return AllPlaces(storages) if storages else None
+
+    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
+        """Return where each writes that has not got the unit yet."""
+        unit = assignment.unit.id
+        lacking = [route for route in self._open() if unit not in route.finished]
+        found: list[OutputTask] = []
+        # Where the only one that lacked it was dropped, all take it again.
+        for route in lacking or self._open():
+            made = self._try(route, partial(route.output.tasks, assignment)) or ()
+            found += (replace(task, number=route.number) for task in made)
+        return tuple(found)
+
+    def check(self) -> None:
+        """Check all."""
+        for route in self._open():
+            self._try(route, route.output.check)
+
+    def filter_event(self, event: Event) -> tuple[Event, ...]:
+        """Let an event pass."""
+        return (event,)
+
+    def not_repeatable(self, unit: str) -> str:
+        """Return that every attempt can be repeated: all is files, or dropped."""
+        return ""
+
+    def record(self, unit: FinishedUnit) -> Event | None:
+        """Put what each has of a unit on record; drop those that have failed with it."""
+        for result in unit.result.outputs or ():
+            route = self.routes[result.number]
+            if result.failure is not None:
+                self._drop(route, result.failure)
+            if not route.is_open:
+                continue
+            own = route.own(unit, result)
+            event = self._try(route, partial(route.output.record, own))
+            if route.is_open:
+                route.finished[unit.result.unit] = own
+            if event is not None:
+                self._observe(event)
+        return None
+
+    def failed(self, assignment: Assignment, message: str) -> None:
+        """Put a failed attempt on record with all."""
+        for route in self._open():
+            route.output.failed(assignment, message)
+
+    def discard(self, assignment: Assignment) -> None:
+        """Remove what a broken attempt has staged, of each that did not have the unit before."""
+        for route in self.routes:
+            if route.manifest is None and not route.is_abandoned:
+                route.output.discard(assignment)
+
+    def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
+        """Read the files of all again; what cannot be compared stands in the manifest of each."""
+        for route in self._open():
+            if route.output.is_kept:
+                own = self._of(route, units)
+                route.not_compared = self._try(route, partial(route.output.read_back, own, stop))
+        return ()
+
+    def publish(
+        self,
+        units: Sequence[FinishedUnit],
+        manifest: MakeManifest,
+        stop: Stop,
+        then: Callable[[Manifest], None],
+    ) -> Manifest:
+        """Publish one after the other; return the manifest of the first.
+
+        Raises:
+            PartialUnload: Some were dropped; the others are published.
+        """
+        for route in self._open():
+            make = _maker(manifest, partial(self._written, route))
+            own = self._of(route, units)
+            route.manifest = self._try(route, partial(route.output.publish, own, make, stop, then))
+        dropped = [route for route in self.routes if route.failure is not None]
+        if dropped:
+            raise self._partial(dropped)
+        first = self.routes[0].manifest
+        assert first is not None
+        return first
+
+    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
+        """Leave of each that is not published what can be gone on with, or no trace."""
+        for route in self.routes:
+            if route.manifest is not None or route.is_abandoned:
+                continue
+            route.is_abandoned = True
+            make = None if manifest is None else _maker(manifest, partial(self._written, route))
+            with suppress(UnloaderError, OSError):
+                route.output.abandon(tuple(route.finished.values()), make)
+
+    def already_delivered(self) -> str:
+        """Return that nothing has left."""
+        return ""
+
+    def next_step(self, *, resumable: bool) -> str:
+        """Return how to go on with the first that is not published."""
+        left = [route for route in self.routes if route.manifest is None and route.output.is_kept]
+        return (left or self.routes)[0].output.next_step(resumable=resumable)
+
+    def close(self) -> None:
+        """Release the places of all."""
+        self._taken.close()
+
+    def _open(self) -> list[RouteState]:
+        return [route for route in self.routes if route.is_open]
+
+    def _of(self, route: RouteState, units: Sequence[FinishedUnit]) -> list[FinishedUnit]:
+        return [route.finished[unit.result.unit] for unit in units]
+
+    def _done_by_all(self) -> dict[str, FinishedUnit]:
+        first, *others = self._open()
+        return {
+            unit: as_read(each)
+            for unit, each in first.finished.items()
+            if all(unit in other.finished for other in others)
+        }
+
+    def _written(self, route: RouteState) -> WrittenRoute:
+        record = RouteRecord(
+            name=route.name,
+            others=tuple(each.name for each in self.routes if each is not route),
+            dropped=tuple(each.name for each in self.routes if each.failure is not None),
+        )
+        return WrittenRoute(run=route.run, record=record, not_compared=route.not_compared)
+
+    def _try(self, route: RouteState, do: Callable[[], T]) -> T | None:
+        """Do something for one route; where that is to be dropped, its failure is not the run's."""
+        if not self._drops:
+            return do()
+        try:
+            return do()
+        except Exception as error:
+            known = translate(error)
+            if not isinstance(known, (OutputFailed, VerifyMismatch)):
+                raise
+            self._drop(route, failure_of(error))
+        return None
+
+    def _drop(self, route: RouteState, failure: AttemptFailure) -> None:
+        """Go on without a route.
+
+        Raises:
+            UnloaderError: Its failure, if it is the last one.
+        """
+        if route.failure is not None:
+            return
+        route.failure = failure
+        if not self._open():
+            raise error_of(failure)
+        text = f"route {route.name} is dropped: {failure.message}"
+        self._observe(Notice(text=text))
+
+    def _partial(self, dropped: Sequence[RouteState]) -> UnloaderError:
+        named = "; ".join(
+            f"route {each.name}: {each.failure.message}" for each in dropped if each.failure
+        )
+        done = [each for each in self.routes if each.manifest is not None]
+        where = ", ".join(f"{each.name} in {each.directory}" for each in done)
+        hint = next((each.failure.hint for each in dropped if each.failure), "")
+        return PartialUnload(
+            f"{len(dropped)} of {len(self.routes)} routes failed: {named}; complete: {where}",
+            f"fix the cause ({hint}) and {self.next_step(resumable=True)}",
+        )
+
+
+def _opened(run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: bool) -> RouteState:
+    """Return a route with its places taken, or with its manifest if it is published already."""
+    own = of_output(run, number)
+    name = (run.request.routes or ())[number].name
+    output = own.output.options
+    if not resumed or destination_kind(output.destinations) != "directories":
+        return RouteState(number=number, name=name, run=own, output=open_one(own, ()))
+    from unloader.run.tables.home import left_of
+
+    left = left_of(own)
+    if left == "all":
+        manifest = read_manifest(Path(output.destination))
+        nothing = NullOutput(own)
+        return RouteState(number=number, name=name, run=own, output=nothing, manifest=manifest)
+    places = output.destinations if left == "units" else ()
+    state = RouteState(number=number, name=name, run=own, output=open_one(own, places))
+    state.is_new = left == "nothing"
+    return state
+
+
+def _maker(manifest: MakeManifest, written: Callable[[], WrittenRoute]) -> MakeManifest:
+    """Return what makes the manifest of one route."""
+
+    def make(
+        units: Sequence[FinishedUnit],
+        directories: tuple[str, ...] = (),
+        route: WrittenRoute | None = None,
+    ) -> Manifest:
+        return manifest(units, directories, route or written())
+
+    return make

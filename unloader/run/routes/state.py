@@ -1,0 +1,64 @@
+"""One route of a run while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from unloader.manifest.build import FinishedUnit
+from unloader.manifest.model import Manifest
+from unloader.model import AttemptFailure, OutputResult
+from unloader.resolve.resolved import ResolvedRun
+from unloader.run.outputs.base import RunOutput
+
+
+@dataclass(slots=True, kw_only=True)
+class RouteState:
+    """One output of several."""
+
+    number: int
+    """Among the outputs of the run, from 0."""
+    name: str
+    run: ResolvedRun
+    """As if it were the only output."""
+    output: RunOutput
+    is_new: bool = True
+    """No earlier process of the run has begun it."""
+    finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    """Its units that are done, by their ids."""
+    failure: AttemptFailure | None = None
+    """Why it was dropped."""
+    manifest: Manifest | None = None
+    """Once it is published."""
+    not_compared: tuple[str, ...] | None = None
+    is_abandoned: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is to be written and published."""
+        return self.failure is None and self.manifest is None
+
+    @property
+    def directory(self) -> str:
+        """Where its manifest goes."""
+        return self.run.output.options.destination
+
+    def own(self, unit: FinishedUnit, result: OutputResult) -> FinishedUnit:
+        """Return what it has of a unit, as if it were the only output."""
+        return replace(
+            unit,
+            result=replace(
+                unit.result,
+                rows=result.rows,
+                filtered=result.filtered,
+                files=result.files,
+                stages=result.stages,
+                content=result.content,
+                outputs=None,
+            ),
+        )
+
+
+def as_read(unit: FinishedUnit) -> FinishedUnit:
+    """Return what a route has of a unit as what was read of it, for all routes."""
+    rows = unit.result.scanned
+    return replace(unit, result=replace(unit.result, rows=rows, filtered=None, content=None))

@@ -1,0 +1,236 @@
+"""The outputs of a unit while it is written: each has its own columns, rows and writer.
+
+All take each batch in turn, in one thread: the slowest of them holds up the fetch, so memory is
+that of the batches in flight and of the writers' buffers, however many outputs there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from unloader.errors import OutputFailed, VerifyMismatch, translate
+from unloader.failures import failure_of
+from unloader.model import AttemptFailure, OutputTask, Projection
+from unloader.worker.columns import columns_of, open_for_columns
+from writers.model import ContentSums, StageSeconds, WrittenFile
+from writers.schema import selected
+
+if TYPE_CHECKING:
+    from unloader.worker.row_filter import RowFilter
+    from writers.base import Writer
+    from writers.content.sums import ColumnSums
+    from writers.large_rows import LargeRow
+
+
+class UnitOutput:
+    """One output of a unit; everything it is given has the columns of the scan."""
+
+    def __init__(
+        self,
+        task: OutputTask,
+        projection: Projection,
+        schema: Any,
+        open_file: Callable[[Any], Writer],
+        *,
+        checksums: bool,
+    ) -> None:
+        """Say what it is; `open` comes next.
+
+        Args:
+            task: What it is.
+            projection: The columns of the scan, and which of them it takes.
+            schema: Of the scan.
+            open_file: Opens the writer of its own columns.
+            checksums: Add up the values that it keeps, if it does not keep all rows.
+        """
+        self.number = task.number
+        self.taken = columns_of(projection, task.number)
+        self.filtered: int | None = None
+        """Rows that its filter has left out; None where it has none."""
+        self.failure: AttemptFailure | None = None
+        self.files: tuple[WrittenFile, ...] = ()
+        self._schema, self._open_file = schema, open_file
+        self._checksums = checksums
+        self._condition = task.filter
+        self._looked_at = () if projection.filters is None else projection.filters[task.number]
+        self._writer: Writer | None = None
+        self._filter: RowFilter | None = None
+        self._sums: ColumnSums | None = None
+
+    def open(self) -> None:
+        """Open its writer."""
+        if self._condition is None:
+            self._writer = open_for_columns(self._open_file, self._schema, self.taken)
+            return
+        from unloader.worker.row_filter import RowFilter
+
+        self.filtered = 0
+        self._filter = RowFilter(self._condition, self._schema, self._looked_at)
+        own = self._schema if self.taken is None else selected(self._schema, self.taken)
+        if self._checksums:
+            from writers.content.sums import ColumnSums
+
+            self._sums = ColumnSums(own)
+        self._writer = self._open_file(own)
+
+    @property
+    def writer(self) -> Writer:
+        """Its writer; `open` has been called."""
+        assert self._writer is not None
+        return self._writer
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes handed to the destination so far."""
+        return 0 if self._writer is None else self._writer.bytes_written
+
+    @property
+    def stages(self) -> StageSeconds:
+        """What its writer's stages took so far."""
+        return StageSeconds() if self._writer is None else self._writer.stages
+
+    @property
+    def rows(self) -> int:
+        """Rows in its files, as the writer counted them; known once it is closed."""
+        return sum(file.rows for file in self.files)
+
+    def write(self, batch: Any) -> None:
+        """Take a batch."""
+        if self._filter is None:
+            self.writer.write(batch)
+            return
+        assert self.filtered is not None
+        kept = self._filter.kept(batch)
+        own = batch if self.taken is None else batch.select(self.taken)
+        if kept is not None:
+            self.filtered += len(kept) - kept.true_count
+            own = own.filter(kept)
+        if own.num_rows:
+            if self._sums is not None:
+                self._sums.add(own.columns, own.num_rows)
+            self.writer.write(own)
+
+    def write_large(self, row: LargeRow) -> None:
+        """Take one row with values of any size."""
+        if self._filter is None:
+            self.writer.write_large(row)
+            return
+        assert self.filtered is not None
+        if not self._filter.keeps(row):
+            self.filtered += 1
+            return
+        own = _with_columns(row, self.taken)
+        if self._sums is not None:
+            own = self._sums.hashed(own)
+        if own.values:
+            self.writer.write_large(own)
+        else:
+            self.writer.write(own.row)
+
+    def close(self, scanned: int) -> None:
+        """Finish the files.
+
+        Args:
+            scanned: Rows of the unit.
+
+        Raises:
+            VerifyMismatch: The rows in the files and those left out are not those that were read.
+        """
+        self.files = self.writer.close()
+        self._end_filter()
+        if self.rows + (self.filtered or 0) != scanned:
+            left_out = "" if self.filtered is None else f" and {self.filtered} were left out"
+            raise VerifyMismatch(
+                f"{scanned} rows were read, {self.rows} were written{left_out}",
+                "run again; if it comes back, report it with the plan",
+            )
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        self._end_filter()
+        if self._writer is not None:
+            self._writer.abort()
+
+    def content(self, of_all: ContentSums | None) -> ContentSums | None:
+        """Return the checksums of the values in its files.
+
+        Args:
+            of_all: Of all columns and rows of the scan; None where nobody wants any.
+        """
+        if of_all is None:
+            return None
+        if self._sums is not None:
+            return self._sums.result()
+        if self.taken is None:
+            return of_all
+        return replace(
+            of_all,
+            nulls=tuple(of_all.nulls[index] for index in self.taken),
+            sums=tuple(of_all.sums[index] for index in self.taken),
+        )
+
+    def _end_filter(self) -> None:
+        if self._filter is not None:
+            self._filter.close()
+            self._filter = None
+
+
+class Outputs:
+    """All outputs of a unit, of which some may be given up on the way."""
+
+    def __init__(self, outputs: Sequence[UnitOutput], *, drops: bool) -> None:
+        """Take them; with `drops` one that fails is given up as long as there are others."""
+        self.all = tuple(outputs)
+        self._drops = drops
+
+    @property
+    def left(self) -> list[UnitOutput]:
+        """Those that were not given up."""
+        return [each for each in self.all if each.failure is None]
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of those that are left."""
+        return sum(each.bytes_written for each in self.all if each.failure is None)
+
+    def each(self, do: Callable[[UnitOutput], None]) -> None:
+        """Do something with each that is left.
+
+        Raises:
+            Exception: Whatever went wrong, if it is not that of one output, or the last one's.
+        """
+        for output in self.left:
+            if not self._drops:
+                do(output)
+                continue
+            try:
+                do(output)
+            except Exception as error:
+                failure = _own_failure(error)
+                if failure is None or len(self.left) == 1:
+                    raise
+                output.failure = failure
+                output.abort()
+
+    def abort(self) -> None:
+        """Leave nothing behind of those that are left."""
+        for output in self.left:
+            output.abort()
+
+
+def _own_failure(error: Exception) -> AttemptFailure | None:
+    """Return the failure of an output; None for one of the source, or that may pass."""
+    if not isinstance(translate(error), (OutputFailed, VerifyMismatch)):
+        return None
+    failure = failure_of(error)
+    return None if failure.retryable else failure
+
+
+def _with_columns(row: LargeRow, taken: tuple[int, ...] | None) -> LargeRow:
+    if taken is None:
+        return row
+    values = dict(row.values)
+    own = tuple((at, values[index]) for at, index in enumerate(taken) if index in values)
+    return replace(row, row=row.row.select(taken), values=own)

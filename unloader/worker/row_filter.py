@@ -1,0 +1,65 @@
+"""The condition that an output sets on the rows that are read: evaluated batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unloader.errors import OutputFailed
+from unloader.transforms.sql.expressions import checked
+from unloader.transforms.sql.running import Evaluation
+from unloader.transforms.sql.session import open_session
+from writers.schema import selected
+
+if TYPE_CHECKING:
+    from writers.large_rows import LargeRow
+
+WHAT = "the filter"
+
+
+class RowFilter:
+    """One condition; used by one thread."""
+
+    def __init__(self, condition: str, schema: Any, columns: Sequence[int]) -> None:
+        """Get ready.
+
+        Args:
+            condition: In DuckDB's SQL; it was checked before the run.
+            schema: Of the scan.
+            columns: Those that the condition looks at, by their places there.
+        """
+        self._columns = tuple(columns)
+        self._session = open_session()
+        names = selected(schema, self._columns).names
+        expression = checked(self._session, condition, names, WHAT)
+        self._evaluation = Evaluation(self._session, (), expression, WHAT)
+
+    def kept(self, batch: Any) -> Any:
+        """Return which rows of a batch are kept; None is all of them.
+
+        Raises:
+            OutputFailed: The condition fails on a row.
+        """
+        columns = [batch.column(index) for index in self._columns]
+        _, kept = self._evaluation.results(columns, batch.num_rows)
+        return None if kept is None or kept.true_count == batch.num_rows else kept
+
+    def keeps(self, large: LargeRow) -> bool:
+        """Return whether a row with values too large for memory is kept.
+
+        Raises:
+            OutputFailed: The condition would have to look at such a value.
+        """
+        for index, _ in large.values:
+            if index in self._columns:
+                name = large.row.schema.field(index).name
+                raise OutputFailed(
+                    f"column {name} has a value too large to be held in memory, and {WHAT} looks "
+                    "at it",
+                    "use --where, which the database evaluates",
+                )
+        return self.kept(large.row) is None
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
