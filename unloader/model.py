@@ -261,6 +261,14 @@ class UnitTask:
     """Compute checksums of the values as they are fetched."""
     drops_outputs: bool = False
     """An output that fails is given up, and the others go on."""
+    name: str = ""
+    """Tells the unit from all of the run, where its id alone does not: in a run over several tables
+    many have the same. Empty where it does."""
+
+    @property
+    def run_unit(self) -> str:
+        """The unit as the parent's orders name it."""
+        return self.name or self.unit.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,15 +24,16 @@ from unloader.resolve.patience import Patience
 from unloader.resolve.preparation import (
     Prepared,
     closing_after_failure,
-    hold,
     prepared_table,
 )
 from unloader.resolve.resolution import Codec, new_run_id, resolved_outputs
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.table_problems import TableProblem, each_once, told_at_once
 from unloader.selection.asked import TablesRequest
+from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
+from unloader.sources.several import hold_tables
 from writers.codecs.choice import Choice
 from writers.model import Compression
 
@@ -168,7 +169,7 @@ class _Resolving:
             lambda number: self._prepared(catalog, snapshot, number, size),
         )
         self.observe(PhaseStarted(phase="locking"))
-        self._each(ready, problems, lambda number: hold(ready[number]))
+        self._hold(catalog, ready, problems)
         good = {number: each for number, each in ready.items() if number not in problems}
         codecs = self._codecs(good)
         runs = self._each(good, problems, lambda number: self._run(good[number], codecs[number]))
@@ -183,6 +184,24 @@ class _Resolving:
             request = replace(request, limits=limits)
         ready = prepared_table(request, self.source, catalog, snapshot, table, self.seats)
         return replace(ready, request=asked)
+
+    def _hold(
+        self,
+        catalog: Catalog,
+        ready: Mapping[int, Prepared],
+        problems: dict[int, TableProblem],
+    ) -> None:
+        """Check all conditions, and keep what is to be read as it is, all tables together."""
+        self._each(ready, problems, lambda number: check_where(catalog, ready[number].extract))
+        good = [number for number in ready if number not in problems]
+        held = [(ready[number].extract, ready[number].plan.selectors) for number in good]
+        for number, error in zip(good, hold_tables(catalog, held), strict=True):
+            if error is None:
+                continue
+            # What may pass, such as a lock, is waited for again, unless the others need not wait.
+            if error.retryable and self.asked.options.on_failure == "stop":
+                raise error
+            problems[number] = self._problem(number, error)
 
     def _codecs(self, ready: Mapping[int, Prepared]) -> Mapping[int, tuple[Codec, ...]]:
         """Return the codec of each output of each table; one that is to be measured is, on the
@@ -234,11 +253,12 @@ class _Resolving:
                 assert isinstance(known, UnloaderError)
                 if known.retryable or isinstance(known, (Interrupted, ConfigError)):
                     raise
-                table = self.tables[number]
-                problems[number] = TableProblem(
-                    table=table.table.label, error=known, entry=table.entry
-                )
+                problems[number] = self._problem(number, known)
         return found
+
+    def _problem(self, number: int, error: UnloaderError) -> TableProblem:
+        table = self.tables[number]
+        return TableProblem(table=table.table.label, error=error, entry=table.entry)
 
 
 def _rows(ready: Prepared) -> int:

@@ -166,28 +166,41 @@ class TableRun:
         if level == "none":
             return
         self.observe(PhaseStarted(phase="counting"))
-        written = sum(unit.result.scanned for unit in self.finished.values())
         catalog = self.resolved.catalog
         request = self.run.request
         patience = Patience(
             retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
         )
         with cancelled_by(stop, catalog):
-            self.source_rows = patience.with_retries(
+            rows = patience.with_retries(
                 "counting", lambda: catalog.count(self.run.extract), catalog.check_snapshot
             )
-        consistent = request.consistency == "snapshot"
-        if written != self.source_rows and consistent:
+        self.check_count(rows)
+        self.compare_values(stop, end_workers)
+
+    @property
+    def rows_written(self) -> int:
+        """How many rows the finished units have, those that filters left out with them."""
+        return sum(unit.result.scanned for unit in self.finished.values())
+
+    def check_count(self, source_rows: int) -> None:
+        """Compare the rows that were written with those that the source counts.
+
+        Raises:
+            VerifyMismatch: There are more or fewer of them, at one snapshot.
+        """
+        self.source_rows = source_rows
+        written = self.rows_written
+        consistent = self.run.request.consistency == "snapshot"
+        if written != source_rows and consistent:
             raise VerifyMismatch(
-                f"{written} rows were {self._what_was_done}, the source counts "
-                f"{self.source_rows} at the same snapshot",
+                f"{written} rows were {self._what_was_done}, the source counts {source_rows} at "
+                "the same snapshot",
                 "run again; if it happens again, check whether the condition or query returns "
                 "other rows each time (random values, samples, the current time), else report it "
                 "with the plan",
             )
-        self._verify_result = "ok" if written == self.source_rows else "different, no snapshot"
-        if level in COMPARING:
-            self._compare_values(stop, end_workers)
+        self._verify_result = "ok" if written == source_rows else "different, no snapshot"
 
     def publish(self, stop: Stop) -> Manifest:
         """Give the files their final names; return the manifest."""
@@ -250,8 +263,13 @@ class TableRun:
     def _in_order(self) -> list[FinishedUnit]:
         return [self.finished[unit] for unit in sorted(self.finished)]
 
-    def _compare_values(self, stop: Stop, end_workers: Callable[[], None]) -> None:
-        """Compare the fetched values with those in the files, and with the source's own."""
+    def compare_values(self, stop: Stop, end_workers: Callable[[], None] = lambda: None) -> None:
+        """Compare the fetched values with those in the files, and with the source's own.
+
+        As far as that was asked for; see `verify`.
+        """
+        if self.run.request.verify not in COMPARING:
+            return
         units = self._in_order()
         self.observe(PhaseStarted(phase="verifying"))
         self._not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()

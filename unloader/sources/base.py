@@ -89,6 +89,10 @@ class Capabilities:
     describes_many: bool = False
     """Many tables are described in few statements; the catalog is a
     `many_tables.DescribingCatalog`."""
+    holds_many: bool = False
+    """Many tables are held in few statements; the catalog is a `several.HoldingCatalog`."""
+    counts_many: bool = False
+    """Many tables are counted in few statements; the catalog is a `several.CountingCatalog`."""
 
 
 class Catalog(Protocol):

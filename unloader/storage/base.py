@@ -200,6 +200,13 @@ class Storage(Protocol):
             OutputFailed: One cannot be finished; everything is as it was.
         """
 
+    def complete_all(self, places: Sequence[str]) -> tuple[Completed, ...]:
+        """Do the same for many places.
+
+        Raises:
+            OutputFailed: As `complete`.
+        """
+
     def names(self, place: str) -> tuple[str, ...]:
         """Return the names of the files at a place that have final names, in order.
 

@@ -61,6 +61,10 @@ class Claim:
     """A run of this id has died here, and goes on with what it has staged."""
     shared: bool = False
     """Other runs have places within these. A place need not be empty, and stays what it is."""
+    one_of_many: bool = False
+    """The run has many places, each taken by itself and told of by a record elsewhere. The caller
+    has brought publications into them that were cut short to their end (`Storage.complete_all`),
+    and it may be lost in a power cut that a place was taken: until there is something to lose."""
     mode: int | None = None
     """Rights of files; None is as the umask has it. Directories get what goes with them."""
     owner_group: str = ""

@@ -137,7 +137,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
         size=_batch_bytes,
         most_bytes=task.fetch_bytes,
         waits=progress.waits,
-        gate=partial(GATE.pass_by, task.unit.id, task.attempt, progress.held_up),
+        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
     )
     progress.starved = lambda: pump.starved_seconds
     try:
@@ -287,7 +287,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         size=text_bytes,
         most_bytes=task.fetch_bytes,
         waits=progress.waits,
-        gate=partial(GATE.pass_by, task.unit.id, task.attempt, progress.held_up),
+        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
     )
     progress.starved = lambda: pump.starved_seconds
     try:

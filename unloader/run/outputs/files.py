@@ -50,12 +50,15 @@ class FileOutput:
     manifests: tuple[Manifest, ...] = ()
     is_kept = True
 
-    def __init__(self, run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, one_of_many: bool = False
+    ) -> None:
         """Take the directories.
 
         Args:
             run: What is to be written.
             resumed_in: The directories in which a broken run is gone on with; empty for none.
+            one_of_many: See `Claim.one_of_many`.
 
         Raises:
             OutputFailed: One cannot be taken; see `RunDirectories`.
@@ -80,6 +83,7 @@ class FileOutput:
                 overwrite=output.overwrite,
                 read_index=read_index,
                 resumed=self._resumed,
+                one_of_many=one_of_many,
                 mode=output.mode,
                 owner_group=output.owner_group,
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from unloader.resolve.one_output import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
@@ -12,31 +14,33 @@ from unloader.run.outputs.unit_pipes import PipeOutput
 from unloader.storage.kinds import destination_kind
 
 
-def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = ()) -> RunOutput:
+def open_output(
+    run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, one_of_many: bool = False
+) -> RunOutput:
     """Take the destination of a run; the caller closes it.
 
     Args:
         run: What is to be written.
         resumed_in: The places where a broken run of the same id is gone on with; empty for none.
+        one_of_many: See `Claim.one_of_many`.
 
     Raises:
         OutputFailed: It cannot be opened.
         UsageError: It does not go with the plan.
         ConfigError: A file name is too long.
     """
-    if run.request.routes is None:
-        return _open_one(run, resumed_in)
     if len(run.outputs) == 1:
-        return _open_one(of_output(run, 0), resumed_in)
+        return _open_one(of_output(run, 0), resumed_in, one_of_many=one_of_many)
     from unloader.run.routes.outputs import RouteOutputs
 
-    return RouteOutputs(run, _open_one, resumed=bool(resumed_in))
+    open_one = partial(_open_one, one_of_many=one_of_many)
+    return RouteOutputs(run, open_one, resumed=bool(resumed_in))
 
 
-def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...]) -> RunOutput:
+def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, one_of_many: bool) -> RunOutput:
     kind = destination_kind(run.output.options.destinations)
     if kind == "directories":
-        return FileOutput(run, resumed_in)
+        return FileOutput(run, resumed_in, one_of_many=one_of_many)
     if kind == "null":
         return NullOutput(run)
     if kind == "pipes":

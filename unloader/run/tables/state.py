@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from partition_planner.model import WorkUnit
@@ -26,6 +27,8 @@ class TableState:
     """All its rows are staged, and counted by the source."""
     manifest: Manifest | None = None
     """Of the table, once it is published."""
+    release: Callable[[], None] = lambda: None
+    """Gives back what the run holds of it; may be called again."""
 
     @property
     def name(self) -> str:

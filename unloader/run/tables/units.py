@@ -71,7 +71,9 @@ class TablesWork(Work[TableUnit]):
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         """Return the task of an attempt."""
-        return self._work_of(attempt).task(_of_table(attempt))
+        task = self._work_of(attempt).task(_of_table(attempt))
+        # An order that comes late must not hold up a unit of another table with the same id.
+        return replace(task, name=attempt.unit.id)
 
     def check(self) -> None:
         """Let displays redraw; take up tables that are published; raise if the run is to end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from unloader.errors import (
 from unloader.events import (
     Notice,
     Observer,
+    Phase,
     PhaseStarted,
     RunFinished,
     RunStarted,
@@ -35,7 +36,7 @@ from unloader.events import (
     Tick,
     UnitsKept,
 )
-from unloader.failures import error_of, failure_of
+from unloader.failures import error_of
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import SettingRecord, SourceRecord, TableRecord
 from unloader.manifest.read import manifest_bytes, read_manifest
@@ -55,12 +56,15 @@ from unloader.resolve.table_problems import TableProblem, told_at_once
 from unloader.resolve.tables import OpenTables
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
+from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
+from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting, rows_of, size_of
-from unloader.run.tables.finishing import Finisher, SharedCatalog, known_failure
+from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.home import left_of, take_home
+from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.state import TableState
 from unloader.run.tables.units import TablesWork, TableUnit, named
@@ -69,6 +73,7 @@ from unloader.sources.base import Catalog
 from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
+from unloader.storage.opening import storage_at
 
 MOST_NAMED = 20
 """So many tables are named in a message."""
@@ -164,10 +169,12 @@ class _TablesRun:
         self._tell_start(until)
         self._take_up()
         self.live(PhaseStarted(phase="unloading"))
-        finisher = self._finisher = Finisher(self._finish, self.live)
+        finisher = self._finisher = Finisher(
+            self._check, self._publish, self.live, at_once=self.options.publish == "table"
+        )
         self.held.callback(finisher.close)
         self._unload(executor, load)
-        self._wait()
+        self._wait("publishing" if self.options.publish == "table" else "counting")
         if self.options.publish == "run":
             self._publish_all()
         return self._end()
@@ -175,6 +182,8 @@ class _TablesRun:
     def _open_outputs(self) -> None:
         """Take the directory of each table, and check all names, before anything is read."""
         problems = list(self.resolved.problems)
+        allow_for(len(self.resolved.runs))
+        self._complete()
         for run in self.resolved.runs:
             name = run.extract.table.label
             try:
@@ -188,13 +197,26 @@ class _TablesRun:
         self.problems = problems
         self._counting = Counting(self.tables, len(problems))
 
+    def _complete(self) -> None:
+        """Bring publications of earlier runs that were cut short to their end."""
+        places = [place for run in self.resolved.runs for place in run.output.options.destinations]
+        for each in storage_at(self.home).complete_all(places):
+            for text in each.messages:
+                self.live(Notice(text=text))
+
     def _opened(self, run: ResolvedRun) -> TableState:
         """Return a table with its directory taken, or with its manifest if it is complete."""
         directory = run.output.options.destination
         before = left_of(run) if self.resolved.resumed_in else None
         resumed_in = (directory,) if before == "units" else ()
-        output = NullOutput(run) if before == "all" else open_output(run, resumed_in)
-        self.held.callback(output.close)
+        if before == "all":
+            output: RunOutput = NullOutput(run)
+        else:
+            output = open_output(run, resumed_in, one_of_many=True)
+        # A table that is published gives its files back at once: there may be thousands.
+        own = ExitStack()
+        own.callback(output.close)
+        self.held.callback(own.close)
         observe = named(self.live, run.extract.table.label)
         output.begin(observe, self._stop)
         catalog = cast(Catalog, self._catalog)
@@ -206,7 +228,7 @@ class _TablesRun:
             around=Circumstances(history=History(began=started)),
         )
         manifest = read_manifest(Path(directory)) if before == "all" else None
-        return TableState(number=len(self.tables), run=state, manifest=manifest)
+        return TableState(number=len(self.tables), run=state, manifest=manifest, release=own.close)
 
     def _take_up(self) -> None:
         """Confirm what an earlier process of the run has done."""
@@ -335,15 +357,18 @@ class _TablesRun:
     def _most_workers(self) -> int:
         return self.tables[0].run.run.plan.limits.parallelism
 
-    def _finish(self, table: TableState, observe: Observer) -> None:
-        """Count a table whose units are done, and publish it if that is its time."""
-        run = table.run
-        run.observe = named(observe, table.name)
-        with self._catalog.in_use():
-            run.verify(self._stop)
-        table.is_checked = True
-        if self.options.publish == "table":
-            table.manifest = run.publish(self._stop)
+    def _check(self, tables: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+        """Count tables whose units are done; in a thread."""
+        return check_tables(
+            tables, self._catalog, self._stop, lambda table: named(observe, table.name)
+        )
+
+    def _publish(self, table: TableState, observe: Observer) -> None:
+        """Publish a table that is checked; in a thread."""
+        table.run.observe = named(observe, table.name)
+        manifest = table.run.publish(self._stop)
+        table.release()
+        table.manifest = manifest
 
     def _collect(self, timeout_seconds: float = 0.0) -> None:
         """Take up what has become of tables."""
@@ -386,13 +411,16 @@ class _TablesRun:
             )
         )
 
-    def _wait(self) -> None:
-        """Wait until the last tables are counted and published."""
+    def _wait(self, phase: Phase | None = None) -> None:
+        """Wait until the last tables are counted and published.
+
+        Args:
+            phase: Begins with it, if there is anything to wait for.
+        """
         finisher = self._finisher
         assert finisher is not None
-        if finisher.is_busy:
-            at_once = self.options.publish == "table"
-            self.live(PhaseStarted(phase="publishing" if at_once else "counting"))
+        if finisher.is_busy and phase:
+            self.live(PhaseStarted(phase=phase))
         while finisher.is_busy:
             self.live(Tick())
             check_stop(self._stop, "before all tables were published")
@@ -402,17 +430,12 @@ class _TablesRun:
         self.live(PhaseStarted(phase="publishing"))
         if self.options.on_failure == "stop":
             check_stop(self._stop, "before the files had their final names")
+        finisher = self._finisher
+        assert finisher is not None
         for table in self.tables:
-            if not table.is_checked:
-                continue
-            try:
-                table.manifest = table.run.publish(self._stop)
-            except UnloaderError as error:
-                table.failure = failure_of(error)
-                if self.options.on_failure == "stop":
-                    self._tell_of(table)
-                    raise
-            self._tell_of(table)
+            if table.is_checked and not table.is_over:
+                finisher.publish(table)
+        self._wait()
 
     def _end(self) -> TablesManifest:
         """Write the manifest of the run, or raise where tables are not complete."""
@@ -549,7 +572,7 @@ class _TablesRun:
             verified=manifest.verified.result,
             units=len(manifest.units),
             worker_seconds=round(sum(unit.seconds for unit in manifest.units), 4),
-            digest=digest_at_end(manifest_bytes(manifest)),
+            digest=manifest.digest or digest_at_end(manifest_bytes(manifest)),
         )
 
 

@@ -28,6 +28,7 @@ from unloader.sources.duckdb.hashing import HASHING, hasher_of
 from unloader.sources.duckdb.statement import relation_of, selector_statement
 from unloader.sources.hashing import Hasher
 from unloader.sources.readings import ColumnReadings
+from unloader.sources.several import counted_in_union
 from unloader.sources.statement import (
     check_condition,
     check_distinct,
@@ -54,6 +55,7 @@ class DuckDBCatalog(Catalog):
         hashes=True,
         lists=True,
         describes_many=True,
+        counts_many=True,
         folding="any",
     )
 
@@ -163,6 +165,10 @@ class DuckDBCatalog(Catalog):
             conditions.append(f"({' OR '.join(self._rows_asked(extract)) or 'false'})")
         counted = self._rows(select("count(*)", relation_of(extract), conditions))
         return int(counted[0][0])
+
+    def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
+        """Return the rows of many tables, each counted by itself, in few statements."""
+        return counted_in_union(self, self._rows, extracts, relation_of)
 
     def _rows_asked(self, extract: Extract) -> Iterator[str]:
         """Yield a condition for each partition asked for, on the rows that the map says it has."""

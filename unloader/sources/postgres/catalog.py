@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,7 +21,7 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
-from unloader.request.names import matching_partitions, no_such_table, resolve
+from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities
 from unloader.sources.hashing import Hasher
@@ -37,21 +38,22 @@ from unloader.sources.postgres.selectors import (
     selector_statement,
 )
 from unloader.sources.postgres.session import Session, session_name
+from unloader.sources.postgres.tables.counting import batches, counted, counted_together
 from unloader.sources.postgres.tables.describing import described, described_tables, is_single
+from unloader.sources.postgres.tables.holding import held_tables
 from unloader.sources.postgres.tables.listing import listed_tables
 from unloader.sources.postgres.types import (
     encodable,
     readings_of,
 )
 from unloader.sources.readings import ColumnReadings
+from unloader.sources.several import Held, error_or_none, result_or_error
 from unloader.sources.statement import (
     check_condition,
     check_distinct,
-    condition,
     derived_table,
     literal,
     qualified,
-    quoted,
     select,
     select_list,
 )
@@ -59,9 +61,6 @@ from unloader.sources.statement import (
 if TYPE_CHECKING:
     from unloader.sources.postgres.keeping.client import Kept
     from writers.model import TextFormat
-
-BATCH_RELATIONS = 100
-"""Relations that one statement counts or locks."""
 
 
 class PostgresCatalog:
@@ -80,6 +79,8 @@ class PostgresCatalog:
         loads=True,
         lists=True,
         describes_many=True,
+        holds_many=True,
+        counts_many=True,
         folding="lower",
     )
 
@@ -89,6 +90,7 @@ class PostgresCatalog:
         self._spec = spec
         self._kept: Kept | None = None
         self._cancelled = False
+        self._in_snapshot = False
         self._name = session_name(spec)
         self._policies_apply = spec.session.enable_row_security
         parts = urlsplit(spec.location)
@@ -103,13 +105,14 @@ class PostgresCatalog:
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, leaf partitions and heap blocks; any relation, partitions included."""
-        oid, schema, name = self._resolve(table)
-        observe(PhaseStarted(phase="columns"))
-        columns = dictionary.columns(self._session, oid)
-        observe(PhaseStarted(phase="partitions"))
-        leaves = dictionary.leaves(self._session, oid)
-        # What policies say counts only where partitions could be read by their own names.
-        guarded = not is_single(leaves, schema, name) and bool(self._policies(oid))
+        with self._apart():
+            oid, schema, name = self._resolve(table)
+            observe(PhaseStarted(phase="columns"))
+            columns = dictionary.columns(self._session, oid)
+            observe(PhaseStarted(phase="partitions"))
+            leaves = dictionary.leaves(self._session, oid)
+            # What policies say counts only where partitions could be read by their own names.
+            guarded = not is_single(leaves, schema, name) and bool(self._policies(oid))
         return described(schema, name, columns, leaves, guarded=guarded)
 
     def list_tables(self) -> Listing:
@@ -126,15 +129,17 @@ class PostgresCatalog:
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
         """Return what is known of many tables, asked for together."""
-        return described_tables(
-            self._session, tables, policies_apply=self._policies_apply, observe=observe
-        )
+        with self._apart():
+            return described_tables(
+                self._session, tables, policies_apply=self._policies_apply, observe=observe
+            )
 
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of the query, as the server names them."""
-        # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
-        self._session.column_names(query)
-        found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
+        with self._apart():
+            # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+            self._session.column_names(query)
+            found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
         check_distinct([name for name, _ in found])
         return TableInfo(
             schema=None,
@@ -185,6 +190,7 @@ class PostgresCatalog:
             enter(self._session, value)
         else:
             value = export(self._session)
+        self._in_snapshot = True
         return Snapshot(kind=EXPORTED, value=value, taken_at=now)
 
     def check_snapshot(self) -> None:
@@ -235,9 +241,10 @@ class PostgresCatalog:
                 if extract.query is not None
                 else qualified(extract.table.schema, extract.table.name)
             )
-            check_condition(
-                lambda sql: self._session.rows(f"EXPLAIN {sql}"), relation, extract.where
-            )
+            with self._apart():
+                check_condition(
+                    lambda sql: self._session.rows(f"EXPLAIN {sql}"), relation, extract.where
+                )
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Lock the relations against all that a snapshot does not cover, as pg_dump does.
@@ -249,15 +256,53 @@ class PostgresCatalog:
         self._check_policies(extract)
         if extract.snapshot is None or extract.snapshot.kind == "none":
             return
-        with self._holding():
-            changed = self._locked_and_changed(extract, selectors)
-        if changed is not None:
-            raise SnapshotGone(
-                f"{changed} was truncated, rewritten or replaced since the snapshot was taken",
-                "run again: the snapshot is from before that, and cannot see those rows any more",
-            )
+        # Where it raises, no lock of it is left: those of other tables are looked at later.
+        with self._apart():
+            with self._holding():
+                changed = self._locked_and_changed(extract, selectors)
+            if changed is not None:
+                raise SnapshotGone(
+                    f"{changed} was truncated, rewritten or replaced since the snapshot was taken",
+                    "run again: the snapshot is from before that, and cannot see those rows any "
+                    "more",
+                )
         if self._kept is not None:
             self._kept.hold(extract, selectors)
+
+    def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
+        """Lock many tables as `hold` locks one; see `unloader.sources.postgres.tables.holding`."""
+        if not self._in_snapshot:
+            return tuple(error_or_none(partial(self.hold, *each)) for each in tables)
+        with self._holding():
+            return held_tables(
+                self._session,
+                tables,
+                together=self._held_together,
+                one=lambda each: self.hold(*each),
+                patience_seconds=self._spec.session.lock_timeout_seconds,
+            )
+
+    def _held_together(self, tables: Sequence[Held]) -> bool:
+        """Lock tables; return whether all are as they were, and no policy hides rows of them."""
+        if any(extract.query is not None for extract, _ in tables) or self._kept is not None:
+            return False
+        if not self._policies_apply and dictionary.any_guarded(
+            self._session, [qualified(each.table.schema, each.table.name) for each, _ in tables]
+        ):
+            return False
+        relations = [(extract, each) for extract, selectors in tables for each in selectors]
+        names = sorted({relation_name(*each) for each in relations})
+        alone = sorted({relation_name(*each) for each in relations if is_alone(each[1])})
+        locked = set(dictionary.lock(self._session, alone))
+        # With its columns; see `_locked_and_changed`.
+        others = dict.fromkeys(
+            f"EXPLAIN {select(select_list(each[0].projection.columns), relation_of(*each), ())}"
+            for each in relations
+            if not (is_alone(each[1]) and relation_name(*each) in locked)
+        )
+        for batch in batches(list(others)):
+            self._session.execute("; ".join(batch))
+        return dictionary.changed(self._session, names) is None
 
     def _check_policies(self, extract: Extract) -> None:
         """Refuse a table whose rows policies choose, unless the user asked for those rows."""
@@ -291,7 +336,7 @@ class PostgresCatalog:
         others = [each for each in dict.fromkeys(relations.values()) if each not in by_lock]
         # With its columns: the planner leaves out what a column reads that nobody asks for.
         columns = select_list(extract.projection.columns)
-        for batch in _batches([select(columns, relation, ()) for relation in others]):
+        for batch in batches([select(columns, relation, ()) for relation in others]):
             self._session.rows("EXPLAIN " + " UNION ALL ".join(batch))
         if extract.query is not None:
             return dictionary.changed(self._session) or dictionary.renamed(self._session)
@@ -303,41 +348,23 @@ class PostgresCatalog:
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
     def count(self, extract: Extract) -> int:
-        """Return the rows of the query, of the table, or of the partitions asked for.
+        """Return the rows of the query, of the table, or of the partitions asked for."""
+        with self._apart(), self._holding():
+            return counted(self._session, extract)
 
-        A table is what it was at the snapshot, at which pg_inherits is read: a partition that was
-        attached since has no part in it, and one that was detached has. So its leaves are counted,
-        or, where the user may read them through the table only, those of its rows that are theirs.
-        """
-        conditions = [condition(extract.where)] if extract.where else []
-        if extract.query is not None:
-            return self._counted(select("count(*)", derived_table(extract.query), conditions))
-        name = qualified(extract.table.schema, extract.table.name)
-        oid = self._session.value("SELECT $1::text::regclass::oid", name)
-        leaves = dictionary.leaves(self._session, oid)
-        if extract.partitions:
-            parts = dictionary.partitions(leaves, extract.table.name)
-            asked = matching_partitions((part.name for part in parts), extract.partitions)
-            counted = [part.relation for part in parts if part.name in asked and part.relation]
-        elif [leaf.oid for leaf in leaves] != [oid] and self._through_the_parent(oid, leaves):
-            # Who has rights on columns alone may not ask which partition a row is from.
-            if dictionary.tells_partitions(self._session, oid):
-                conditions.insert(0, f"{name}.tableoid = ANY (ARRAY[{_oids(leaves)}]::oid[])")
-            return self._counted(select("count(*)", name, conditions))
-        else:
-            counted = [leaf.relation for leaf in leaves]
-        alias = quoted(extract.table.name)
-        relations = [f"ONLY {qualified(*relation)} AS {alias}" for relation in counted]
-        total = 0
-        for batch in _batches([select("count(*) AS rows", each, conditions) for each in relations]):
-            counts = " UNION ALL ".join(batch)
-            total += self._counted(f"SELECT sum(rows)::bigint FROM ({counts}) AS counts")
-        return total
-
-    def _through_the_parent(self, oid: int, leaves: tuple[dictionary.Leaf, ...]) -> bool:
-        """Return whether rows of partitions can be read through their table alone."""
-        kept = any(not leaf.granted or leaf.guarded for leaf in leaves)
-        return kept or bool(self._policies(oid))
+    def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
+        """Return the rows of many tables, ordinary ones in one statement for a hundred of them."""
+        found: dict[int, int | SourceError] = {}
+        plain = [at for at, each in enumerate(extracts) if not (each.query or each.partitions)]
+        for some in batches(plain):
+            with suppress(SourceError), self._apart():
+                found |= counted_together(self._session, {at: extracts[at] for at in some})
+            self.check_snapshot()
+        for at, extract in enumerate(extracts):
+            if at not in found:
+                # By itself, so that what the server says of it is its own.
+                found[at] = result_or_error(partial(self.count, extract))
+        return tuple(found[at] for at in range(len(extracts)))
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
         """Return the columns that PostgreSQL cannot hash."""
@@ -357,6 +384,15 @@ class PostgresCatalog:
     def open_load(self) -> PostgresLoad:
         """Connect once more, outside of the snapshot."""
         return PostgresLoad(self._spec)
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Keep the snapshot's transaction usable where the block fails; see `Session.apart`."""
+        if not self._in_snapshot:
+            yield
+            return
+        with self._holding(), self._session.apart():
+            yield
 
     @contextmanager
     def _holding(self) -> Iterator[None]:
@@ -385,10 +421,6 @@ class PostgresCatalog:
         self._session.close()
         if self._kept is not None:
             self._kept.close()
-
-    def _counted(self, sql: str) -> int:
-        with self._holding():
-            return int(self._session.value(sql))
 
     def _resolve(self, table: TableName) -> tuple[int, str, str]:
         """Return oid, schema and name of what the server takes the name for.
@@ -436,12 +468,3 @@ def _summary(row: Any, size: Any = None) -> TableSummary:
         bytes=size["bytes"] if size is not None else None,
         partitions=size["leaves"] if partitioned else 0,
     )
-
-
-def _oids(leaves: tuple[dictionary.Leaf, ...]) -> str:
-    return ", ".join(str(leaf.oid) for leaf in leaves)
-
-
-def _batches(statements: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(statements), BATCH_RELATIONS):
-        yield statements[start : start + BATCH_RELATIONS]

@@ -124,6 +124,16 @@ SELECT c.oid::regclass::text AS relation,
 FROM pg_class c WHERE c.oid = $1 AND row_security_active(c.oid)
 """
 
+GUARDED = """
+SELECT EXISTS (SELECT FROM unnest($1::text[]) AS given (name)
+               WHERE row_security_active(to_regclass(given.name)))
+"""
+
+OIDS = """
+SELECT given.at, to_regclass(given.name)::oid AS oid
+FROM unnest($1::text[]) WITH ORDINALITY AS given (name, at)
+"""
+
 LOCKABLE = """
 SELECT given.name FROM unnest($1::text[]) AS given (name)
 JOIN pg_class c ON c.oid = to_regclass(given.name)
@@ -250,6 +260,17 @@ def policies(session: Session, oid: int) -> tuple[str, str] | None:
     """
     found = session.rows(POLICIES, oid)
     return (str(found[0]["relation"]), str(found[0]["names"])) if found else None
+
+
+def any_guarded(session: Session, names: Sequence[str]) -> bool:
+    """Return whether policies choose the rows of any of these relations for this user."""
+    return bool(session.value(GUARDED, list(names)))
+
+
+def oids_of(session: Session, names: Sequence[str]) -> list[int | None]:
+    """Return the oids of relations, None for one that is not there; names quoted as in SQL."""
+    rows = session.rows(OIDS, list(names))
+    return [row["oid"] for row in sorted(rows, key=lambda row: int(row["at"]))]
 
 
 def lock(session: Session, names: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import Phase, is_loss, translated
 from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.registry import missing_driver
+from unloader.sources.statement import literal
 
 T = TypeVar("T")
 
@@ -101,9 +102,7 @@ class Session:
             name = session_name(spec, program)
             self.execute(SETTINGS.format(gather=gather, name=name, policies=policies))
             if spec.session.lock_timeout_seconds:
-                milliseconds = round(spec.session.lock_timeout_seconds * 1000)
-                milliseconds = max(1, min(milliseconds, LONGEST_LOCK_MILLISECONDS))
-                self.execute(f"SET lock_timeout = {milliseconds}")
+                self.execute(f"SET lock_timeout = {_lock_timeout(spec)}")
             self._watch_connection()
         except BaseException:
             self.close()
@@ -159,6 +158,39 @@ class Session:
     def execute(self, sql: str) -> None:
         """Run statements without a result."""
         self._run(self._connection.execute(sql))
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Keep an open transaction usable, with its snapshot and locks, where the block fails.
+
+        After an error the server refuses every further statement of a transaction, unless it goes
+        back to a savepoint. Locks that the block has taken are released with it.
+
+        Raises:
+            SourceError: What the block raised.
+        """
+        self.execute("SAVEPOINT unloader")
+        try:
+            yield
+        except Exception:
+            if self.alive:
+                with suppress(SourceError):
+                    self.execute("ROLLBACK TO SAVEPOINT unloader; RELEASE SAVEPOINT unloader")
+            raise
+        self.execute("RELEASE SAVEPOINT unloader")
+
+    @contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Wait no longer than that for a lock within the block, inside a transaction."""
+        before = self.value("SHOW lock_timeout")
+        milliseconds = max(1, min(round(seconds * 1000), LONGEST_LOCK_MILLISECONDS))
+        self.execute(f"SET LOCAL lock_timeout = {milliseconds}")
+        try:
+            yield
+        finally:
+            if self.alive:
+                with suppress(SourceError):
+                    self.execute(f"SET LOCAL lock_timeout = {literal(before)}")
 
     def rows(self, sql: str, *arguments: object) -> list[Any]:
         """Return all rows of a query, as records with attributes by name."""
@@ -265,6 +297,11 @@ class Session:
         if pending:
             self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+
+def _lock_timeout(spec: SourceSpec) -> int:
+    milliseconds = round(spec.session.lock_timeout_seconds * 1000)
+    return max(1, min(milliseconds, LONGEST_LOCK_MILLISECONDS))
 
 
 def _as_view(chunk: bytes) -> Text:

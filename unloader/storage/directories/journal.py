@@ -2,16 +2,19 @@
 
 A line is in the system's cache when `append` returns, so it outlives any kill of the process. A
 thread of its own carries it to the disk, about once a second: a sync waits for what all workers
-write to the same file system, and no worker should wait for that.
+write to the same file system, and no worker should wait for that. One thread does it for all
+journals of the process: a run over many tables has one for each table that it is at.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from writers.errors import WriteError
 
 SYNC_SECONDS = 1.0
 """Between two syncs; a power cut costs the lines since the last one."""
@@ -20,12 +23,18 @@ SYNC_SECONDS = 1.0
 class Journal:
     """One file that only grows."""
 
-    def __init__(self, path: Path, folders: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        folders: Sequence[Path] = (),
+        before: Sequence[Callable[[], None]] = (),
+    ) -> None:
         """Open the file, or make it.
 
         Args:
             path: The file.
             folders: Directories whose names are synced before its lines, since those tell of them.
+            before: What is to be on the disk before the first line; each may be called again.
 
         Raises:
             OSError: The file system refused.
@@ -33,10 +42,8 @@ class Journal:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(path, flags, 0o666)
         self._folders = (path.parent, *folders)
-        self._waiting = threading.Event()
-        self._ended = threading.Event()
-        self._error: OSError | None = None
-        self._thread: threading.Thread | None = None
+        self._before = tuple(before)
+        self._error: OSError | WriteError | None = None
 
     def append(self, line: bytes) -> None:
         """Append a line.
@@ -44,6 +51,7 @@ class Journal:
         Raises:
             OSError: The file system refused it, or an earlier one when that was synced. A line of
                 which only a part was taken is taken back.
+            WriteError: As above.
         """
         if self._error is not None:
             raise self._error
@@ -57,50 +65,119 @@ class Journal:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, size)
             raise
-        self._wake()
+        if not _SYNCING.wake(self):
+            # The system refuses another thread, for memory or a limit: then it is done here.
+            self.carry()
 
     def close(self) -> None:
         """Sync what is left, and close the file; never raises."""
-        self._ended.set()
-        self._waiting.set()
-        if self._thread is not None:
-            self._thread.join()
+        waiting = _SYNCING.leave(self)
+        with suppress(OSError, WriteError):
+            # Of a run that is published it is gone, and nothing of it is wanted any more.
+            if waiting and self._error is None and os.fstat(self._descriptor).st_nlink:
+                self.carry()
         with suppress(OSError):
             os.close(self._descriptor)
 
-    def _wake(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._sync, name="journal", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                # The system refuses another thread, for memory or a limit: then it is done here.
-                self._carry()
-                return
-            self._thread = thread
-        self._waiting.set()
+    def carry(self) -> None:
+        """Sync the names of the files that the lines tell of, then the lines.
 
-    def _sync(self) -> None:
-        while not (self._ended.is_set() and not self._waiting.is_set()):
-            self._waiting.wait()
-            self._waiting.clear()
-            try:
-                self._carry()
-            except OSError as error:
-                # A second sync would not tell of the lines that were lost in the first.
-                self._error = error
-                return
-            self._ended.wait(SYNC_SECONDS)
+        Raises:
+            OSError: The file system refused.
+            WriteError: As above.
+        """
+        try:
+            for act in self._before:
+                act()
+            self._before = ()
+            for folder in self._folders:
+                _sync(folder)
+            os.fdatasync(self._descriptor)
+        except (OSError, WriteError) as error:
+            # A second sync would not tell of the lines that were lost in the first.
+            self._error = error
+            raise
 
-    def _carry(self) -> None:
-        """Sync the names of the files that the lines tell of, then the lines."""
-        for folder in self._folders:
-            try:
-                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue  # It has been published, and cleared away.
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        os.fdatasync(self._descriptor)
+
+def _sync(folder: Path) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # It has been published, and cleared away.
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Syncing:
+    """The thread, while there are journals with lines."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._known: set[Journal] = set()
+        """Those that have had lines and are not closed."""
+        self._waiting: dict[Journal, None] = {}
+        """Those with lines that are not synced, the oldest first."""
+        self._in_hand: Journal | None = None
+        self._thread: threading.Thread | None = None
+
+    def wake(self, journal: Journal) -> bool:
+        """Have a journal synced soon; return False if there is no thread to do it."""
+        with self._change:
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name="journal", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return False
+                self._thread = thread
+            self._known.add(journal)
+            self._waiting[journal] = None
+            self._change.notify_all()
+        return True
+
+    def leave(self, journal: Journal) -> bool:
+        """Forget a journal, which nobody syncs any more; return whether it has lines left."""
+        with self._change:
+            while self._in_hand is journal:
+                self._change.wait()
+            self._known.discard(journal)
+            found = journal in self._waiting
+            self._waiting.pop(journal, None)
+            ended, self._thread = (None, self._thread) if self._known else (self._thread, None)
+            self._change.notify_all()
+        if ended is not None:
+            ended.join()
+        return found
+
+    def _work(self) -> None:
+        me = threading.current_thread()
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._waiting or self._thread is not me)
+                if self._thread is not me:
+                    return
+                journals = list(self._waiting)
+            for journal in journals:
+                self._carry(journal)
+            with self._change:
+                self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
+
+    def _carry(self, journal: Journal) -> None:
+        with self._change:
+            if journal not in self._waiting:
+                return
+            del self._waiting[journal]
+            self._in_hand = journal
+        try:
+            # The error is the journal's: whoever appends the next line gets it.
+            with suppress(OSError, WriteError):
+                journal.carry()
+        finally:
+            with self._change:
+                self._in_hand = None
+                self._change.notify_all()
+
+
+_SYNCING = _Syncing()

@@ -232,14 +232,14 @@ def read_holder(room: Path) -> Holder:
 
 
 def write_holder(descriptor: int, holder: Holder) -> None:
-    """Write into a lock file whose run it is, synced: the way back after a power cut needs it.
+    """Write into a lock file whose run it is. The caller syncs it: the way back after a power cut
+    needs it.
 
     Raises:
         OSError: The file system refused.
     """
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, (json.dumps(asdict(holder)) + "\n").encode(), 0)
-    os.fsync(descriptor)
 
 
 def nothing_counted(directory: Path, run_id: str) -> Leftover:

@@ -21,7 +21,7 @@ from unloader.storage.directories.leftovers import (
     nothing_counted,
     owners_for,
 )
-from unloader.storage.directories.recovery import complete
+from unloader.storage.directories.recovery import complete, complete_all
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.directories.run_directory import read_record, read_regular
 from unloader.storage.model import (
@@ -48,6 +48,10 @@ class LocalDirectories:
     def complete(self, place: str) -> tuple[Completed, ...]:
         """Finish publications into a directory that were cut short."""
         return complete(Path(place))
+
+    def complete_all(self, places: Sequence[str]) -> tuple[Completed, ...]:
+        """Finish publications into many directories that were cut short."""
+        return complete_all(map(Path, places))
 
     def names(self, place: str) -> tuple[str, ...]:
         """Return the names of the files in a directory, its `_run` left out."""

@@ -32,13 +32,17 @@ _LONGEST_NAME = 255
 """Bytes, on all usual file systems."""
 
 
+TWIN = ".unloader-"
+"""In the name of a twin, between the directory's own and the run's id."""
+
+
 def twin_name(directory: Path, run_id: str) -> str:
     """Return the name of the directory that takes the place of another one.
 
     Readers of whole directories pass over names that begin with a dot. Empty where there is no room
     for such a name.
     """
-    name = f".{directory.name}.unloader-{run_id}"
+    name = f".{directory.name}{TWIN}{run_id}"
     return name if len(os.fsencode(name)) <= _LONGEST_NAME else ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,13 @@ from unloader.storage.directories.leftovers import (
     owners_for,
     take_lock,
 )
-from unloader.storage.directories.publication import Publication, Share, read_publication, twin_name
+from unloader.storage.directories.publication import (
+    TWIN,
+    Publication,
+    Share,
+    read_publication,
+    twin_name,
+)
 from unloader.storage.directories.publishing import carry_out, check_found, is_out, take_back
 from unloader.storage.model import RUN_RECORD, Completed
 from writers.errors import WriteError
@@ -44,6 +50,33 @@ def complete(directory: Path) -> tuple[Completed, ...]:
             if ours:
                 found.append(_finished(publication))
     return tuple(found)
+
+
+def complete_all(directories: Iterable[Path]) -> tuple[Completed, ...]:
+    """Do the same for many directories; what lies beside them is looked at once.
+
+    Raises:
+        OutputFailed: As `complete`.
+    """
+    beside: dict[Path, set[str]] = {}
+    found: list[Completed] = []
+    for directory in directories:
+        here = Path(os.path.realpath(directory))
+        if here.parent not in beside:
+            beside[here.parent] = _of_twins(here.parent)
+        if here.name in beside[here.parent] or os.path.lexists(here / RUN):
+            found += complete(directory)
+    return tuple(found)
+
+
+def _of_twins(parent: Path) -> set[str]:
+    """Return the names of the directories that have a twin, or seem to."""
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return set()
+    twins = (name for name in names if name.startswith("."))
+    return {name[1:].rpartition(TWIN)[0] for name in twins if TWIN in name}
 
 
 def give_up(directory: Path) -> None:
@@ -115,7 +148,7 @@ def twins(directory: Path, owners: frozenset[int]) -> list[Path]:
     Only those that it may have been: of its owner, or of one of these users.
     """
     owners |= owners_for(directory)
-    beginning = f".{directory.name}.unloader-"
+    beginning = f".{directory.name}{TWIN}"
     with suppress(OSError):
         names = os.listdir(directory.parent)
         found = [directory.with_name(name) for name in names if name.startswith(beginning)]

@@ -55,6 +55,7 @@ class RunDirectories:
         self.notices: tuple[str, ...] = ()
         self._publishing = False
         self._shared = claim.shared
+        self._one_of_many = claim.one_of_many
         self._journals: dict[str, Journal] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
@@ -79,7 +80,11 @@ class RunDirectories:
             undo.pop_all()
 
     def _begin(self, holder: Holder) -> None:
-        left = [_on(directory, partial(directory.begin, holder)) for directory in self.all]
+        durable = not self._one_of_many
+        left = [
+            _on(directory, partial(directory.begin, holder, durable=durable))
+            for directory in self.all
+        ]
         self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
 
     @property
@@ -144,7 +149,8 @@ class RunDirectories:
         if name not in self._journals:
             path = self.first.room / _known(name)
             staged = [directory.staged for directory in self.all]
-            opened = _on(self.first, lambda: Journal(path, staged), "write the journal in")
+            before = [directory.make_durable for directory in self.all]
+            opened = _on(self.first, lambda: Journal(path, staged, before), "write the journal in")
             self._journals[name] = opened
         return self._journals[name]
 
@@ -183,6 +189,8 @@ class RunDirectories:
         self._check_held()
         self._earlier.check_unchanged()
         earlier = self._earlier.files()
+        for directory in self.all:
+            _on(directory, directory.make_durable, "publish in")
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
@@ -247,7 +255,7 @@ class RunDirectories:
     def _take(self, paths: Sequence[Path]) -> ExitStack:
         """Take all directories once nothing is being published into them; return how to undo it."""
         for _ in range(_TRIES):
-            for path in paths:
+            for path in () if self._one_of_many else paths:
                 self.notices += tuple(text for run in complete(path) for text in run.messages)
             with ExitStack() as undo:
                 self.all = ()
@@ -257,12 +265,18 @@ class RunDirectories:
                     undo.callback(directory.give_back)
                     self.all = (*self.all, directory)
                 # Another run may have begun to publish, and died, before the locks were ours.
-                if not any(is_under_way(path) for path in paths):
+                if not any(self._is_under_way(directory) for directory in self.all):
                     return undo.pop_all()
         raise OutputFailed(
             f"another run is being published into {' or '.join(str(path) for path in paths)}",
             "wait until it ends, then start again",
         )
+
+    def _is_under_way(self, directory: RunDirectory) -> bool:
+        # A `_run` that was not there before us holds no record, and nothing was beside it.
+        if self._one_of_many and directory.is_new:
+            return False
+        return is_under_way(directory.path)
 
     def _check_held(self) -> None:
         for directory in self.all:

@@ -26,6 +26,7 @@ from unloader.storage.directories.leftovers import (
     Locked,
     is_directory_of,
     look,
+    nothing_counted,
     owners_for,
     read_holder,
     remove_bulk,
@@ -69,8 +70,14 @@ class RunDirectory:
         self.staged = self.room / STAGED
         self._made_room = False
         self._room_descriptor: int | None = None
+        self._is_durable = False
         self._created = self._create()
         self._lock = self._take_lock()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its `_run` was not there before."""
+        return self._made_room
 
     def check_free(self, *, shared: bool = False) -> None:
         """Check that nothing but leftovers of runs that died is in the directory.
@@ -84,8 +91,12 @@ class RunDirectory:
         if (error := not_free(self.path, shared=shared)) is not None:
             raise error
 
-    def begin(self, holder: Holder) -> Leftover:
+    def begin(self, holder: Holder, *, durable: bool = True) -> Leftover:
         """Write down whose the directory is and make room for staged files.
+
+        Args:
+            holder: The run.
+            durable: Have it on the disk at once; otherwise `make_durable` is called in time.
 
         Returns:
             What a run that died had left in it, which is removed.
@@ -93,16 +104,36 @@ class RunDirectory:
         Raises:
             OSError: The file system refused.
         """
-        left = look(self.path)
-        remove_bulk(self.room)
-        sweep(self.path)
-        # Of a run that was published and not cleared away.
-        (self.room / RECORD).unlink(missing_ok=True)
+        if self._made_room and not durable:
+            # Nothing lies in it; and whoever looks at many places has looked beside them, too.
+            left = nothing_counted(self.path, "")
+        else:
+            left = look(self.path)
+            remove_bulk(self.room)
+            sweep(self.path)
+            # Of a run that was published and not cleared away.
+            (self.room / RECORD).unlink(missing_ok=True)
         write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
         self._make_staged()
-        self._sync_names()
+        if durable:
+            self.make_durable()
         return left
+
+    def make_durable(self) -> None:
+        """Have on the disk whose the directory is, and the way to it; once.
+
+        What a power cut leaves of the run is found by it: it comes before the first line of the
+        journal that is synced, and before the record of the publication.
+
+        Raises:
+            OSError: The file system refused.
+            WriteError: So it did.
+        """
+        if not self._is_durable:
+            os.fsync(self._lock)
+            self._sync_names()
+            self._is_durable = True
 
     def go_on(self, holder: Holder) -> None:
         """Write down that this process goes on with the run that died here; keep what it has.
@@ -118,7 +149,7 @@ class RunDirectory:
             )
         write_holder(self._lock, holder)
         self._make_staged()
-        self._sync_names()
+        self.make_durable()
 
     def finished(self, read_index: ReadIndex) -> Index | None:
         """Return what the manifest of the finished run here lists, None if there is none.
