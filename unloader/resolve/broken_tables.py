@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unloader import json_fields
 from unloader.errors import OutputFailed
@@ -23,6 +23,9 @@ from unloader.resolve.tables import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import MaskingKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,12 @@ class BrokenTables:
     def with_keys(self, keys: EncryptionOptions | None) -> BrokenTables:
         """See `BrokenRun.with_keys`."""
         return replace(self, tables=tuple(each.with_keys(keys) for each in self.tables))
+
+    def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenTables:
+        """See `BrokenRun.with_masking_keys`."""
+        return replace(
+            self, tables=tuple(each.with_masking_keys(keys, same=same) for each in self.tables)
+        )
 
     def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenTables:
         """See `BrokenRun.with_parallelism`."""
