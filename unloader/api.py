@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from unloader.status.reading import RunStatus
     from unloader.status.setting import ChangedRun
     from unloader.status.wishes import Wish
+    from unloader.transforms.model import MaskingKey
     from unloader.verification.finished_run import Level
 
 
@@ -104,14 +105,20 @@ class PlannedRun:
                     "source_type": column.source_type,
                     "output_type": column.output_type,
                     "note": column.note,
+                    **_changes(column.lossless),
                 }
-                for column in run.extract.projection.columns
+                for column in run.written.columns
             ],
             "seats": [seat_json(seat) for seat in run.seating.seats],
             "places": self.places,
             "notices": list(run.seating.notices),
             "compression_choice": run.output.choice.to_json() if run.output.choice else None,
         }
+
+
+def _changes(lossless: bool | str) -> dict[str, str]:
+    """Return the word for a column that is changed on purpose."""
+    return {"values": lossless} if isinstance(lossless, str) else {}
 
 
 def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
@@ -398,6 +405,7 @@ def resume(
     parallelism: int | None = None,
     new_snapshot: bool = False,
     keys: EncryptionOptions | None = None,
+    masking_keys: tuple[MaskingKey, ...] = (),
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -418,6 +426,7 @@ def resume(
             run had it.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
         keys: Where the keys of encrypted files are found now; None is where they were.
+        masking_keys: Where keys of masks are found now; the others are where they were.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -436,6 +445,7 @@ def resume(
         parallelism=parallelism,
         new_snapshot=new_snapshot,
         keys=keys,
+        masking_keys=masking_keys,
     )
     with _translated():
         done = resume_either(str(destination), again, observe=observe, stop=stop)
@@ -447,7 +457,7 @@ def resume(
 def interrupted(destination: Path) -> Request | None:
     """Return what the run was asked that was broken off in a directory; None if there is none.
 
-    Of a run over several tables it is what was asked of the first.
+    Of a run over several tables it is what was asked for all; it names no table and no query.
 
     Raises:
         UnloaderError: OutputFailed if that run goes on, or cannot be read.

@@ -10,16 +10,13 @@ from partition_planner.model import TableInfo
 from unloader.checking.model import About, CheckedOutput, Problem
 from unloader.errors import translate
 from unloader.model import Extract, ReadColumn, Request
-from unloader.resolve.guarded_columns import marked
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import (
-    format_of,
-    needs_of,
+    columns_of,
     slim,
 )
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from unloader.sources.projection import project
 
 Report = Callable[[Problem], None]
 
@@ -82,16 +79,8 @@ class TableCheck:
 
     def _columns(self, table: TableInfo) -> None:
         request, selection = self.request, self.request.selection
-        projection = project(
-            self.catalog,
-            table,
-            selection.query,
-            (needs_of(request),),
-            as_text=selection.as_text,
-            values=request.values,
-        )
-        projection = marked(projection, format_of(request, projection, self.catalog))
-        self.columns = projection.columns
+        columns = columns_of(request, self.catalog, table)
+        self.columns = columns.written.columns
         self.extract = Extract(
             source=request.source,
             snapshot=None,
@@ -101,7 +90,7 @@ class TableCheck:
             partitions=selection.partitions,
             keys=keys_of(self.catalog, table, selection),
             limit_rows=selection.limit_rows,
-            projection=projection,
+            projection=columns.read,
         )
 
     def _plan(self, table: TableInfo) -> None:

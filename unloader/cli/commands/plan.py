@@ -10,6 +10,7 @@ import click
 
 from unloader.cli.display import render, seats
 from unloader.cli.display.columns import legend, terminal_width
+from unloader.cli.display.forms import csv_form, lossless_word
 from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
@@ -26,6 +27,7 @@ from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
 from unloader.request.settings import percent_text
+from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from partition_planner.model import Plan, WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
+    from unloader.resolve.resolved import ResolvedRun
 
 SHORT_PLAN, FIRST_UNITS = 20, 5
 """A plan of more units than that shows its first ones only."""
@@ -150,12 +153,33 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     )
     parts = (
         _overview(planned, settings),
+        _columns(run),
         table,
         legend(table),
         _with(_units(planned, units), more),
         _with(statements, more),
     )
     return "\n\n".join(part for part in parts if part)
+
+
+def _columns(run: ResolvedRun) -> str:
+    """Return the columns that are written, where they are not those that are read."""
+    if run.output.transform is None:
+        return ""
+    is_text = isinstance(run.output.format, TextFormat)
+    return render.table(
+        ("column", "type", "in the output", "lossless", "note"),
+        (
+            (
+                render.name(each.name),
+                each.source_type or render.UNKNOWN,
+                csv_form(each.output_type) if is_text else each.output_type,
+                lossless_word(each.lossless),
+                each.note,
+            )
+            for each in run.written.columns
+        ),
+    )
 
 
 def _with(text: str, more: str) -> str:
@@ -172,7 +196,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
         (
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
-            ("columns", render.count(len(planned.run.extract.projection.columns))),
+            ("columns", render.count(len(planned.run.written.columns))),
             ("units", _number(plan)),
             ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),

@@ -43,6 +43,11 @@ BY_KIND = {
     kinds.WIDTHS: "A=5",
     kinds.TABLES: "OTHER",
     kinds.SCHEMAS: "OTHER",
+    kinds.RENAMES: "A=B",
+    kinds.CASTS: "A=decimal(12,2)",
+    kinds.CONSTANTS: "A=x, y",
+    kinds.EXPRESSIONS: "A=upper(B)",
+    kinds.MASKS: "A=truncate,characters=3",
 }
 BY_NAME = {
     "table": "OTHER",
