@@ -76,9 +76,9 @@ class BrokenTables:
 
 
 def request_of_tables(place: str) -> Request | None:
-    """Return what was asked for the first table of a run that has died at a place.
+    """Return what was asked for all tables of a run that has died at a place; None if none has.
 
-    Source and limits are those of all tables. None if no such run has.
+    It names no table and no query.
 
     Raises:
         OutputFailed: As `find_broken_tables`.
@@ -86,7 +86,22 @@ def request_of_tables(place: str) -> Request | None:
     document = _record_of_dead(place)
     if document is None:
         return None
-    return read_run(json.dumps(document["tables"][0]).encode(), place).request
+    request = _first_in(document, place).request
+    return replace(request, selection=replace(request.selection, table=None, query=None))
+
+
+def first_of_tables(record: bytes, place: str) -> tuple[ResolvedRun, str]:
+    """Return the first table of a record, as its run was to do it, and `--to` with its fields.
+
+    Args:
+        record: `RUN_RECORD` of a run over several tables.
+        place: Where it was found; the error names it.
+
+    Raises:
+        UnusableRecord: Another version has written it, or it was damaged or edited.
+    """
+    document = _document(record) or {}
+    return _first_in(document, place), str(document["options"]["destination"])
 
 
 def find_broken_tables(place: str) -> BrokenTables | None:
@@ -116,6 +131,11 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         options=options,
         place=place,
     )
+
+
+def _first_in(document: dict[str, Any], place: str) -> ResolvedRun:
+    tables = document.get("tables") or [None]
+    return read_run(json.dumps(tables[0]).encode(), place)
 
 
 def _record_of_dead(place: str) -> dict[str, Any] | None:
