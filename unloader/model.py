@@ -26,6 +26,7 @@ from writers.model import (
 if TYPE_CHECKING:
     # Not for the program: a help page imports this module, and needs none of them.
     from partition_planner.model import PlanLimits, TableInfo, WorkUnit
+    from unloader.transforms.model import TransformOptions
     from writers.codecs.choice import Preset
 
 Consistency = Literal["snapshot", "none"]
@@ -35,14 +36,22 @@ COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
 FilePer = Literal["unit", "table"]
 Fetch = Literal["auto", "arrow", "tuples"]
 Nanoseconds = Literal["string", "timestamp"]
+Lossless = bool | Literal["masked", "changed"]
+"""Whether a column has the source's values. masked, changed: it has others on purpose."""
 
 
 def late_types() -> dict[str, Any]:
     """Return the types of fields that are imported for type checks alone; see `json_fields`."""
     from partition_planner.model import TableInfo, WorkUnit
+    from unloader.transforms.model import TransformOptions
     from writers.codecs.choice import Preset
 
-    return {"Preset": Preset, "TableInfo": TableInfo, "WorkUnit": WorkUnit}
+    return {
+        "Preset": Preset,
+        "TableInfo": TableInfo,
+        "TransformOptions": TransformOptions,
+        "WorkUnit": WorkUnit,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +169,7 @@ class ReadColumn:
     output_type: str
     """The Arrow type in Parquet, `text` where the database itself renders the value."""
     nullable: bool | None
-    lossless: bool
+    lossless: Lossless
     note: str = ""
 
 
@@ -197,6 +206,23 @@ class ValueOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledKeys:
+    """Only rows whose key is in a sample are read; the same keys of every table and source.
+
+    `unloader.sources.sampling` defines which keys those are.
+    """
+
+    column: str
+    """The column that holds the key."""
+    share: float
+    """Of all keys that there may be, above 0 and below 1."""
+    text: str
+    """SQL for the key's text; NULL or empty where a row has no key."""
+    condition: str
+    """SQL that is true for the rows of the sample; empty where readers choose the rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
     """What is read, apart from the cut into units; the same for every worker."""
 
@@ -208,7 +234,16 @@ class Extract:
     partitions: tuple[str, ...] = ()
     """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
     are read is in the units' selectors."""
+    keys: SampledKeys | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """None is the rows of all keys."""
+    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """No more rows than these are read, whichever come first; there is one unit then."""
     projection: Projection
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a table is read, or its rows for which `where` holds, and nothing else."""
+        return not (self.query or self.partitions or self.keys or self.limit_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +264,8 @@ class OutputTask:
     wait."""
     drops: Literal["nothing", "bytes", "rows"] = "nothing"
     """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
+    transform: TransformOptions | None = None
+    """What is done to the rows before they are encoded; its keys have their proofs."""
     number: int = 0
     """Of the output among those of the run."""
     filter: str | None = None
@@ -383,7 +420,8 @@ class UnitResult:
     peak_rss_bytes: int
     """Of the worker's process so far."""
     content: ContentSums | None = None
-    """Checksums of the fetched values, where they were asked for."""
+    """Checksums of the values, where they were asked for: as they were fetched, or as a transform
+    left them."""
     filtered: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """Rows that a filter left out behind the source; None where there is no filter."""
     outputs: tuple[OutputResult, ...] | None = field(
@@ -422,6 +460,17 @@ class Selection:
     partitions: tuple[str, ...] = ()
     """Glob patterns; empty is all."""
     as_text: tuple[str, ...] = ()
+    sample: float | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """A share, above 0 and up to 1, which is all; None is all, too."""
+    sample_by: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """The column by whose values rows are sampled; None takes whole work units."""
+    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """No more rows than these; None is all."""
+
+    @property
+    def sampled_share(self) -> float | None:
+        """The share that is asked for; None is everything."""
+        return None if self.sample is None or self.sample >= 1 else self.sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,6 +540,8 @@ class OutputOptions:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is files that everybody can read who may open them."""
+    transform: TransformOptions | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """What is done to the rows before they are written; None writes them as they are read."""
     filter: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
 

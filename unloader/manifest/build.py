@@ -25,6 +25,7 @@ from unloader.manifest.model import (
     FailedAttemptRecord,
     FileRecord,
     Manifest,
+    MaskedRecord,
     NodeRecord,
     OptionsRecord,
     PlanRecord,
@@ -35,6 +36,7 @@ from unloader.manifest.model import (
     SourceRecord,
     StagesRecord,
     StepRecord,
+    SubsetRecord,
     TableRecord,
     TotalsRecord,
     UnitRecord,
@@ -59,6 +61,7 @@ from writers.schema import text_classes
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings, Efficiency
+    from unloader.transforms.model import OutputColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         ),
         table=None if extract.query is not None else table,
         query=extract.query,
+        subset=_subset(run),
         route=facts.route,
         snapshot=extract.snapshot,
         columns=_columns(run),
@@ -166,6 +170,22 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             not_compared=facts.not_compared,
         ),
         efficiency=_efficiency(facts, totals) if complete else None,
+    )
+
+
+def _subset(run: ResolvedRun) -> SubsetRecord | None:
+    """Return which part of the rows was read by `--sample` and `--limit-rows`; None for all."""
+    keys, sampled, limit_rows = run.extract.keys, run.plan.sampled, run.extract.limit_rows
+    if keys is None and sampled is None and limit_rows is None:
+        return None
+    if sampled is None:
+        share, key = (None, None) if keys is None else (keys.share, keys.column)
+        return SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    return SubsetRecord(
+        share=sampled.share,
+        units=len(run.plan.units),
+        of_units=sampled.of_units,
+        cost_share=round(sampled.cost_share, 6),
     )
 
 
@@ -229,7 +249,7 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
 def _options(run: ResolvedRun) -> OptionsRecord:
     """Return the options as the manifest has them."""
     found = to_json(options_json(run))
-    place = found.pop("to")
+    place, found["to"] = found["to"], ""
     record = _options_of(json.dumps(found))
     return replace(record, to=tuple(place) if isinstance(place, list) else place)
 
@@ -256,6 +276,7 @@ def options_json(run: ResolvedRun) -> dict[str, Any]:
         **_concurrency(run.request.concurrency, found),
         "dialect": asdict(shape),
         **_encryption(output.encryption),
+        **_transform(run),
     }
 
 
@@ -277,6 +298,12 @@ def _encryption(options: EncryptionOptions | None) -> dict[str, Any]:
         key_proof=options.key_proof,
     )
     return {"encryption": to_json(record)}
+
+
+def _transform(run: ResolvedRun) -> dict[str, Any]:
+    if run.output.transform is None:
+        return {}
+    return {"transform": to_json(run.output.transform.options.steps)}
 
 
 def format_name(output_format: TextFormat | ParquetFormat) -> str:
@@ -302,7 +329,7 @@ def _directories(
 
 def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     """Return what is said of each column, with its place in records of fixed width."""
-    projection, output_format = run.extract.projection, run.output.format
+    projection, output_format = run.written, run.output.format
     classes: Iterable[str | None] = repeat(None)
     if run.request.verify in COMPARING:
         classes = text_classes(projection.schema)
@@ -310,6 +337,9 @@ def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
         replace(_column(column), text_class=text_class or None)
         for column, text_class in zip(projection.columns, classes, strict=False)
     )
+    if run.output.transform is not None:
+        known = zip(columns, run.output.transform.columns, strict=True)
+        columns = tuple(_changed(column, how) for column, how in known)
     if not isinstance(output_format, TextFormat) or not output_format.fixed:
         return columns
     return tuple(
@@ -326,6 +356,25 @@ def _column(column: ReadColumn) -> ColumnRecord:
         nullable=column.nullable,
         lossless=column.lossless,
         note=column.note,
+    )
+
+
+def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
+    """Return what is said of a column with what was done to it."""
+    masked = how.masked
+    return replace(
+        column,
+        masked=None
+        if masked is None
+        else MaskedRecord(
+            method=masked.method,
+            detail=masked.detail,
+            key_name=masked.key_name or None,
+            key_proof=masked.key_proof or None,
+        ),
+        changes=how.changes or None,
+        read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
+        clear_values_of=how.unmasked_inputs or None,
     )
 
 
