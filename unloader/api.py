@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from unloader.preflight.model import Budget
     from unloader.report.model import RunReport
     from unloader.report.sweep_model import SweepPage
-    from unloader.selection.asked import TablesRequest
+    from unloader.resolve.planned_tables import PlannedTables
+    from unloader.selection.asked import AskedTables, TablesRequest
     from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
@@ -196,6 +197,18 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
         )
 
 
+def plan_tables(asked: TablesRequest, *, observe: Observer = silent) -> PlannedTables:
+    """Return what `unload_tables` would do with each table.
+
+    Raises:
+        UnloaderError: As `unload_tables` would before it reads the first row.
+    """
+    from unloader.resolve.planned_tables import planned_tables
+
+    with _translated():
+        return planned_tables(asked, observe=observe)
+
+
 def schema_tables(
     source: SourceSpec, schema: str | None = None, observe: Observer = silent
 ) -> tuple[SchemaTable, ...]:
@@ -223,7 +236,7 @@ def schema_tables(
 
 
 def check(
-    requests: Sequence[Request],
+    entries: Sequence[AskedTables],
     *,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
@@ -231,14 +244,15 @@ def check(
     """Return all that can be known of runs without reading rows, every problem at once.
 
     Args:
-        requests: One for each table and output; all have the same source.
+        entries: What is asked for; `AskedTables.of` makes one of a request. All have the same
+            source.
         observe: Called with each event, in this thread.
         stop: Asked several times a second while the source is opened.
     """
     from unloader.checking.checking import check as look
 
     with _translated():
-        return look(requests, observe=observe, stop=stop)
+        return look(entries, observe=observe, stop=stop)
 
 
 def measure_codecs(

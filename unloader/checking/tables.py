@@ -12,7 +12,6 @@ from unloader.errors import translate
 from unloader.model import Extract, ReadColumn, Request
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import (
-    chosen_table,
     columns_of,
     slim,
 )
@@ -23,7 +22,7 @@ Report = Callable[[Problem], None]
 
 
 @contextmanager
-def reported(report: Report, about: About, output: int | None = None) -> Iterator[None]:
+def reported(report: Report, about: About, entry: int | None = None) -> Iterator[None]:
     """Report the user's error that the block raises, and go on behind it."""
     try:
         yield
@@ -31,7 +30,7 @@ def reported(report: Report, about: About, output: int | None = None) -> Iterato
         known = translate(error)
         if known is None:
             raise
-        report(Problem(error=known, about=about, output=output))
+        report(Problem(error=known, about=about, entry=entry))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,9 +40,11 @@ class TableCheck:
     catalog: Catalog
     request: Request
     parallelism: int
-    number: int
+    entry: int
+    """Number of the entry that asks for it."""
     report: Report
-    table: TableInfo | None = None
+    table: TableInfo
+    """With the chosen columns."""
     extract: Extract | None = None
     columns: tuple[ReadColumn, ...] = ()
     units: int | None = None
@@ -53,25 +54,21 @@ class TableCheck:
 
     def check(self) -> None:
         """Look at the table, its columns, its condition and its parts."""
-        with reported(self.report, "table", self.number):
-            self.table = chosen_table(self.catalog, self.request.selection)
+        with reported(self.report, "table", self.entry):
             self.notices += self.catalog.missing_privileges(self.table)
-        if self.table is None:
-            return
-        with reported(self.report, "table", self.number):
+        with reported(self.report, "table", self.entry):
             self._columns(self.table)
         if self.extract is not None:
-            with reported(self.report, "where", self.number):
+            with reported(self.report, "where", self.entry):
                 check_where(self.catalog, self.extract)
-        with reported(self.report, "table", self.number):
+        with reported(self.report, "table", self.entry):
             self._plan(self.table)
 
     def checked(self, places: tuple[str, ...], notices: tuple[str, ...]) -> CheckedOutput:
         """Return what is known of the output."""
-        selection = self.request.selection
-        named = str(selection.table) if selection.table is not None else "the query"
         return CheckedOutput(
-            table=named if self.table is None else self.table.label,
+            entry=self.entry,
+            table=self.table.label,
             columns=self.columns,
             rows=self.rows,
             bytes=self.bytes,

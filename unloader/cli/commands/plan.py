@@ -23,6 +23,7 @@ from unloader.cli.options.source_argument import (
     job_document,
     source_argument,
 )
+from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
 from unloader.request.settings import percent_text
@@ -50,7 +51,7 @@ SHORT_PLAN, FIRST_UNITS = 20, 5
       unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
     """,
 )
-@source_argument(plans=False)
+@source_argument(plans=False, tables=True)
 @declared_options("plan")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
@@ -58,8 +59,15 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
     Takes the options of run. It reads the database's dictionary only, and a sample of the rows if
     --compression is to be chosen by measuring. Of more than 20 work units it shows the first few,
-    unless --units is given; --json and --output contain all of them.
+    unless --units is given; --json and --output contain all of them. Of several tables it shows a
+    line each; their plans are made again by run, so --output does not apply.
     """
+    if argument.job is not None or is_of_several(values):
+        # Imported on use: most plans are of one table.
+        from unloader.cli.jobs.planning import plan_tables
+
+        plan_tables(context, argument, values)
+        return
     from unloader.cli.options.routes import asked_request
 
     rules.validate_plan_file(values)

@@ -301,6 +301,11 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
             f"encoded; a directory of that name is ./{places[0]}",
         )
     what = "standard output" if kind == "stdout" else places[0]
+    if kind != "null" and is_of_several(values):
+        raise UsageError(
+            f"--to {places[0]} is a stream, and each of several tables has files of its own",
+            "give a directory, --to '/extract/{schema}.{table}', or run one table",
+        )
     for option in _out_of_place("streams", given):
         if values[option.key] not in (False, 0, "unit"):
             if option.key == "file_per" and is_one_stream(kind):

@@ -50,7 +50,7 @@ from unloader.manifest.tables import (
 )
 from unloader.model import AttemptFailure, TablesOptions
 from unloader.redaction import redact
-from unloader.resolve.homes import home_of, tables_label
+from unloader.resolve.homes import home_of, is_dropped, tables_label
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.table_problems import TableProblem, told_at_once
@@ -62,15 +62,16 @@ from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.checking import check_tables
-from unloader.run.tables.counting import Counting, rows_of, size_of
+from unloader.run.tables.counting import Counting, rows_of
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
 from unloader.run.tables.home import left_of, take_home
+from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.room import room_watch
 from unloader.run.tables.state import TableState
-from unloader.run.tables.units import TablesWork, TableUnit, named
+from unloader.run.tables.units import TablesWork, TableUnit, largest_first, named
 from unloader.sources.abilities import end_keeping, end_sessions_sql, keep_until_gone, kept_until
 from unloader.sources.base import Catalog
 from unloader.status.recording import LiveRun
@@ -109,17 +110,22 @@ def run_tables(
     home = home_of(options.destination, resolved.runs)
     home = resolved.resumed_in or options.home or home
     with ExitStack() as held:
-        storage = take_home(
-            home,
-            resolved.run_id,
-            overwrite=options.overwrite,
-            resumed=bool(resolved.resumed_in),
+        taken = (
+            None
+            if is_dropped(home)
+            else take_home(
+                home,
+                resolved.run_id,
+                overwrite=options.overwrite,
+                resumed=bool(resolved.resumed_in),
+            )
         )
+        storage = taken or NoHome()
         held.callback(storage.close)
         following = Following.of_run(resolved.runs[0], home, options.destination)
         following.check_before()
         seats = resolved.runs[0].seating.seats
-        live = LiveRun(resolved.run_id, seats, storage, observe, stop)
+        live = LiveRun(resolved.run_id, seats, taken, observe, stop)
         held.callback(live.close)
         current = _TablesRun(
             resolved=resolved,
@@ -138,7 +144,7 @@ def run_tables(
             known = translate(error) if isinstance(error, Exception) else None
             if known is not None:
                 known = current.advised(live.told_by(known))
-            live.close(storage, known or error)
+            live.close(taken, known or error)
             with suppress(UnloaderError, OSError):
                 current.abandon(known)
             if known is not None:
@@ -151,7 +157,7 @@ class _TablesRun:
     resolved: OpenTables
     options: TablesOptions
     home: str
-    storage: RunStorage
+    storage: RunStorage | NoHome
     live: LiveRun
     held: ExitStack
     following: Following
@@ -215,7 +221,8 @@ class _TablesRun:
 
     def _complete(self) -> None:
         """Bring publications of earlier runs that were cut short to their end."""
-        places = [place for run in self.resolved.runs for place in run.output.options.destinations]
+        outputs = [output for run in self.resolved.runs for output in run.outputs]
+        places = [place for output in outputs for place in output.options.destinations]
         for each in storage_at(self.home).complete_all(places):
             for text in each.messages:
                 self.live(Notice(text=text))
@@ -325,7 +332,12 @@ class _TablesRun:
 
     def _unload(self, executor: Executor, load: Any) -> None:
         request = self.tables[0].run.run.request
-        units = _largest_first(self.tables)
+        units = largest_first(
+            TableUnit(table=table.number, unit=unit)
+            for table in self.tables
+            if not table.is_over
+            for unit in table.run.units_left()
+        )
         places = max(1, min(self._most_workers(), len(units)))
         steering = RunSteering(
             request=request,
@@ -560,7 +572,7 @@ class _TablesRun:
             snapshot=first.extract.snapshot,
             options=TablesRecord(
                 to=self.options.destination,
-                directory=os.path.abspath(self.home),
+                directory=self.home if is_dropped(self.home) else os.path.abspath(self.home),
                 publish=self.options.publish,
                 on_table_failure=self.options.on_failure,
             ),
@@ -612,17 +624,6 @@ class _TablesRun:
 
 def _why(failure: AttemptFailure | None) -> str:
     return "the run ended before" if failure is None else failure.message
-
-
-def _largest_first(tables: list[TableState]) -> list[TableUnit]:
-    """Return the units of all tables; of equals those of the table that was asked for first."""
-    units = [
-        TableUnit(table=table.number, unit=unit)
-        for table in tables
-        if not table.is_over
-        for unit in table.run.units_left()
-    ]
-    return sorted(units, key=lambda each: -size_of(each.unit))
 
 
 def _total(values: list[int | None]) -> int | None:
