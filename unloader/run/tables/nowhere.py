@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+
+from unloader.storage.model import Move
 
 
 class NoHome:
@@ -15,8 +17,11 @@ class NoHome:
         """Return nothing that would be gone with the run."""
         return ()
 
-    def commit(self, files: tuple[Any, ...], manifest: bytes) -> None:
-        """Do nothing."""
+    def commit(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Do nothing but what is to follow."""
+        then()
 
     def abandon(self, manifest: bytes | None) -> None:
         """Do nothing."""
