@@ -5,8 +5,10 @@ How it is read back is `unloader.manifest.read`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +137,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         route=facts.route,
         snapshot=extract.snapshot,
         columns=_columns(run),
-        options=from_json(OptionsRecord, to_json(options_json(run)), "the options"),
+        options=_options(run),
         settings=tuple(
             SettingRecord(name=each.name, value=each.value, origin=each.origin)
             for each in run.request.settings
@@ -242,6 +244,20 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
         lowest_parallelism=facts.lowest_parallelism,
         peak_worker_rss_bytes=max((unit.result.peak_rss_bytes for unit in units), default=0),
     )
+
+
+def _options(run: ResolvedRun) -> OptionsRecord:
+    """Return the options as the manifest has them."""
+    found = to_json(options_json(run))
+    place, found["to"] = found["to"], ""
+    record = _options_of(json.dumps(found))
+    return replace(record, to=tuple(place) if isinstance(place, list) else place)
+
+
+@lru_cache(maxsize=8)
+def _options_of(text: str) -> OptionsRecord:
+    """Return the options but for the place: the tables of a run have the same."""
+    return from_json(OptionsRecord, json.loads(text), "the options")
 
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from unloader.storage.model import Move
+from collections.abc import Callable
+from typing import Any
 
 
 class NoHome:
@@ -18,9 +17,12 @@ class NoHome:
         return ()
 
     def commit(
-        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+        self,
+        files: tuple[Any, ...],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do nothing but what is to follow."""
+        """Do what follows a run."""
         then()
 
     def abandon(self, manifest: bytes | None) -> None:
