@@ -30,7 +30,7 @@ from unloader.redaction import redact
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
@@ -153,7 +153,7 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     )
     parts = (
         _overview(planned, settings),
-        _columns(run),
+        *_columns(run),
         table,
         legend(table),
         _with(_units(planned, units), more),
@@ -162,13 +162,23 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     return "\n\n".join(part for part in parts if part)
 
 
-def _columns(run: ResolvedRun) -> str:
-    """Return the columns that are written, where they are not those that are read."""
+def _columns(run: ResolvedRun) -> Iterator[str]:
+    """Yield the columns of each output that does not write those that are read."""
+    if run.request.routes is None:
+        yield from _changed_columns("", run)
+        return
+    from unloader.resolve.one_output import of_output
+
+    for number, route in enumerate(run.request.routes):
+        yield from _changed_columns(route.name, of_output(run, number))
+
+
+def _changed_columns(route: str, run: ResolvedRun) -> Iterator[str]:
     if run.output.transform is None:
-        return ""
+        return
     is_text = isinstance(run.output.format, TextFormat)
-    return render.table(
-        ("column", "type", "in the output", "lossless", "note"),
+    yield render.table(
+        (f"column of {route}" if route else "column", "type", "in the output", "lossless", "note"),
         (
             (
                 render.name(each.name),
