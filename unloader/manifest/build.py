@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
+from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
 from unloader.json_fields import OPTIONAL, from_json, to_json
@@ -181,11 +182,14 @@ def _subset(run: ResolvedRun) -> SubsetRecord | None:
     if sampled is None:
         share, key = (None, None) if keys is None else (keys.share, keys.column)
         return SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    # Ends of ranges of keys are values of the table, which no manifest tells.
+    with_values = any(isinstance(each, KeyRange) for each in run.plan.selectors)
     return SubsetRecord(
         share=sampled.share,
         units=len(run.plan.units),
         of_units=sampled.of_units,
         cost_share=round(sampled.cost_share, 6),
+        selectors=None if with_values else tuple(each.to_json() for each in run.plan.selectors),
     )
 
 
