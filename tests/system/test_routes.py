@@ -70,7 +70,8 @@ def test_the_manifest_of_a_route_tells_what_it_left_out(written: Path) -> None:
     lake, text = (command.manifest_of(written / name) for name in ("lake", "text"))
     assert lake["run_id"] == text["run_id"]
     assert lake["snapshot"] == text["snapshot"]
-    assert lake["route"] == {"name": "lake", "others": ["text"], "dropped": []}
+    other = {"name": "text", "to": str(written / "text")}
+    assert lake["route"] == {"name": "lake", "others": [other], "dropped": []}
     assert text["route"]["name"] == "text"
     kept = lake["totals"]["rows"]
     assert 0 < kept < ROWS

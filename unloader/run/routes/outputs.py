@@ -25,13 +25,14 @@ from unloader.errors import (
 from unloader.events import Event, Notice, Observer, silent
 from unloader.failures import error_of, failure_of
 from unloader.manifest.build import FinishedUnit
-from unloader.manifest.model import Manifest, RouteRecord
+from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
 from unloader.manifest.read import read_manifest
 from unloader.model import AttemptFailure, OutputTask
 from unloader.resolve.one_output import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute
+from unloader.run.outputs.left import left_of_output
 from unloader.run.outputs.null import NullOutput
 from unloader.run.routes.showing import AllPlaces
 from unloader.run.routes.state import RouteState, as_read
@@ -227,7 +228,11 @@ class RouteOutputs:
     def _written(self, route: RouteState) -> WrittenRoute:
         record = RouteRecord(
             name=route.name,
-            others=tuple(each.name for each in self.routes if each is not route),
+            others=tuple(
+                OtherRoute(name=each.name, to=each.directory)
+                for each in self.routes
+                if each is not route
+            ),
             dropped=tuple(each.name for each in self.routes if each.failure is not None),
         )
         return WrittenRoute(run=route.run, record=record, not_compared=route.not_compared)
@@ -279,9 +284,7 @@ def _opened(run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: boo
     output = own.output.options
     if not resumed or destination_kind(output.destinations) != "directories":
         return RouteState(number=number, name=name, run=own, output=open_one(own, ()))
-    from unloader.run.tables.home import left_of
-
-    left = left_of(own)
+    left = left_of_output(own)
     if left == "all":
         manifest = read_manifest(Path(output.destination))
         nothing = NullOutput(own)
