@@ -234,7 +234,7 @@ def _job(request: Request) -> Request:
 
 
 def _written_how(output: OutputOptions) -> OutputOptions:
-    """Return an output without its place: where a broken run lies is known from where it was found."""
+    """Return an output without its place: a broken run lies where it was found."""
     encryption = output.encryption
     if encryption is not None:
         # The key itself is compared elsewhere; here it only matters that there is one.

@@ -145,8 +145,18 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
         legend(table),
         _with(_units(planned, units), more),
         _with(statements, more),
+        _routes(planned),
     )
     return "\n\n".join(part for part in parts if part)
+
+
+def _routes(planned: PlannedRun) -> str:
+    if planned.run.request.routes is None:
+        return ""
+    from unloader.cli.display.routes import routes_text
+    from unloader.resolve.one_output import routes_json
+
+    return routes_text(routes_json(planned.run))
 
 
 def _with(text: str, more: str) -> str:

@@ -114,7 +114,7 @@ class RouteOutputs:
         # Where the only one that lacked it was dropped, all take it again.
         for route in lacking or self._open():
             made = self._try(route, partial(route.output.tasks, assignment)) or ()
-            found += (replace(task, number=route.number) for task in made)
+            found += (replace(t, number=route.number, route=route.name) for t in made)
         return tuple(found)
 
     def check(self) -> None:
@@ -218,11 +218,11 @@ class RouteOutputs:
         return [route.finished[unit.result.unit] for unit in units]
 
     def _done_by_all(self) -> dict[str, FinishedUnit]:
-        first, *others = self._open()
+        routes = self._open()
         return {
-            unit: as_read(each)
-            for unit, each in first.finished.items()
-            if all(unit in other.finished for other in others)
+            unit: as_read([route.finished[unit] for route in routes])
+            for unit in routes[0].finished
+            if all(unit in route.finished for route in routes)
         }
 
     def _written(self, route: RouteState) -> WrittenRoute:
