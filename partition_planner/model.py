@@ -50,6 +50,7 @@ __all__ = [
     "PlanLimits",
     "RowExtent",
     "RowRange",
+    "SampledUnits",
     "Selector",
     "TableInfo",
     "WholeTable",
@@ -109,11 +110,38 @@ class PlanLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledUnits:
+    """A plan has some of the units that the whole would be cut into."""
+
+    share: float
+    """What was asked for, above 0 and below 1."""
+    of_units: int
+    """How many units the whole has."""
+    cost_share: float
+    """What the units of the plan come to, if the estimates hold, 0 to 1."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the sample as JSON-able values."""
+        return {"share": self.share, "of_units": self.of_units, "cost_share": self.cost_share}
+
+    @classmethod
+    def from_json(cls, value: object, where: str = "sampled") -> SampledUnits:
+        """Return the sample that `to_json` wrote; raise PlanError naming what is wrong."""
+        fields = Fields(value, where, ("share", "of_units", "cost_share"))
+        return cls(
+            share=fields.number("share"),
+            of_units=fields.integer("of_units"),
+            cost_share=fields.number("cost_share"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A table, or some of its partitions, cut into work units.
 
     Every row asked for belongs to exactly one of the units, and no other row to any. Of partitions
-    this is checked whenever a plan is made: they read each one asked for, and no other.
+    this is checked whenever a plan is made: they read each one asked for, and no other. A sample
+    reads no other, either, and each row once at most.
     """
 
     table: TableInfo
@@ -122,8 +150,11 @@ class Plan:
     units: tuple[WorkUnit, ...]
     """Largest first, equals by id: the order in which seats take them."""
     limits: PlanLimits
+    sampled: SampledUnits | None = None
+    """The units are some of those that read everything asked for; None is all of them."""
     digest: str
-    """SHA-256, in hex, of the canonical JSON of table, partitions, units and limits."""
+    """SHA-256, in hex, of the canonical JSON of table, partitions, units and limits, and of the
+    sample if there is one."""
     makespan: float
     """Cost at which the last worker finishes, if the estimates hold, in `cost_unit`."""
     lower_bound: float
@@ -139,13 +170,14 @@ class Plan:
         partitions: tuple[str, ...] | None,
         units: tuple[WorkUnit, ...],
         limits: PlanLimits,
+        sampled: SampledUnits | None = None,
     ) -> Plan:
         """Return the plan of these units, in whatever order, with all that follows from them.
 
         Raises:
             PlanError: The units read other partitions than those asked for.
         """
-        _check_partitions(table, partitions, units)
+        _check_partitions(table, partitions, units, sampled)
         costs, by_unit = unit_costs(table, units)
         order = sorted(range(len(units)), key=lambda at: (-by_unit[at], units[at].id))
         units = tuple(units[at] for at in order)
@@ -157,7 +189,8 @@ class Plan:
             partitions=partitions,
             units=units,
             limits=limits,
-            digest=_digest(table, partitions, units, limits),
+            sampled=sampled,
+            digest=_digest(table, partitions, units, limits, sampled),
             makespan=finish,
             # Rounded apart, the two may cross by the last bit.
             lower_bound=min(bound, finish),
@@ -177,6 +210,7 @@ class Plan:
             "partitions": None if self.partitions is None else list(self.partitions),
             "units": [unit.to_json() for unit in self.units],
             "limits": self.limits.to_json(),
+            **({} if self.sampled is None else {"sampled": self.sampled.to_json()}),
             "digest": self.digest,
             "makespan": self.makespan,
             "lower_bound": self.lower_bound,
@@ -200,7 +234,9 @@ class Plan:
                 f"{version!r}, this one reads {FORMAT_VERSION}"
             )
         derived = ("digest", "makespan", "lower_bound", "cost_unit")
-        given = ("format_version", "table", "partitions", "units", "limits")
+        given = ["format_version", "table", "partitions", "units", "limits"]
+        if isinstance(value, dict) and "sampled" in value:
+            given.append("sampled")
         fields = Fields(value, "plan", (*given, *derived))
         units = tuple(
             WorkUnit.from_json(unit, f"units[{at}]")
@@ -215,6 +251,7 @@ class Plan:
             partitions=None if fields.raw("partitions") is None else fields.texts("partitions"),
             units=units,
             limits=limits,
+            sampled=SampledUnits.from_json(fields.raw("sampled")) if "sampled" in given else None,
         )
         if plan.units != units:
             raise broken("it was edited after it was made: its units are not largest first")
@@ -234,16 +271,22 @@ class Plan:
 
 
 def _check_partitions(
-    table: TableInfo, partitions: tuple[str, ...] | None, units: Sequence[WorkUnit]
+    table: TableInfo,
+    partitions: tuple[str, ...] | None,
+    units: Sequence[WorkUnit],
+    sampled: SampledUnits | None,
 ) -> None:
-    """Check that the units read the partitions asked for: each of them, and nothing else."""
+    """Check that the units read the partitions asked for: each of them, and nothing else.
+
+    Those of a sample need not read each.
+    """
     read = {selector.partition for unit in units for selector in unit.selectors}
     asked: set[str | None] = {part.name for part in table.partitions}
     if partitions is not None:
         asked = set(partitions)
     elif read == {None}:
         return
-    if read == asked:
+    if read == asked or (sampled is not None and read <= asked):
         return
     left_out = sorted(name for name in asked - read if name is not None)
     unasked = sorted("the whole table" if name is None else name for name in read - asked)
@@ -261,6 +304,7 @@ def _digest(
     partitions: tuple[str, ...] | None,
     units: Sequence[WorkUnit],
     limits: PlanLimits,
+    sampled: SampledUnits | None,
 ) -> str:
     encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
     head = (
@@ -271,5 +315,6 @@ def _digest(
     # Unit by unit: the text of all at once would be the largest thing a plan ever needs.
     for at, unit in enumerate(units):
         digest.update((("," if at else "") + encode(unit.to_json())).encode("ascii"))
-    digest.update(b"]}")
+    tail = "" if sampled is None else f',"sampled":{encode(sampled.to_json())}'
+    digest.update(f"]{tail}}}".encode("ascii"))
     return digest.hexdigest()

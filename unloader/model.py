@@ -197,6 +197,23 @@ class ValueOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledKeys:
+    """Only rows whose key is in a sample are read; the same keys of every table and source.
+
+    `unloader.sources.sampling` defines which keys those are.
+    """
+
+    column: str
+    """The column that holds the key."""
+    share: float
+    """Of all keys that there may be, above 0 and below 1."""
+    text: str
+    """SQL for the key's text; NULL or empty where a row has no key."""
+    condition: str
+    """SQL that is true for the rows of the sample; empty where readers choose the rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
     """What is read, apart from the cut into units; the same for every worker."""
 
@@ -208,7 +225,16 @@ class Extract:
     partitions: tuple[str, ...] = ()
     """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
     are read is in the units' selectors."""
+    keys: SampledKeys | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """None is the rows of all keys."""
+    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """No more rows than these are read, whichever come first; there is one unit then."""
     projection: Projection
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a table is read, or its rows for which `where` holds, and nothing else."""
+        return not (self.query or self.partitions or self.keys or self.limit_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,6 +450,17 @@ class Selection:
     partitions: tuple[str, ...] = ()
     """Glob patterns; empty is all."""
     as_text: tuple[str, ...] = ()
+    sample: float | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """A share, above 0 and up to 1, which is all; None is all, too."""
+    sample_by: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """The column by whose values rows are sampled; None takes whole work units."""
+    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """No more rows than these; None is all."""
+
+    @property
+    def sampled_share(self) -> float | None:
+        """The share that is asked for; None is everything."""
+        return None if self.sample is None or self.sample >= 1 else self.sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

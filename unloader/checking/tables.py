@@ -11,11 +11,11 @@ from unloader.checking.model import About, CheckedOutput, Problem
 from unloader.errors import translate
 from unloader.model import Extract, ReadColumn, Request
 from unloader.resolve.guarded_columns import marked
+from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import (
     chosen_table,
     format_of,
     needs_of,
-    plan_partitions,
     slim,
 )
 from unloader.sources.abilities import check_where
@@ -102,12 +102,15 @@ class TableCheck:
             query=selection.query,
             where=selection.where,
             partitions=selection.partitions,
+            keys=keys_of(self.catalog, table, selection),
+            limit_rows=selection.limit_rows,
             projection=projection,
         )
 
     def _plan(self, table: TableInfo) -> None:
         limits = self.request.limits.limits(self.parallelism)
-        units = plan_partitions(table, self.request.selection.partitions, limits).units
+        check_sampling(self.catalog, self.request.selection)
+        units = plan_of(table, self.request.selection, limits).units
         self.units = len(units)
         self.rows = _sum([unit.rows for unit in units], table.rows)
         self.bytes = _sum([unit.bytes for unit in units], table.bytes)

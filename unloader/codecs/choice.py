@@ -190,7 +190,8 @@ def _workload(ready: Sampled, sample: Sample, units: tuple[WorkUnit, ...]) -> tu
 
 def _rows(ready: Sampled) -> int | None:
     """Return the planner's estimate of the rows, None where a condition makes it worthless."""
-    if ready.extract.where is not None:
+    extract = ready.extract
+    if not (extract.where is None and extract.keys is None and extract.limit_rows is None):
         return None
     known = [unit.rows for unit in ready.plan.units if unit.rows is not None]
     return sum(known) if len(known) == len(ready.plan.units) else None

@@ -33,6 +33,7 @@ from unloader.manifest.model import (
     SourceRecord,
     StagesRecord,
     StepRecord,
+    SubsetRecord,
     TableRecord,
     TotalsRecord,
     UnitRecord,
@@ -128,6 +129,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         ),
         table=None if extract.query is not None else table,
         query=extract.query,
+        subset=_subset(run),
         route=facts.route,
         snapshot=extract.snapshot,
         columns=_columns(run),
@@ -164,6 +166,22 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             not_compared=facts.not_compared,
         ),
         efficiency=_efficiency(facts, totals) if complete else None,
+    )
+
+
+def _subset(run: ResolvedRun) -> SubsetRecord | None:
+    """Return which part of the rows was read by `--sample` and `--limit-rows`; None for all."""
+    keys, sampled, limit_rows = run.extract.keys, run.plan.sampled, run.extract.limit_rows
+    if keys is None and sampled is None and limit_rows is None:
+        return None
+    if sampled is None:
+        share, key = (None, None) if keys is None else (keys.share, keys.column)
+        return SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    return SubsetRecord(
+        share=sampled.share,
+        units=len(run.plan.units),
+        of_units=sampled.of_units,
+        cost_share=round(sampled.cost_share, 6),
     )
 
 

@@ -107,6 +107,10 @@ class OptionsRecord:
     where: str | None = None
     filter: str | None = field(default=None, metadata={OPTIONAL: True})
     partition: tuple[str, ...] = ()
+    sample: float | None = field(default=None, metadata={OPTIONAL: True})
+    """A share, 0 to 1."""
+    sample_by: str | None = field(default=None, metadata={OPTIONAL: True})
+    limit_rows: int | None = field(default=None, metadata={OPTIONAL: True})
     as_text: tuple[str, ...] = ()
     format: Literal["csv", "parquet"]
     compression: Compression
@@ -172,6 +176,24 @@ class PlanRecord:
 
     digest: str = ""
     units: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubsetRecord:
+    """A part of the rows, chosen with no regard to what is in them."""
+
+    share: float | None = field(default=None, metadata={OPTIONAL: True})
+    """The sample that was asked for, above 0 and below 1."""
+    key: str | None = field(default=None, metadata={OPTIONAL: True})
+    """The column by whose values it was taken; without one, whole units were."""
+    units: int | None = field(default=None, metadata={OPTIONAL: True})
+    """How many units were taken."""
+    of_units: int | None = field(default=None, metadata={OPTIONAL: True})
+    """How many units the whole was cut into."""
+    cost_share: float | None = field(default=None, metadata={OPTIONAL: True})
+    """What the units were estimated to be of the whole, 0 to 1."""
+    limit_rows: int | None = field(default=None, metadata={OPTIONAL: True})
+    """No more rows than these were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,6 +404,8 @@ class Manifest:
     source: SourceRecord = field(default_factory=SourceRecord)
     table: TableRecord | None
     query: str | None
+    subset: SubsetRecord | None = field(default=None, metadata={OPTIONAL: True})
+    """Where the run read a part of the table or query."""
     route: RouteRecord | None = field(default=None, metadata={OPTIONAL: True})
     """Which output this is of a run that has several."""
     snapshot: Snapshot | None

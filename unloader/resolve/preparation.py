@@ -12,12 +12,10 @@ from partition_planner.model import (
     KeyRange,
     PartitionInfo,
     Plan,
-    PlanLimits,
     RowRange,
     TableInfo,
     WholeTable,
 )
-from partition_planner.planner import plan as make_plan
 from unloader.errors import PlanFailed, UnloaderError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -40,6 +38,7 @@ from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
 from unloader.resolve.one_output import extract_of_output, projection_of_output
 from unloader.resolve.patience import Patience
+from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
@@ -194,7 +193,7 @@ def prepared_table(
         UsageError: The selection names what is not there.
     """
     projection, formats = projected(request, catalog, table)
-    plan = _plan(request, table, seats.parallelism, planned)
+    plan = _plan(request, catalog, table, seats.parallelism, planned)
     extract = Extract(
         source=source,
         snapshot=snapshot,
@@ -202,6 +201,8 @@ def prepared_table(
         query=request.selection.query,
         where=request.selection.where,
         partitions=request.selection.partitions,
+        keys=keys_of(catalog, table, request.selection),
+        limit_rows=request.selection.limit_rows,
         projection=projection,
     )
     if any(isinstance(each, ParquetFormat) for each in formats):
@@ -350,30 +351,14 @@ def needs_of(request: Request) -> OutputNeeds:
     )
 
 
-def _plan(request: Request, table: TableInfo, parallelism: int, planned: Plan | None) -> Plan:
+def _plan(
+    request: Request, catalog: Catalog, table: TableInfo, parallelism: int, planned: Plan | None
+) -> Plan:
+    check_sampling(catalog, request.selection)
     if planned is not None:
         check_fits(planned, table, request.selection.partitions)
         return planned
-    limits = request.limits.limits(parallelism)
-    return plan_partitions(table, request.selection.partitions, limits)
-
-
-def plan_partitions(table: TableInfo, patterns: tuple[str, ...], limits: PlanLimits) -> Plan:
-    """Return the plan of a table, or of its partitions that match a pattern.
-
-    Raises:
-        PlanFailed: No partition matches.
-        PlanError: From the planner itself.
-    """
-    wanted = None
-    if patterns:
-        wanted = matching_partitions((part.name for part in table.partitions), patterns)
-        if not wanted:
-            raise PlanFailed(
-                f"no partition of {table.name} matches {', '.join(patterns)}",
-                f"see their names with: unloader describe SOURCE --table {table.name}",
-            )
-    return make_plan(table, limits, wanted)
+    return plan_of(table, request.selection, request.limits.limits(parallelism))
 
 
 def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:

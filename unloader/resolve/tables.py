@@ -21,6 +21,7 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.resolve.choosing import ChosenTable, chosen_tables
 from unloader.resolve.patience import Patience
+from unloader.resolve.planning import takes_units
 from unloader.resolve.preparation import (
     Prepared,
     closing_after_failure,
@@ -179,7 +180,8 @@ class _Resolving:
     def _prepared(self, catalog: Catalog, snapshot: Snapshot, number: int, size: int) -> Prepared:
         table = self.tables[number].table
         asked = request = self.tables[number].request
-        if request.limits.unit_bytes is None:
+        # The units of a sample are as small as it needs them.
+        if request.limits.unit_bytes is None and not takes_units(request.selection):
             limits = replace(request.limits, unit_bytes=size)
             request = replace(request, limits=limits)
         ready = prepared_table(request, self.source, catalog, snapshot, table, self.seats)

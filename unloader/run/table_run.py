@@ -38,6 +38,7 @@ from unloader.run.room import RoomWatch
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import kept_until
 from unloader.sources.cancelling import cancelled_by
+from unloader.sources.sampling import count
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking
 
@@ -173,7 +174,9 @@ class TableRun:
         )
         with cancelled_by(stop, catalog):
             rows = patience.with_retries(
-                "counting", lambda: catalog.count(self.run.extract), catalog.check_snapshot
+                "counting",
+                lambda: count(catalog, self.run.extract, self.run.plan),
+                catalog.check_snapshot,
             )
         self.check_count(rows)
         self.compare_values(stop, end_workers)

@@ -89,6 +89,9 @@ class Capabilities:
     describes_many: bool = False
     """Many tables are described in few statements; the catalog is a
     `many_tables.DescribingCatalog`."""
+    samples: bool = False
+    """Rows can be chosen by a sample of keys, and limited in number; the catalog is a
+    `sampling.SamplingCatalog`."""
     holds_many: bool = False
     """Many tables are held in few statements; the catalog is a `several.HoldingCatalog`."""
     counts_many: bool = False

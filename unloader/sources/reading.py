@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,8 +20,28 @@ def unit_batches(
     reader: Reader, extract: Extract, unit: WorkUnit, *, batch_bytes: int
 ) -> Iterator[pa.RecordBatch | LargeRow]:
     """Yield the rows of a unit; arguments and errors are those of `Reader.batches`."""
+    if extract.limit_rows is not None:
+        yield from _limited_batches(reader, extract, unit, batch_bytes)
+        return
     for piece in unit.pieces:
         yield from reader.batches(extract, piece, batch_bytes=batch_bytes)
+
+
+def _limited_batches(
+    reader: Reader, extract: Extract, unit: WorkUnit, batch_bytes: int
+) -> Iterator[pa.RecordBatch | LargeRow]:
+    """Yield rows until there are as many as were asked for: a reader knows of one piece alone."""
+    from writers.large_rows import LargeRow
+
+    left = extract.limit_rows or 0
+    for piece in unit.pieces:
+        if left <= 0:
+            return
+        asked = replace(extract, limit_rows=left)
+        for batch in reader.batches(asked, piece, batch_bytes=batch_bytes):
+            left -= 1 if isinstance(batch, LargeRow) else batch.num_rows
+            yield batch
+            del batch
 
 
 def unit_text(
@@ -39,6 +60,11 @@ def unit_text(
         text: The dialect.
         counted: Takes the database's count of the rows it sent, after each piece.
     """
+    left = extract.limit_rows
     for piece in unit.pieces:
-        yield from reader.encoded(extract, piece, text)
+        if left is not None and left <= 0:
+            return
+        yield from reader.encoded(replace(extract, limit_rows=left), piece, text)
         counted(reader.encoded_rows)
+        if left is not None:
+            left -= reader.encoded_rows

@@ -95,7 +95,7 @@ def counted_in_union(
         relation_of: Returns what an extract reads from.
     """
     found: dict[int, int | SourceError] = {}
-    plain = [at for at, each in enumerate(extracts) if not (each.query or each.partitions)]
+    plain = [at for at, each in enumerate(extracts) if each.is_plain]
     for start in range(0, len(plain), COUNTED_TOGETHER):
         counts = []
         for at in plain[start : start + COUNTED_TOGETHER]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from unloader.errors import SourceError
-from unloader.model import ReadColumn
+from unloader.model import Extract, ReadColumn
 
 
 def quoted(name: str) -> str:
@@ -33,6 +33,14 @@ def condition(where: str) -> str:
     return f"({where}\n)"
 
 
+def row_conditions(extract: Extract) -> list[str]:
+    """Return what holds for all rows asked for, apart from partitions: `--where`, the sample."""
+    found = [condition(extract.where)] if extract.where else []
+    if extract.keys is not None and extract.keys.condition:
+        found.append(extract.keys.condition)
+    return found
+
+
 def select_list(columns: Sequence[ReadColumn]) -> str:
     """Return `expression AS "name"` for each column; a plain column stands alone."""
     return ", ".join(
@@ -47,6 +55,19 @@ def select(columns: str, relation: str, conditions: Sequence[str]) -> str:
     """Return a SELECT of these columns where all conditions hold."""
     text = f"SELECT {columns} FROM {relation}"
     return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
+
+
+def limit_clause(limit_rows: int | None) -> str:
+    """Return the clause behind a SELECT that gives so many rows at most, with a blank before it."""
+    return "" if limit_rows is None else f" LIMIT {limit_rows}"
+
+
+def select_count(relation: str, conditions: Sequence[str], limit_rows: int | None) -> str:
+    """Return a SELECT of the number of rows, which counts no further than to a limit."""
+    if limit_rows is None:
+        return select("count(*)", relation, conditions)
+    rows = select("1", relation, conditions) + limit_clause(limit_rows)
+    return f"SELECT count(*) FROM ({rows}) AS counted"
 
 
 def check_distinct(names: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import cast
 
-from unloader.errors import SourceError, VerifyMismatch
+from unloader.errors import SourceError, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.manifest.model import Manifest, OptionsRecord
 from unloader.model import (
@@ -24,7 +24,8 @@ from unloader.model import (
     TableName,
     ValueOptions,
 )
-from unloader.resolve.preparation import chosen_table, plan_partitions
+from unloader.resolve.planning import keys_of, plan_of
+from unloader.resolve.preparation import chosen_table
 from unloader.sources.base import Catalog
 from unloader.sources.hashing import HashingCatalog
 from unloader.sources.projection import OutputNeeds, project
@@ -75,9 +76,11 @@ def ask(question: Question, observe: Observer) -> SourceState:
 
     Raises:
         SourceError: The source refused.
-        UsageError: It cannot compute checksums, and is asked for them.
+        UsageError: It cannot compute checksums, and is asked for them; or nobody can tell any more
+            which rows the run read.
     """
     manifest, source = question.manifest, question.source
+    _check_tellable(question)
     if manifest.options.enable_row_security:
         source = replace(source, session=replace(source.session, enable_row_security=True))
     at_snapshot = _at_snapshot(source, manifest)
@@ -95,6 +98,20 @@ def ask(question: Question, observe: Observer) -> SourceState:
             )
             observe = silent  # It would say so once more.
     return _asked(replace(question, source=source), observe)
+
+
+def _check_tellable(question: Question) -> None:
+    subset = question.manifest.subset
+    if subset is not None and subset.units is not None:
+        raise UsageError(
+            "the run took a sample of work units, and only the run itself could count their rows",
+            "verify the files alone, without SOURCE",
+        )
+    if question.values and subset is not None and subset.limit_rows is not None:
+        raise UsageError(
+            "the run read the rows that came first, and the source may give others now",
+            "verify the files with --level full, without SOURCE",
+        )
 
 
 def _asked(question: Question, observe: Observer) -> SourceState:
@@ -132,7 +149,7 @@ def _content(
             "verify the files alone, without SOURCE",
         )
     limits = PlanOptions().limits(question.parallelism)
-    plan = plan_partitions(extract.table, extract.partitions, limits)
+    plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
     asking = Asking(
         catalog=catalog, extract=extract, parallelism=question.parallelism, observe=observe
     )
@@ -172,6 +189,8 @@ def _extract(catalog: Catalog, question: Question, snapshot: Snapshot) -> Extrac
         query=manifest.query,
         columns=options.columns if question.values else (),
         exclude=options.exclude if question.values else (),
+        sample=options.sample,
+        sample_by=options.sample_by,
     )
     table = chosen_table(catalog, selection)
     shape = options.dialect if question.values else TextFormat()
@@ -191,6 +210,8 @@ def _extract(catalog: Catalog, question: Question, snapshot: Snapshot) -> Extrac
         query=selection.query,
         where=options.where,
         partitions=options.partition,
+        keys=keys_of(catalog, table, selection),
+        limit_rows=options.limit_rows,
         projection=projection,
     )
 

@@ -13,7 +13,13 @@ import tempfile
 from pathlib import Path
 
 from oracle_server.faults import Fault
-from oracle_server.samples.tables import furnished, lob_table, reference_table, types_table
+from oracle_server.samples.tables import (
+    accounts_tables,
+    furnished,
+    lob_table,
+    reference_table,
+    types_table,
+)
 from oracle_server.server import OracleServer
 from oracle_server.session.authentication import VERIFIER_FLAGS
 from oracle_server.wire import certificates
@@ -45,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=32, help="of the reference table")
     parser.add_argument("--types", action="store_true", help="a table with every type")
     parser.add_argument("--lobs", type=count, nargs="+", default=(), metavar="SIZE")
+    parser.add_argument("--accounts", metavar="ROWS,...", help="a table of each of these sizes")
     parser.add_argument("--mode", choices=MODES, default="23ai")
     parser.add_argument("--verifier", choices=VERIFIER_FLAGS, default="12c")
     parser.add_argument("--charset", choices=CHARSETS, default="AL32UTF8")
@@ -65,6 +72,8 @@ def main() -> None:
         reference_table(database, chosen.reference, partitions=chosen.partitions)
     if chosen.types:
         types_table(database)
+    if chosen.accounts:
+        accounts_tables(database, [count(each) for each in chosen.accounts.split(",")])
     if chosen.lobs:
         lob_table(database, chosen.lobs)
     with tempfile.TemporaryDirectory() as directory:

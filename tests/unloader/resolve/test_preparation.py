@@ -31,7 +31,8 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import parse_table
-from unloader.resolve.preparation import needs_of, plan_partitions, prepared
+from unloader.resolve.planning import plan_of
+from unloader.resolve.preparation import needs_of, prepared
 from unloader.sources.password import password_of
 from unloader.sources.projection import OutputNeeds
 from writers.model import ParquetFormat, TextFormat
@@ -379,7 +380,8 @@ def test_a_partition_stands_for_its_sub_partitions() -> None:
         row_ranges=False,
     )
     for patterns, chosen in ((("p1",), names[:2]), (("P*/A",), names[::2]), (("P1/B",), ("P1/B",))):
-        plan = plan_partitions(table, patterns, PlanLimits(parallelism=1))
+        selection = Selection(partitions=patterns)
+        plan = plan_of(table, selection, PlanLimits(parallelism=1))
         assert sorted(str(unit.partition) for unit in plan.units) == list(chosen)
 
 

@@ -24,11 +24,12 @@ from unloader.cli.options.source_argument import (
 )
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
+from unloader.request.settings import percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from partition_planner.model import WorkUnit
+    from partition_planner.model import Plan, WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
 
@@ -174,7 +175,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
             ("columns", render.count(len(planned.run.extract.projection.columns))),
-            ("units", render.count(len(plan.units))),
+            ("units", _number(plan)),
             ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),
             ("bytes", render.about(render.size(_sum(sizes, table.bytes)), "in the source")),
@@ -188,6 +189,15 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("digest", plan.digest),
         )
     )
+
+
+def _number(plan: Plan) -> str:
+    """Return how many units there are, and of how many they are a sample."""
+    count = render.count(len(plan.units))
+    if plan.sampled is None:
+        return count
+    share = percent_text(round(plan.sampled.cost_share, 6))
+    return f"{count} of {render.count(plan.sampled.of_units)}, a sample of {share}"
 
 
 def _sum(units: Sequence[int | None], table: int | None) -> int | None:

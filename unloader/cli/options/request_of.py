@@ -60,6 +60,9 @@ def request_of(
         **_table(values),
         "settings": settings,
     }
+    if "limit_rows" not in values:
+        # What the --sample of a command that measures says is of the measuring.
+        fields.pop("selection.sample", None)
     fields = {path: value for path, value in fields.items() if not path.startswith("source.")}
     request: Request = build(Request, {**fields, "source": source}, every_option())
     _check_format(request.output, fixed=request.fixed is not None)

@@ -123,6 +123,39 @@ def _query(values: Mapping[str, Any], given: frozenset[str]) -> None:
         )
 
 
+def _subset(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if "limit_rows" not in values:
+        return  # A command that measures, whose --sample is another option.
+    share, by, most = values["sample"], values["sample_by"], values["limit_rows"]
+    if by is not None and share is None:
+        raise UsageError(
+            "--sample-by says how a sample is taken, and no --sample how large it is",
+            "give --sample as well, for instance 1%",
+        )
+    units = share is not None and share < 1 and by is None
+    if units and values["query"] is not None:
+        raise UsageError(
+            "--sample takes whole work units, and a query is one", "give --sample-by as well"
+        )
+    if most is None:
+        return
+    if units:
+        raise UsageError(
+            "--sample takes whole work units, and --limit-rows a number of rows",
+            "leave one of the two out, or give --sample-by as well",
+        )
+    if "split" in given and values["split"] not in ("auto", "none"):
+        raise UsageError(
+            f"--split {values['split']} does not apply to --limit-rows, which reads one work unit",
+            "leave one of the two out",
+        )
+    if values["verify"] == "source":
+        raise UsageError(
+            "--verify source reads the values again, and --limit-rows may then find other rows",
+            "use --verify full",
+        )
+
+
 def _formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
     for option in of_command(every_option(), "run"):
         if option.key in given and not option.knows(values["format"]):
@@ -420,6 +453,7 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _empty,
     _subject,
     _query,
+    _subset,
     _formats,
     _fixed,
     _file_sizes,

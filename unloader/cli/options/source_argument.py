@@ -138,7 +138,11 @@ def _is_file(text: str) -> bool:
 def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> SourceArgument:
     from unloader.request.job.layers import one_route_each, routes_of, the_only, values_of
 
-    own = {each.declared.key for each in ctx.command.params if isinstance(each, JobOption)}
+    own = {
+        each.declared.key: each.declared
+        for each in ctx.command.params
+        if isinstance(each, JobOption)
+    }
     job = _job_file(path, own)
     several = tables and len(job.tables) > 1
     table, route = one_route_each(job)[0] if several else the_only(job)
@@ -152,8 +156,20 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
             f"{ctx.info_name} looks at one output, and {path} has {len(routes)} routes",
             "write a job file with one of them",
         )
-    ctx.default_map = default_map(values, tables=tables)
+    ctx.default_map = {
+        key: value
+        for key, value in default_map(values, tables=tables).items()
+        if not _is_another(own.get(key))
+    }
     return SourceArgument(url=url or source_of_job(job), job=job if several else None)
+
+
+def _is_another(option: Option | None) -> bool:
+    """Return whether an option of a command shares nothing but its name with the one of `run`."""
+    if option is None:
+        return False
+    of_run = {each.key: each for each in of_command(every_option(), "run")}
+    return option.key in of_run and option.field != of_run[option.key].field
 
 
 def _job_file(path: str, others: Collection[str]) -> JobFile:

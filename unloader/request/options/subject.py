@@ -6,8 +6,17 @@ from dataclasses import replace
 
 from unloader.model import Selection, TableName
 from unloader.request.names import parse_table
-from unloader.request.options.kinds import FLAG, GLOBS, NAMES, TABLES, Kind, PathText
+from unloader.request.options.kinds import (
+    COUNT,
+    FLAG,
+    GLOBS,
+    NAMES,
+    TABLES,
+    Kind,
+    PathText,
+)
 from unloader.request.options.option import PASSWORDS, READING, Option
+from unloader.request.options.sweeping import SHARE
 
 SOURCE = "Source"
 WHAT = "What to unload"
@@ -160,6 +169,48 @@ SELECTION = (
         planned=True,
         record="partition",
         help="Only partitions that match one of these patterns. Separated by commas, or repeated.",
+    ),
+    Option(
+        name="sample",
+        scope="table",
+        kind=SHARE,
+        section=WHAT,
+        commands=("plan", "run"),
+        effect="selects",
+        field="selection.sample",
+        owner=Selection,
+        planned=True,
+        record="sample",
+        help="Only a sample of about this size, for instance 1%, the same one each time: rows of "
+        "some keys with --sample-by, else whole work units. 100% is everything.",
+    ),
+    Option(
+        name="sample-by",
+        scope="table",
+        kind=Kind("COLUMN"),
+        section=WHAT,
+        commands=("plan", "run"),
+        effect="selects",
+        field="selection.sample_by",
+        owner=Selection,
+        empty=False,
+        planned=True,
+        record="sample_by",
+        help="Sample by the values of this column: the same values on every table and source that "
+        "has them, so that the samples of several tables join.",
+    ),
+    Option(
+        name="limit-rows",
+        scope="table",
+        kind=COUNT,
+        section=WHAT,
+        commands=("plan", "run"),
+        effect="selects",
+        field="selection.limit_rows",
+        owner=Selection,
+        planned=True,
+        record="limit_rows",
+        help="No more rows than these, whichever come first. One worker reads them.",
     ),
     Option(
         name="as-text",

@@ -15,6 +15,7 @@ from unloader.run.tables.finishing import Ended, SharedCatalog
 from unloader.run.tables.state import TableState
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
+from unloader.sources.sampling import count
 from unloader.sources.several import count_tables
 
 _FEW_ROWS = 100_000
@@ -57,7 +58,11 @@ def _counts(
     tables: Sequence[TableState], catalog: Catalog, stop: Callable[[], bool]
 ) -> dict[int, int]:
     """Return the rows of the tables that could be counted together, by the table's number."""
-    counted = [table for table in tables if table.run.run.request.verify != "none"]
+    counted = [
+        table
+        for table in tables
+        if table.run.run.request.verify != "none" and table.run.run.plan.sampled is None
+    ]
     if len(counted) < 2:
         return {}
     extracts = [table.run.run.extract for table in counted]
@@ -83,7 +88,9 @@ def _check(table: TableState, rows: int | None, catalog: Catalog, stop: Callable
         )
         with cancelled_by(stop, catalog):
             rows = patience.with_retries(
-                "counting", lambda: catalog.count(run.run.extract), catalog.check_snapshot
+                "counting",
+                lambda: count(catalog, run.run.extract, run.run.plan),
+                catalog.check_snapshot,
             )
     run.check_count(rows)
     run.compare_values(stop)

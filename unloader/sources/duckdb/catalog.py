@@ -12,6 +12,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
+    SampledKeys,
     Snapshot,
     TableName,
     TableSummary,
@@ -25,6 +26,7 @@ from unloader.sources.duckdb import many_tables
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import OpenFile, relation, translated
 from unloader.sources.duckdb.hashing import HASHING, hasher_of
+from unloader.sources.duckdb.sampling import sampled_keys
 from unloader.sources.duckdb.statement import relation_of, selector_statement
 from unloader.sources.hashing import Hasher
 from unloader.sources.readings import ColumnReadings
@@ -32,10 +34,11 @@ from unloader.sources.several import counted_in_union
 from unloader.sources.statement import (
     check_condition,
     check_distinct,
-    condition,
     derived_table,
     qualified,
+    row_conditions,
     select,
+    select_count,
     select_list,
 )
 
@@ -55,6 +58,7 @@ class DuckDBCatalog(Catalog):
         hashes=True,
         lists=True,
         describes_many=True,
+        samples=True,
         counts_many=True,
         folding="any",
     )
@@ -154,21 +158,32 @@ class DuckDBCatalog(Catalog):
         if extract.where is not None:
             check_condition(self._explain, relation_of(extract), extract.where)
 
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        """Return the sample of a column's values."""
+        return sampled_keys(column, share)
+
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the statement that reads what a selector stands for."""
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
     def count(self, extract: Extract) -> int:
         """Return the rows asked for: by partition, where some were, as the file maps them now."""
-        conditions = [condition(extract.where)] if extract.where else []
+        conditions = row_conditions(extract)
         if extract.partitions:
             conditions.append(f"({' OR '.join(self._rows_asked(extract)) or 'false'})")
-        counted = self._rows(select("count(*)", relation_of(extract), conditions))
+        counted = self._rows(select_count(relation_of(extract), conditions, extract.limit_rows))
         return int(counted[0][0])
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
         """Return the rows of many tables, each counted by itself, in few statements."""
         return counted_in_union(self, self._rows, extracts, relation_of)
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        """Return the rows of some selectors."""
+        return sum(
+            int(self._rows(selector_statement("count(*)", extract, selector))[0][0])
+            for selector in selectors
+        )
 
     def _rows_asked(self, extract: Extract) -> Iterator[str]:
         """Yield a condition for each partition asked for, on the rows that the map says it has."""

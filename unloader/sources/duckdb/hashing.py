@@ -24,7 +24,7 @@ def _text(column: HashedColumn) -> str | None:
         bits = f"lower(hex(CAST(CAST({value} AS BIT) AS BLOB)))"
         return f"CASE WHEN isnan({value}) THEN 'NaN' ELSE {bits} END"
     if match := _DECIMAL.fullmatch(kind):
-        return _decimal(shown, int(match[1]), int(match[2]))
+        return decimal_text(shown, int(match[1]), int(match[2]))
     if kind == "date32[day]":
         return f"replace({shown}, ' (BC)', ' BC')"
     if kind.startswith("timestamp["):
@@ -32,7 +32,8 @@ def _text(column: HashedColumn) -> str | None:
     return None
 
 
-def _decimal(shown: str, precision: int, scale: int) -> str:
+def decimal_text(shown: str, precision: int, scale: int) -> str:
+    """Return SQL for the digits of a decimal without zeros at the end, from its text."""
     if not scale:
         return shown
     trimmed = f"rtrim(rtrim({shown}, '0'), '.')"

@@ -86,8 +86,10 @@ class DuckDBReader:
 def _caps(extract: Extract, batch_bytes: int) -> tuple[int, ...]:
     """Return the caps to try one after the other, nothing where there is none."""
     # A query or a condition may sort or join: that needs room, and what is read once more under
-    # another cap may come in another order. A scan of a table does neither.
-    if extract.query is not None or extract.where is not None or not extract.table.row_ranges:
+    # another cap may come in another order. A scan of a table does neither, but the first rows of
+    # one may be found by another way.
+    filtered = extract.where is not None or extract.limit_rows is not None
+    if extract.query is not None or filtered or not extract.table.row_ranges:
         return ()
     return (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * batch_bytes))
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from partition_planner.model import RowRange, Selector, WholeTable
 from unloader.model import Extract
-from unloader.sources.statement import condition, derived_table, qualified, select
+from unloader.sources.statement import (
+    derived_table,
+    limit_clause,
+    qualified,
+    row_conditions,
+    select,
+)
 
 
 def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
@@ -17,9 +23,8 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
             conditions.append(f"rowid < {selector.last}")
     else:
         assert isinstance(selector, WholeTable), "no other is described"
-    if extract.where:
-        conditions.append(condition(extract.where))
-    return select(columns, relation_of(extract), conditions)
+    conditions += row_conditions(extract)
+    return select(columns, relation_of(extract), conditions) + limit_clause(extract.limit_rows)
 
 
 def relation_of(extract: Extract) -> str:

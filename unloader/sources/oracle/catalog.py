@@ -12,6 +12,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
+    SampledKeys,
     Snapshot,
     SourceSpec,
     TableName,
@@ -38,6 +39,7 @@ from unloader.sources.oracle.reading.units import (
     query_relation,
     selector_statement,
 )
+from unloader.sources.oracle.sampling import sampled_keys
 from unloader.sources.oracle.snapshot import (
     SCN_QUERIES,
     check_readable,
@@ -87,6 +89,7 @@ class OracleCatalog:
         loads=True,
         lists=True,
         describes_many=True,
+        samples=True,
         folding=FOLDING,
     )
 
@@ -284,6 +287,10 @@ class OracleCatalog:
                     "run again, with a new plan if it was made earlier",
                 )
 
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        """Return the sample of a column's values."""
+        return sampled_keys(column, share)
+
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT of a worker."""
         return selector_statement(select_columns(extract), extract, selector)
@@ -293,13 +300,21 @@ class OracleCatalog:
 
         Partitions are those of the description: one that came later has no rows at the SCN.
         """
+        most = extract.limit_rows
         if not extract.partitions:
             return self._counted(count_statement(extract, None))
         described = self._described.get((extract.table.schema or "", extract.table.name))
         leaves = described.layout.parts if described is not None else ()
         asked = matching_partitions((leaf.name for leaf in leaves), extract.partitions)
-        return sum(
+        rows = sum(
             self._counted(count_statement(extract, leaf)) for leaf in leaves if leaf.name in asked
+        )
+        return rows if most is None else min(rows, most)
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        """Return the rows of some selectors."""
+        return sum(
+            self._counted(selector_statement("COUNT(*)", extract, each)) for each in selectors
         )
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:

@@ -29,7 +29,7 @@ def _text(column: HashedColumn) -> str | None:
     if kind == "string":
         return _string(column)
     if _INTEGER.fullmatch(kind) or kind.startswith("decimal128"):
-        return _digits(number_text(value))
+        return plain_digits(number_text(value))
     if kind in ("float", "double"):
         return _real(value, native.name) if _REALS.get(native.name) == kind else None
     if kind.startswith("timestamp["):
@@ -46,7 +46,7 @@ def _string(column: HashedColumn) -> str | None:
     form, value = form_of(column.read), column.expression
     native = parse_native(column.read.source_type)
     if form == "number":
-        return _digits(value)
+        return plain_digits(value)
     if column.text_class == "timestamp" and form in ("moment", "utc"):
         return _moment(value, value, fraction_digits(native), utc=form == "utc")
     if form == "plain" and native.name != "LONG":
@@ -54,7 +54,7 @@ def _string(column: HashedColumn) -> str | None:
     return None
 
 
-def _digits(text: str) -> str:
+def plain_digits(text: str) -> str:
     """Return SQL for a number of TM9 with its zero before the point."""
     return f"SUBSTR(REPLACE(REPLACE('x' || {text}, 'x.', 'x0.'), 'x-.', 'x-0.'), 2)"
 

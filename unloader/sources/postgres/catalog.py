@@ -15,6 +15,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
+    SampledKeys,
     Snapshot,
     SourceSpec,
     TableName,
@@ -31,6 +32,7 @@ from unloader.sources.postgres.exported import EXPORTED, enter, export
 from unloader.sources.postgres.hashing import HASHING, hasher_of
 from unloader.sources.postgres.load import PostgresLoad
 from unloader.sources.postgres.reader import session_in
+from unloader.sources.postgres.sampling import sampled_keys
 from unloader.sources.postgres.selectors import (
     is_alone,
     relation_name,
@@ -38,7 +40,7 @@ from unloader.sources.postgres.selectors import (
     selector_statement,
 )
 from unloader.sources.postgres.session import Session, session_name
-from unloader.sources.postgres.tables.counting import batches, counted, counted_together
+from unloader.sources.postgres.tables.counting import batches, counted, counted_together, summed
 from unloader.sources.postgres.tables.describing import described, described_tables, is_single
 from unloader.sources.postgres.tables.holding import held_tables
 from unloader.sources.postgres.tables.listing import listed_tables
@@ -79,6 +81,7 @@ class PostgresCatalog:
         loads=True,
         lists=True,
         describes_many=True,
+        samples=True,
         holds_many=True,
         counts_many=True,
         folding="lower",
@@ -343,6 +346,10 @@ class PostgresCatalog:
         names = sorted({relation_name(extract, selector) for selector in selectors})
         return dictionary.changed(self._session, names)
 
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        """Return the sample of a column's values."""
+        return sampled_keys(column, share)
+
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT that workers wrap into `COPY (...) TO STDOUT (FORMAT csv)`."""
         return selector_statement(select_list(extract.projection.columns), extract, selector)
@@ -355,7 +362,7 @@ class PostgresCatalog:
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
         """Return the rows of many tables, ordinary ones in one statement for a hundred of them."""
         found: dict[int, int | SourceError] = {}
-        plain = [at for at, each in enumerate(extracts) if not (each.query or each.partitions)]
+        plain = [at for at, each in enumerate(extracts) if each.is_plain]
         for some in batches(plain):
             with suppress(SourceError), self._apart():
                 found |= counted_together(self._session, {at: extracts[at] for at in some})
@@ -365,6 +372,12 @@ class PostgresCatalog:
                 # By itself, so that what the server says of it is its own.
                 found[at] = result_or_error(partial(self.count, extract))
         return tuple(found[at] for at in range(len(extracts)))
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        """Return the rows of some selectors."""
+        counts = [selector_statement("count(*)", extract, each) for each in selectors]
+        with self._apart(), self._holding():
+            return summed(self._session, counts)
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
         """Return the columns that PostgreSQL cannot hash."""

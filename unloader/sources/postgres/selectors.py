@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from partition_planner.model import NamedPartition, RowRange, Selector, WholeTable
 from unloader.model import Extract
-from unloader.sources.statement import condition, derived_table, qualified, quoted, select
+from unloader.sources.statement import (
+    derived_table,
+    limit_clause,
+    qualified,
+    quoted,
+    row_conditions,
+    select,
+)
 
 
 def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
@@ -17,9 +24,9 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
             conditions.append(f"ctid < '({selector.last},0)'::tid")
     else:
         assert isinstance(selector, (NamedPartition, WholeTable)), "no other is described"
-    if extract.where:
-        conditions.append(condition(extract.where))
-    return select(columns, relation_of(extract, selector), conditions)
+    conditions += row_conditions(extract)
+    rows = select(columns, relation_of(extract, selector), conditions)
+    return rows + limit_clause(extract.limit_rows)
 
 
 def relation_of(extract: Extract, selector: Selector) -> str:

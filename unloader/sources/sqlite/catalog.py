@@ -12,6 +12,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
+    SampledKeys,
     Snapshot,
     TableName,
     TableSummary,
@@ -24,6 +25,7 @@ from unloader.sources.readings import ColumnReadings
 from unloader.sources.several import counted_in_union
 from unloader.sources.sqlite import layout as sqlite_layout
 from unloader.sources.sqlite import many_tables
+from unloader.sources.sqlite.sampling import counted_condition, sampled_keys, with_key
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
     RESERVATION,
@@ -33,7 +35,7 @@ from unloader.sources.sqlite.statement import (
     selector_statement,
 )
 from unloader.sources.sqlite.types import readings_of
-from unloader.sources.statement import check_condition, derived_table, quoted, select
+from unloader.sources.statement import check_condition, derived_table, quoted, select, select_count
 
 QUERY_VIEW = "unloader query"
 _SECOND_OF_A_NAME = re.compile(r"(.+):\d+")
@@ -50,6 +52,7 @@ class SQLiteCatalog(Catalog):
         conditions=True,
         lists=True,
         describes_many=True,
+        samples=True,
         counts_many=True,
         folding="any",
     )
@@ -174,13 +177,19 @@ class SQLiteCatalog(Catalog):
                 lambda sql: self._rows(f"EXPLAIN {sql}"), relation_of(extract), extract.where
             )
 
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        """Return the sample of a column's values."""
+        return sampled_keys(column, share)
+
     def statement(self, extract: Extract, selector: Selector) -> str:
-        """Return the statement that reads what a selector stands for."""
-        return selector_statement(extract, selector)
+        """Return the statement that reads what a selector stands for, with the key of a sample."""
+        return selector_statement(with_key(extract), selector)
 
     def count(self, extract: Extract) -> int:
         """Return the rows asked for; there are no partitions to be asked for."""
-        sql = select("count(*)", relation_of(extract), conditions(extract, None))
+        self._session.add_sampling()
+        rows_asked = [*conditions(extract, None), *counted_condition(extract)]
+        sql = select_count(relation_of(extract), rows_asked, extract.limit_rows)
         rows = int(self._rows(sql)[0][0])
         self.check_snapshot()
         return rows
@@ -190,6 +199,16 @@ class SQLiteCatalog(Catalog):
         found = counted_in_union(self, self._rows, extracts, relation_of)
         self.check_snapshot()
         return found
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        """Return the rows of some selectors."""
+        relation = relation_of(extract)
+        rows = sum(
+            int(self._rows(select("count(*)", relation, conditions(extract, each)))[0][0])
+            for each in selectors
+        )
+        self.check_snapshot()
+        return rows
 
     def cancel(self) -> None:
         """Interrupt the statement that is running."""

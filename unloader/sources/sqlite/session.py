@@ -10,6 +10,7 @@ from typing import Any
 
 from unloader.errors import SourceError, TransientSourceError
 from unloader.sources.sqlite.file import BUSY_SECONDS, database_uri, driver_error
+from unloader.sources.sqlite.sampling import add_function
 
 
 class Session:
@@ -42,6 +43,10 @@ class Session:
         """Run one statement and return its rows; raise SourceError where SQLite refuses."""
         with _driver_errors(self.path):
             return self._connection.execute(sql, parameters).fetchall()
+
+    def add_sampling(self) -> None:
+        """Let statements choose the rows of a sample of keys."""
+        add_function(self._connection)
 
     def cancel(self) -> None:
         """Stop the statement that another thread waits for; never raises."""

@@ -23,6 +23,7 @@ from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.file import BUSY_SECONDS, database_path, database_uri, driver_error
+from unloader.sources.sqlite.sampling import chosen, with_key
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
     RESERVATION,
@@ -150,7 +151,8 @@ class SQLiteReader:
 
         schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
         try:
-            for batch in self._bounded(extract, piece.selector, batch_bytes):
+            found = self._bounded(with_key(extract), piece.selector, batch_bytes)
+            for batch in chosen(found, extract):
                 if batch.num_rows:
                     yield sqlite_types.conform(batch, extract.projection.columns, schema)
                 del batch

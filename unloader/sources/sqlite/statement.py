@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from partition_planner.model import RowRange, Selector, TableInfo, WholeTable
 from unloader.model import Extract
 from unloader.sources.sqlite.types import ROWID, attribute, first_row, refused_class, value_of
-from unloader.sources.statement import condition, derived_table, qualified, quoted, select
+from unloader.sources.statement import (
+    derived_table,
+    qualified,
+    quoted,
+    row_conditions,
+    select,
+)
 
 RESERVATION = "write-reservation"
 """The kind of a snapshot here."""
@@ -48,9 +54,7 @@ def relation_name(table: TableInfo, query: str | None) -> str:
 def conditions(extract: Extract, selector: Selector | None) -> list[str]:
     """Return what holds for the rows of a selector, or for all rows asked for if that is None."""
     found = [] if selector is None else list(_range(extract.table, selector))
-    if extract.where is not None:
-        found.append(condition(extract.where))
-    return found
+    return found + row_conditions(extract)
 
 
 WHOLE = Stretch()
@@ -84,10 +88,19 @@ def selector_statement(extract: Extract, selector: Selector, stretch: Stretch = 
     # An index that holds all columns would be read in its own order.
     relation = relation_of(extract) + (" NOT INDEXED" if _is_plain(extract) else "")
     rows = select(items, relation, where)
-    if stretch.skip or stretch.rows is not None:
-        most = -1 if stretch.rows is None else stretch.rows
-        rows = f"SELECT * FROM ({rows} LIMIT {most} OFFSET {stretch.skip})"
+    most = _most(extract, stretch)
+    if stretch.skip or most is not None:
+        limit = -1 if most is None else most
+        rows = f"SELECT * FROM ({rows} LIMIT {limit} OFFSET {stretch.skip})"
     return f"SELECT {first_row(columns)} UNION ALL {rows}"
+
+
+def _most(extract: Extract, stretch: Stretch) -> int | None:
+    """Return how many rows a stretch has at most; those of a sample are counted by the worker."""
+    if extract.limit_rows is None or extract.keys is not None:
+        return stretch.rows
+    left = max(0, extract.limit_rows - stretch.skip)
+    return left if stretch.rows is None else min(left, stretch.rows)
 
 
 def _guards(extract: Extract, widest_bytes: int) -> Iterator[str]:

@@ -25,6 +25,7 @@ METHODS = {
     "loads": "open_load",
     "lists": "list_tables",
     "describes_many": "describe_tables",
+    "samples": "sampled_keys",
 }
 """Ability to the method that a catalog with it has."""
 

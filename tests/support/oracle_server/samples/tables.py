@@ -13,7 +13,7 @@ from oracle_server.samples.reference import numbers_table, reference_table
 from oracle_server.samples.types import bc_table, long_tables, types_table
 
 __all__ = [
-    "MadeLob", "bc_table", "furnished", "iot_table", "lob_table", "long_tables", "names_table",
+    "MadeLob", "accounts_tables", "bc_table", "furnished", "iot_table", "lob_table", "long_tables", "names_table",
     "numbers_table", "reference_table", "sub_partitioned_table", "types_table",
 ]  # fmt: skip
 
@@ -52,6 +52,29 @@ def lob_table(
         for number, size in enumerate(sizes, 1)
     ]
     return db.create_table(owner, name, columns=columns, rows=rows, rows_per_block=3)
+
+
+def accounts_tables(db: Database, sizes: Sequence[int], *, owner: str = "SCOTT") -> list[Table]:
+    """Create ACCOUNTS_00000 and so on, (ID, OWNER, BALANCE, PRICE, NAME) with so many rows each."""
+    columns = (
+        Column(name="ID", type=Type(name="NUMBER", precision=10, scale=0), nullable=False),
+        Column(name="OWNER", type=Type(name="NUMBER", precision=5, scale=0)),
+        Column(name="BALANCE", type=Type(name="NUMBER", precision=18, scale=0)),
+        Column(name="PRICE", type=Type(name="NUMBER", precision=12, scale=2)),
+        Column(name="NAME", type=Type(name="VARCHAR2", length=30)),
+    )
+    return [
+        db.create_table(
+            owner,
+            f"ACCOUNTS_{number:05d}",
+            columns=columns,
+            rows=[
+                (each, each % 100, 1000, Decimal(each) / 4, f"name {each}")
+                for each in range(1, size + 1)
+            ],
+        )
+        for number, size in enumerate(sizes)
+    ]
 
 
 def sub_partitioned_table(

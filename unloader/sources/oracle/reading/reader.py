@@ -144,7 +144,7 @@ class OracleReader:
         alone = f"{quoted(name)} = {value}"
         where = f"({extract.where}\n) AND {alone}" if extract.where else alone
         sql = selector_statement(
-            "ROWIDTOCHAR(ROWID)", replace(extract, where=where), piece.selector
+            "ROWIDTOCHAR(ROWID)", replace(extract, where=where, limit_rows=None), piece.selector
         )
         self._stale = True
         found = self._connected().value(sql)

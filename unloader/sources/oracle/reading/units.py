@@ -20,7 +20,7 @@ from partition_planner.model import (
 )
 from unloader.model import Extract, Snapshot
 from unloader.sources.oracle.snapshot import SCN
-from unloader.sources.statement import condition, literal, qualified, quoted
+from unloader.sources.statement import literal, qualified, quoted, row_conditions
 
 FILE_SHIFT = 32
 """An address is the relative file number, shifted by this, and the number of the block."""
@@ -35,10 +35,15 @@ def selector_statement(columns_sql: str, extract: Extract, selector: Selector) -
 
 
 def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
-    """Return the COUNT of all rows of the table or query, or of one leaf of the table."""
-    conditions = [condition(extract.where)] if extract.where else []
+    """Return the COUNT of all rows of the table or query, or of one leaf of the table.
+
+    It counts no further than to the limit of the rows.
+    """
     clause = "" if leaf is None else partition_clause(leaf.kind, leaf.name)
-    return _select("COUNT(*)", _relation(extract, clause), conditions)
+    source, conditions = _relation(extract, clause), row_conditions(extract)
+    if extract.limit_rows is None:
+        return _select("COUNT(*)", source, conditions)
+    return f"SELECT COUNT(*) FROM ({_select('1 AS N', source, [*conditions, *_limit(extract)])})"
 
 
 def relation(extract: Extract, selector: Selector) -> str:
@@ -111,9 +116,12 @@ def _conditions(extract: Extract, selector: Selector) -> list[str]:
         conditions += [f"{column} {sign} {key}" for sign, key in ends if key is not None]
     else:
         assert isinstance(selector, (NamedPartition, WholeTable))
-    if extract.where:
-        conditions.append(condition(extract.where))
-    return conditions
+    return [*conditions, *row_conditions(extract), *_limit(extract)]
+
+
+def _limit(extract: Extract) -> list[str]:
+    """Return what ends a statement after some rows: those that hold to all other conditions."""
+    return [] if extract.limit_rows is None else [f"ROWNUM <= {extract.limit_rows}"]
 
 
 def _rowid_conditions(selector: RowRange) -> list[str]:

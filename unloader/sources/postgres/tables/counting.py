@@ -14,7 +14,14 @@ from unloader.model import Extract
 from unloader.request.names import matching_partitions
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.session import Session
-from unloader.sources.statement import condition, derived_table, qualified, quoted, select
+from unloader.sources.statement import (
+    derived_table,
+    qualified,
+    quoted,
+    row_conditions,
+    select,
+    select_count,
+)
 
 T = TypeVar("T")
 
@@ -24,9 +31,10 @@ BATCH_RELATIONS = 100
 
 def counted(session: Session, extract: Extract) -> int:
     """Return the rows of the query, of the table, or of the partitions asked for."""
-    conditions = _conditions(extract)
+    conditions, most = row_conditions(extract), extract.limit_rows
     if extract.query is not None:
-        return int(session.value(select("count(*)", derived_table(extract.query), conditions)))
+        sql = select_count(derived_table(extract.query), conditions, most)
+        return int(session.value(sql))
     name = qualified(extract.table.schema, extract.table.name)
     oid = session.value("SELECT $1::text::regclass::oid", name)
     leaves = dictionary.leaves(session, oid)
@@ -38,18 +46,23 @@ def counted(session: Session, extract: Extract) -> int:
         # Who has rights on columns alone may not ask which partition a row is from.
         if dictionary.tells_partitions(session, oid):
             conditions.insert(0, f"{name}.tableoid = ANY (ARRAY[{_oids(leaves)}]::oid[])")
-        return int(session.value(select("count(*)", name, conditions)))
+        return int(session.value(select_count(name, conditions, most)))
     else:
         relations = [leaf.relation for leaf in leaves]
     alias = quoted(extract.table.name)
     counts = [
-        select("count(*) AS rows", f"ONLY {qualified(*each)} AS {alias}", conditions)
-        for each in relations
+        select_count(f"ONLY {qualified(*each)} AS {alias}", conditions, most) for each in relations
     ]
+    total = summed(session, counts)
+    return total if most is None else min(total, most)
+
+
+def summed(session: Session, counts: list[str]) -> int:
+    """Return the sum of what some statements count, each with the one column `count`."""
     total = 0
     for batch in batches(counts):
         text = " UNION ALL ".join(batch)
-        total += int(session.value(f"SELECT sum(rows)::bigint FROM ({text}) AS counts"))
+        total += int(session.value(f"SELECT sum(count)::bigint FROM ({text}) AS counts"))
     return total
 
 
@@ -66,7 +79,8 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
         own = leaves.get(oid, ()) if oid is not None else ()
         if [leaf.oid for leaf in own] == [oid]:
             relation = f"ONLY {name} AS {quoted(extract.table.name)}"
-            counts.append(select(f"{at} AS at, count(*) AS rows", relation, _conditions(extract)))
+            items = f"{at} AS at, count(*) AS rows"
+            counts.append(select(items, relation, row_conditions(extract)))
     if not counts:
         return {}
     return {int(row["at"]): int(row["rows"]) for row in session.rows(" UNION ALL ".join(counts))}
@@ -76,10 +90,6 @@ def batches(items: list[T]) -> Iterator[list[T]]:
     """Yield as many at a time as one statement is for."""
     for start in range(0, len(items), BATCH_RELATIONS):
         yield items[start : start + BATCH_RELATIONS]
-
-
-def _conditions(extract: Extract) -> list[str]:
-    return [condition(extract.where)] if extract.where else []
 
 
 def _through_the_parent(session: Session, oid: int, leaves: tuple[dictionary.Leaf, ...]) -> bool:

@@ -1,0 +1,450 @@
+#!/usr/bin/env python3
+"""One run over all tables of a schema, beside what people do without: wall time and CPU.
+
+    python examples/bench_schema.py --json
+    python examples/bench_schema.py --source duckdb --tables 2000
+    python examples/bench_schema.py --source oracle-test --tables 50
+
+PostgreSQL: a server that this script starts, 500 tables of which 3 have 2 million rows and the
+others 0 to 20,000, hostile names and foreign keys among them; a writer commits transfers between
+the tables all the time, and inserts rows. DuckDB: a file with small tables. Oracle: the test server
+of this repository, which speaks Oracle's wire protocol to the real driver. Side by side:
+
+  ours          one `unloader run` over all tables, `--verify none`
+  ours_counted  the same with the default, `--verify count`
+  pg_dump       `pg_dump -Fd -j` of the data, with the same codec
+  psql          COPY of each table by a psql of its own, as many at a time; PostgreSQL alone
+  loop          `unloader run` of one table after the other, each with its own snapshot; of the
+                small tables `--loop-small` are run, of all sizes, and the rest reckoned from them
+
+All have the same parallelism. A round runs them in turn, every other round the other way about. A
+ratio is ours divided by theirs within a round, the median over the rounds counts, and less is
+better: `wall_vs_pg_dump` and `wall_vs_psql` are of `ours`, as those two count nothing;
+`wall_vs_loop` and `cpu_vs_loop` are of `ours_counted`, as each run of the loop counts, and so are
+those that end in `_counted`. CPU is user and system time of the process tree without the server,
+whose is told apart; `cpu_ms_per_small_table` is that of `ours_counted` over all tables without that
+of the same over the big ones alone, for each small table.
+
+What ours wrote is read by DuckDB after each run: every table must be as it was after one and the
+same transfer, row by row, and the balances of all tables must make the sum that they began with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from schema_sources import Sample, Schema, check, quoted, schema_of, write, writing  # noqa: E402
+
+TABLES = {"postgres": 500, "duckdb": 2000, "oracle-test": 50}
+BIG = {"postgres": (3, 2_000_000), "duckdb": (3, 2_000_000), "oracle-test": (1, 100_000)}
+SMALL_ROWS = {"postgres": 20_000, "duckdb": 2_000, "oracle-test": 2_000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What is run by a shell, as a whole or in part."""
+
+    text: str
+    times: float = 1.0
+    """It stands for so many of its kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One way to unload the schema into an empty directory."""
+
+    name: str
+    commands: tuple[Command, ...]
+    directory: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One run of one contender."""
+
+    name: str
+    round: int
+    wall_s: float
+    cpu_s: float
+    server_cpu_s: float
+    bytes: int
+
+
+def main() -> None:
+    """Measure and print, or be the writer."""
+    options = parsed()
+    if options.writer:
+        write(options)
+        return
+    with workplace(options) as directory, schema_of(options, directory) as schema:
+        contenders = [
+            each
+            for each in made(schema, directory, options)
+            if not options.only or each.name in options.only
+        ]
+        with writing(schema, arguments(options), Path(__file__)):
+            measurements, checked = measure(contenders, schema, options)
+        report = {
+            "ratios": ratios(measurements, schema, options),
+            "medians": medians(measurements),
+            "checked": checked,
+            "runs": [asdict(each) for each in measurements],
+            "commands": {c.name: [shown(each.text) for each in c.commands] for c in contenders},
+            "loop_reckoned": len(loop_small(schema, options)) < len(small(schema, options)),
+            "machine": machine(directory),
+            "versions": versions(schema),
+            "options": {
+                name: value
+                for name, value in vars(options).items()
+                if name not in ("dir", "keep", "writer", "json")
+            },
+        }
+    print(json.dumps(report, indent=1) if options.json else table(report))
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--source", choices=list(TABLES), default="postgres")
+    parser.add_argument("--tables", type=int, help="default: 500, 2000 or 50, by the source")
+    parser.add_argument("--big-tables", type=int, help="of these; default: 3, for Oracle 1")
+    parser.add_argument("--big-rows", type=int, help="default: 2000000, for Oracle 100000")
+    parser.add_argument(
+        "--small-rows", type=int, help="of the others at most; default: 20000, 2000"
+    )
+    parser.add_argument("--runs", type=int, default=3, help="rounds; default: 3")
+    parser.add_argument("--parallelism", type=int, default=2, help="default: 2")
+    parser.add_argument("--compression", default="none", help="none, gzip:6, zstd:3, ...")
+    parser.add_argument("--loop-small", type=int, default=20, help="default: 20; 0 is all")
+    parser.add_argument("--only", action="append", help="this contender; can be repeated")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--dir", type=Path, help="make the working directory here")
+    parser.add_argument("--keep", type=Path, help="work in this directory and leave all in it")
+    parser.add_argument("--writer", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    source = options.source
+    defaults = {
+        "tables": TABLES[source],
+        "big_tables": BIG[source][0],
+        "big_rows": BIG[source][1],
+        "small_rows": SMALL_ROWS[source],
+    }
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if not 0 < options.big_tables < options.tables or options.runs < 1:
+        parser.error("--tables must be more than --big-tables, and --runs 1 or more")
+    return options
+
+
+def arguments(options: argparse.Namespace) -> list[str]:
+    """Return the options that decide which tables there are, for the writer."""
+    names = ("source", "tables", "big_tables", "big_rows", "small_rows")
+    return [
+        text
+        for name in names
+        for text in (f"--{name.replace('_', '-')}", str(getattr(options, name)))
+    ]
+
+
+@contextmanager
+def workplace(options: argparse.Namespace) -> Iterator[Path]:
+    """Yield the working directory; without --keep it is removed in the end."""
+    if options.keep is not None:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        # Run by root, the server has a user of its own, which must get at its files.
+        options.keep.chmod(0o755)
+        yield options.keep.resolve()
+        return
+    directory = Path(tempfile.mkdtemp(prefix="unloader-bench-", dir=options.dir)).resolve()
+    directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def small(schema: Schema, options: argparse.Namespace) -> tuple[Sample, ...]:
+    """Return the tables that are not big."""
+    return schema.tables[options.big_tables :]
+
+
+def loop_small(schema: Schema, options: argparse.Namespace) -> tuple[Sample, ...]:
+    """Return the small tables that the loop runs over, of all sizes."""
+    few = sorted(small(schema, options), key=lambda each: each.rows)
+    if not options.loop_small or options.loop_small >= len(few):
+        return tuple(few)
+    step = len(few) / options.loop_small
+    return tuple(few[int((number + 0.5) * step)] for number in range(options.loop_small))
+
+
+def made(schema: Schema, directory: Path, options: argparse.Namespace) -> list[Contender]:
+    """Return all that take part."""
+    found = [
+        ours("ours", [schema.pattern], schema, directory, options, "--verify none"),
+        ours("ours_counted", [schema.pattern], schema, directory, options),
+        ours("ours_big", list(map(schema.named, big(schema, options))), schema, directory, options),
+        loop(schema, directory, options),
+    ]
+    if schema.bin is None:
+        return found
+    if (schema.bin / "pg_dump").exists():
+        found.append(pg_dump(schema, directory, options))
+    else:
+        say(f"no pg_dump: it is not in {schema.bin}")
+    found.append(psql(schema, directory, options))
+    return found
+
+
+def big(schema: Schema, options: argparse.Namespace) -> tuple[Sample, ...]:
+    """Return the big tables."""
+    return schema.tables[: options.big_tables]
+
+
+def run_of(schema: Schema, tables: list[str], to: str, options: argparse.Namespace) -> str:
+    """Return an `unloader run` as a shell takes it."""
+    words = [sys.executable, "-m", "unloader", "run", schema.url]
+    words += [word for each in tables for word in ("--table", each)]
+    words += ["--to", to, "--parallelism", str(options.parallelism)]
+    words += ["--compression", options.compression, "--progress", "none", "--quiet"]
+    return shlex.join(words)
+
+
+def ours(
+    name: str,
+    tables: list[str],
+    schema: Schema,
+    directory: Path,
+    options: argparse.Namespace,
+    more: str = "",
+) -> Contender:
+    """Return one run over tables."""
+    output = directory / name
+    text = run_of(schema, tables, f"{output}/{{schema}}.{{table}}", options)
+    return Contender(name=name, commands=(Command(text=f"{text} {more}"),), directory=output)
+
+
+def loop(schema: Schema, directory: Path, options: argparse.Namespace) -> Contender:
+    """Return the shell loop of one run after the other."""
+    output, few = directory / "loop", loop_small(schema, options)
+
+    def of(tables: tuple[Sample, ...]) -> str:
+        places = {table: f"{output}/{schema.tables.index(table)}" for table in tables}
+        return " && ".join(
+            run_of(schema, [schema.named(table)], places[table], options) for table in tables
+        )
+
+    commands = (
+        Command(text=of(big(schema, options))),
+        Command(text=of(few), times=len(small(schema, options)) / max(1, len(few))),
+    )
+    return Contender(name="loop", commands=commands, directory=output)
+
+
+def pg_dump(schema: Schema, directory: Path, options: argparse.Namespace) -> Contender:
+    """Return pg_dump of the data into a directory, with the same codec."""
+    assert schema.bin is not None
+    output = directory / "pg_dump"
+    words = [str(schema.bin / "pg_dump"), "--format=directory", f"--jobs={options.parallelism}"]
+    words += ["--data-only", f"--compress={options.compression}", f"--file={output}/dump"]
+    words += [f"--schema={quoted(schema.schema)}", schema.url]
+    return Contender(name="pg_dump", commands=(Command(text=shlex.join(words)),), directory=output)
+
+
+def psql(schema: Schema, directory: Path, options: argparse.Namespace) -> Contender:
+    r"""Return COPY of each table by a psql of its own, which is what `\copy` sends."""
+    assert schema.bin is not None
+    output, files = directory / "psql", directory / "psql-arguments"
+    pieces = []
+    for number, each in enumerate(schema.tables):
+        copy = f"COPY {schema.named(each)} TO STDOUT (FORMAT csv, HEADER)"
+        pieces += ["-o", f"{output}/{number}.csv", "-c", copy]
+    files.write_text("\0".join(pieces))
+    program = shlex.join([str(schema.bin / "psql"), schema.url, "-Xq"])
+    text = f"xargs -0 -n 4 -P {options.parallelism} {program} < {shlex.quote(str(files))}"
+    return Contender(name="psql", commands=(Command(text=text),), directory=output)
+
+
+def measure(
+    contenders: list[Contender], schema: Schema, options: argparse.Namespace
+) -> tuple[list[Measurement], list[dict[str, int]]]:
+    """Run all contenders in turn, round after round; check what ours wrote.
+
+    A round of ours before the first is not counted: it fills the page cache.
+    """
+    measurements, checked = [], []
+    for number in range(options.runs + 1):
+        for contender in contenders if number % 2 else contenders[::-1]:
+            if number == 0 and not contender.name.startswith("ours"):
+                continue
+            taken = one_run(contender, number, schema)
+            say(
+                f"{'warm-up' if not number else f'round {number}'}: {contender.name} "
+                f"{taken.wall_s:.2f} s, CPU {taken.cpu_s:.2f} s"
+            )
+            if contender.name in ("ours", "ours_counted"):
+                checked.append(check(schema, contender.directory))
+            if number:
+                measurements.append(taken)
+            shutil.rmtree(contender.directory)
+    return measurements, checked
+
+
+def one_run(contender: Contender, number: int, schema: Schema) -> Measurement:
+    """Run a contender into an empty directory and return what it took, or would have."""
+    shutil.rmtree(contender.directory, ignore_errors=True)
+    contender.directory.mkdir()
+    found = Measurement(
+        name=contender.name, round=number, wall_s=0.0, cpu_s=0.0, server_cpu_s=0.0, bytes=0
+    )
+    for command in contender.commands:
+        os.sync()  # nobody pays for the dirty pages of the run before
+        before, started = schema.server_cpu_seconds(), time.perf_counter()
+        process = subprocess.Popen(
+            ["sh", "-c", command.text], cwd=CHECKOUT, stdin=subprocess.DEVNULL
+        )
+        # wait4 counts every descendant that was waited for in turn: the whole tree.
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{contender.name} ended with status {process.returncode}")
+        server = schema.server_cpu_seconds() - before
+        found = replace(
+            found,
+            wall_s=round(found.wall_s + wall * command.times, 4),
+            cpu_s=round(found.cpu_s + (usage.ru_utime + usage.ru_stime) * command.times, 4),
+            server_cpu_s=round(found.server_cpu_s + server * command.times, 2),
+        )
+    files = (each for each in contender.directory.rglob("*") if each.is_file())
+    return replace(found, bytes=sum(each.stat().st_size for each in files))
+
+
+def ratios(
+    measurements: list[Measurement], schema: Schema, options: argparse.Namespace
+) -> dict[str, float]:
+    """Return ours divided by theirs, and the CPU of a small table: medians over the rounds."""
+    taken = {(each.round, each.name): each for each in measurements}
+    pairs = [
+        (f"{quantity}_vs_{theirs}{end}", quantity, mine, theirs)
+        for theirs, ends in (
+            ("pg_dump", {"": "ours", "_counted": "ours_counted"}),
+            ("psql", {"": "ours", "_counted": "ours_counted"}),
+            ("loop", {"": "ours_counted"}),
+        )
+        for end, mine in ends.items()
+        for quantity in ("wall", "cpu")
+    ]
+    found: dict[str, float] = {}
+    for label, quantity, mine, theirs in pairs:
+        values = [
+            getattr(taken[number, mine], f"{quantity}_s")
+            / max(getattr(each, f"{quantity}_s"), 0.001)
+            for (number, name), each in taken.items()
+            if name == theirs and (number, mine) in taken
+        ]
+        if values:
+            found[label] = round(statistics.median(values), 4)
+    small_cpu = [
+        each.cpu_s - taken[number, "ours_big"].cpu_s
+        for (number, name), each in taken.items()
+        if name == "ours_counted" and (number, "ours_big") in taken
+    ]
+    if small_cpu:
+        each = statistics.median(small_cpu) / len(small(schema, options))
+        found["cpu_ms_per_small_table"] = round(each * 1e3, 3)
+    return found
+
+
+def medians(measurements: list[Measurement]) -> list[dict[str, Any]]:
+    """Return one line for each contender: medians over its runs."""
+    lines = []
+    for name in dict.fromkeys(each.name for each in measurements):
+        runs = [each for each in measurements if each.name == name]
+        lines.append(
+            {
+                "name": name,
+                "wall_s": round(statistics.median(each.wall_s for each in runs), 3),
+                "cpu_s": round(statistics.median(each.cpu_s for each in runs), 3),
+                "server_cpu_s": round(statistics.median(each.server_cpu_s for each in runs), 2),
+                "bytes": runs[-1].bytes,
+            }
+        )
+    return lines
+
+
+def shown(text: str) -> str:
+    """Return a command for the report, cut where it names hundreds of tables."""
+    return text if len(text) < 1000 else f"{text[:1000]} ..."
+
+
+def machine(directory: Path) -> dict[str, Any]:
+    """Return what the figures depend on."""
+    return {
+        "usable_cpus": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": platform.platform(),
+        "load_average": os.getloadavg()[0],
+        "directory": str(directory),
+    }
+
+
+def versions(schema: Schema) -> dict[str, str]:
+    """Return the versions of what took part."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in ("asyncpg", "duckdb", "oracledb", "pyarrow"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    if schema.bin is not None and (schema.bin / "pg_dump").exists():
+        done = subprocess.run(
+            [str(schema.bin / "pg_dump"), "--version"], capture_output=True, text=True
+        )
+        found["pg_dump"] = done.stdout.strip()
+    return found
+
+
+def table(report: dict[str, Any]) -> str:
+    """Return the report as text."""
+    lines = [f"{'by':<16}{'wall s':>9}{'CPU s':>9}{'server':>9}{'MB':>9}"]
+    lines += [
+        f"{line['name']:<16}{line['wall_s']:>9.2f}{line['cpu_s']:>9.2f}"
+        f"{line['server_cpu_s']:>9.2f}{line['bytes'] / 1e6:>9.1f}"
+        for line in report["medians"]
+    ]
+    lines.append("\nours divided by theirs, median of the rounds:")
+    lines += [f"{name:<32}{ratio:>10.4f}" for name, ratio in report["ratios"].items()]
+    lines.append(f"\n{report['machine']}\n{report['versions']}\n{report['options']}")
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    """Tell the user how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

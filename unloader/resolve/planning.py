@@ -1,0 +1,108 @@
+"""From what is asked for of a table to the plan that reads it, all of it or a part.
+
+A part is `--partition`, `--sample`, with or without `--sample-by`, or `--limit-rows`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from partition_planner.model import ColumnInfo, Plan, PlanLimits, TableInfo
+from partition_planner.planner import plan as make_plan
+from partition_planner.sampling import sampled_plan
+from unloader.errors import PlanFailed, UsageError
+from unloader.model import SampledKeys, Selection
+from unloader.request.names import matching_partitions, one_column
+from unloader.sources.abilities import describe_query
+from unloader.sources.base import Catalog
+from unloader.sources.sampling import check_able, sampled_keys
+
+
+def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> SampledKeys | None:
+    """Return the sample of keys that was asked for; None if rows of all keys are read.
+
+    Args:
+        catalog: The source.
+        table: The table, or query, with the columns that are chosen.
+        selection: What was asked for.
+
+    Raises:
+        UsageError: There is no such column, its values are no keys, or the source has no samples.
+        SourceError: The source refused.
+    """
+    share = selection.sampled_share
+    if share is None or selection.sample_by is None:
+        return None
+    check_able(catalog, "sample")
+    column = _column(catalog, table, selection, selection.sample_by)
+    return sampled_keys(catalog, table.label, column, share)
+
+
+def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: str) -> ColumnInfo:
+    """Return the column that holds the key; it need not be among those that are unloaded."""
+    whole = table
+    if selection.columns or selection.exclude:
+        # A name must mean the same column whichever columns are unloaded.
+        if selection.query is not None:
+            whole = describe_query(catalog, selection.query)
+        elif selection.table is not None:
+            whole = catalog.describe(selection.table)
+    names = [column.name for column in whole.columns]
+    try:
+        name = one_column(names, wanted, catalog.capabilities.folding)
+    except UsageError as error:
+        raise UsageError(
+            f"--sample-by {wanted}: {error.message} in {table.label}",
+            f"{error.hint}; of several tables, give such a one its own sample-by, or "
+            'sample = "100%", below its [[table]] in a job file',
+        ) from error
+    return whole.columns[names.index(name)]
+
+
+def takes_units(selection: Selection) -> bool:
+    """Return whether some of a table's work units are asked for in place of all."""
+    return selection.sampled_share is not None and selection.sample_by is None
+
+
+def check_sampling(catalog: Catalog, selection: Selection) -> None:
+    """Check that the source can read the part of the rows that is asked for.
+
+    Raises:
+        UsageError: It cannot, or there is no such part.
+    """
+    if selection.sampled_share is not None:
+        check_able(catalog, "sample")
+    if selection.limit_rows is None:
+        return
+    check_able(catalog, "limit-rows")
+    if takes_units(selection):
+        raise UsageError(
+            "--sample takes whole work units, and --limit-rows a number of rows",
+            "leave one of the two out, or give --sample-by as well",
+        )
+
+
+def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
+    """Return the plan of what is asked for of a table.
+
+    Rows that are limited in number are read in one go: no unit knows of the rows of others.
+
+    Raises:
+        PlanFailed: No partition matches.
+        PlanError: From the planner itself.
+    """
+    wanted = None
+    if selection.partitions:
+        names = (part.name for part in table.partitions)
+        wanted = matching_partitions(names, selection.partitions)
+        if not wanted:
+            raise PlanFailed(
+                f"no partition of {table.name} matches {', '.join(selection.partitions)}",
+                f"see their names with: unloader describe SOURCE --table {table.name}",
+            )
+    if selection.limit_rows is not None:
+        limits = replace(limits, split="none")
+    share = selection.sampled_share
+    if share is not None and takes_units(selection):
+        return sampled_plan(table, limits, share, wanted)
+    return make_plan(table, limits, wanted)
