@@ -41,7 +41,7 @@ from unloader.transforms.model import (
     EncryptColumn,
     FilterRows,
     HashColumn,
-    RenameColumn,
+    RenameColumns,
     ShiftDates,
     Step,
     TokenizeColumn,
@@ -62,10 +62,10 @@ KEY = bytes(range(32))
 
 TRANSFORMS: dict[str, tuple[Step, ...]] = {
     "four_fields": (
-        RenameColumn(rename="t1", to="subject"),
+        RenameColumns(rename=(("t1", "subject"),)),
         TruncateColumn(truncate="subject", characters=20),
         CastColumn(cast="small", to="int64"),
-        TruncateDates(truncate_dates="born", to="month"),
+        TruncateDates(truncate_date="born", to="month"),
         ConstantColumn(constant="t9", value="extract"),
     ),
     "four_expressions": (
@@ -74,12 +74,12 @@ TRANSFORMS: dict[str, tuple[Step, ...]] = {
         ComputeColumn(compute="amount", sql="coalesce(amount, 0) * 3"),
         ComputeColumn(compute="label", sql="name || '-' || id"),
     ),
-    "filter": (FilterRows(where="id % 2 = 0"),),
-    "hash_unique": (HashColumn(hash="id", key="k"),),
-    "hash_repeated": (HashColumn(hash="card", key="k"),),
+    "filter": (FilterRows(filter="id % 2 = 0"),),
+    "hash_unique": (HashColumn(hmac="id", key="k"),),
+    "hash_repeated": (HashColumn(hmac="card", key="k"),),
     "tokens": (TokenizeColumn(tokenize="id", key="k", form="integer"),),
-    "shift": (ShiftDates(shift="born", by="id", key="k", days=30),),
-    "encrypt_repeated": (EncryptColumn(encrypt="card", key="k"),),
+    "shift": (ShiftDates(shift_date="born", by="id", key="k", days=30),),
+    "encrypt_repeated": (EncryptColumn(ff1="card", key="k"),),
     "sql_upper": (ComputeColumn(compute="t1", sql="upper(t1)"),),
 }
 

@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from unloader.preflight.model import Budget
     from unloader.report.model import RunReport
     from unloader.report.sweep_model import SweepPage
-    from unloader.selection.asked import TablesRequest
+    from unloader.resolve.planned_tables import PlannedTables
+    from unloader.selection.asked import AskedTables, TablesRequest
     from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
     from unloader.status.reading import RunStatus
     from unloader.status.setting import ChangedRun
     from unloader.status.wishes import Wish
+    from unloader.transforms.model import MaskingKey
     from unloader.verification.finished_run import Level
 
 
@@ -105,8 +107,9 @@ class PlannedRun:
                     "source_type": column.source_type,
                     "output_type": column.output_type,
                     "note": column.note,
+                    **_changes(column.lossless),
                 }
-                for column in run.extract.projection.columns
+                for column in run.written.columns
             ],
             "seats": [seat_json(seat) for seat in run.seating.seats],
             "places": self.places,
@@ -114,6 +117,11 @@ class PlannedRun:
             "compression_choice": run.output.choice.to_json() if run.output.choice else None,
             **({"routes": routes_json(run)} if run.request.routes is not None else {}),
         }
+
+
+def _changes(lossless: bool | str) -> dict[str, str]:
+    """Return the word for a column that is changed on purpose."""
+    return {"values": lossless} if isinstance(lossless, str) else {}
 
 
 def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
@@ -192,6 +200,18 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
         )
 
 
+def plan_tables(asked: TablesRequest, *, observe: Observer = silent) -> PlannedTables:
+    """Return what `unload_tables` would do with each table.
+
+    Raises:
+        UnloaderError: As `unload_tables` would before it reads the first row.
+    """
+    from unloader.resolve.planned_tables import planned_tables
+
+    with _translated():
+        return planned_tables(asked, observe=observe)
+
+
 def schema_tables(
     source: SourceSpec, schema: str | None = None, observe: Observer = silent
 ) -> tuple[SchemaTable, ...]:
@@ -219,7 +239,7 @@ def schema_tables(
 
 
 def check(
-    requests: Sequence[Request],
+    entries: Sequence[AskedTables],
     *,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
@@ -227,14 +247,15 @@ def check(
     """Return all that can be known of runs without reading rows, every problem at once.
 
     Args:
-        requests: One for each table and output; all have the same source.
+        entries: What is asked for; `AskedTables.of` makes one of a request. All have the same
+            source.
         observe: Called with each event, in this thread.
         stop: Asked several times a second while the source is opened.
     """
     from unloader.checking.checking import check as look
 
     with _translated():
-        return look(requests, observe=observe, stop=stop)
+        return look(entries, observe=observe, stop=stop)
 
 
 def measure_codecs(
@@ -387,6 +408,7 @@ def resume(
     parallelism: int | None = None,
     new_snapshot: bool = False,
     keys: EncryptionOptions | None = None,
+    masking_keys: tuple[MaskingKey, ...] = (),
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -407,6 +429,7 @@ def resume(
             run had it.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
         keys: Where the keys of encrypted files are found now; None is where they were.
+        masking_keys: Where keys of masks are found now; the others are where they were.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -425,6 +448,7 @@ def resume(
         parallelism=parallelism,
         new_snapshot=new_snapshot,
         keys=keys,
+        masking_keys=masking_keys,
     )
     with _translated():
         done = resume_either(str(destination), again, observe=observe, stop=stop)
@@ -436,7 +460,7 @@ def resume(
 def interrupted(destination: Path) -> Request | None:
     """Return what the run was asked that was broken off in a directory; None if there is none.
 
-    Of a run over several tables it is what was asked of the first.
+    Of a run over several tables it is what was asked for all; it names no table and no query.
 
     Raises:
         UnloaderError: OutputFailed if that run goes on, or cannot be read.

@@ -26,6 +26,7 @@ from writers.model import (
 if TYPE_CHECKING:
     # Not for the program: a help page imports this module, and needs none of them.
     from partition_planner.model import PlanLimits, TableInfo, WorkUnit
+    from unloader.transforms.model import TransformOptions
     from writers.codecs.choice import Preset
 
 Consistency = Literal["snapshot", "none"]
@@ -35,14 +36,22 @@ COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
 FilePer = Literal["unit", "table"]
 Fetch = Literal["auto", "arrow", "tuples"]
 Nanoseconds = Literal["string", "timestamp"]
+Lossless = bool | Literal["masked", "changed"]
+"""Whether a column has the source's values. masked, changed: it has others on purpose."""
 
 
 def late_types() -> dict[str, Any]:
     """Return the types of fields that are imported for type checks alone; see `json_fields`."""
     from partition_planner.model import TableInfo, WorkUnit
+    from unloader.transforms.model import TransformOptions
     from writers.codecs.choice import Preset
 
-    return {"Preset": Preset, "TableInfo": TableInfo, "WorkUnit": WorkUnit}
+    return {
+        "Preset": Preset,
+        "TableInfo": TableInfo,
+        "TransformOptions": TransformOptions,
+        "WorkUnit": WorkUnit,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +169,7 @@ class ReadColumn:
     output_type: str
     """The Arrow type in Parquet, `text` where the database itself renders the value."""
     nullable: bool | None
-    lossless: bool
+    lossless: Lossless
     note: str = ""
 
 
@@ -255,6 +264,8 @@ class OutputTask:
     wait."""
     drops: Literal["nothing", "bytes", "rows"] = "nothing"
     """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
+    transform: TransformOptions | None = None
+    """What is done to the rows before they are encoded; its keys have their proofs."""
     number: int = 0
     """Of the output among those of the run."""
     filter: str | None = None
@@ -411,7 +422,8 @@ class UnitResult:
     peak_rss_bytes: int
     """Of the worker's process so far."""
     content: ContentSums | None = None
-    """Checksums of the fetched values, where they were asked for."""
+    """Checksums of the values, where they were asked for: as they were fetched, or as a transform
+    left them."""
     filtered: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """Rows that a filter left out behind the source; None where there is no filter."""
     outputs: tuple[OutputResult, ...] | None = field(
@@ -530,6 +542,8 @@ class OutputOptions:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is files that everybody can read who may open them."""
+    transform: TransformOptions | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """What is done to the rows before they are written; None writes them as they are read."""
     filter: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
 

@@ -6,7 +6,7 @@ Nothing is made or changed. A disk is looked at once, with all that would go to 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -31,22 +31,25 @@ class Destinations:
     report: Report
     places: dict[int, tuple[str, ...]] = field(default_factory=dict)
     notices: dict[int, list[str]] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
+    """Which entry of the job each output is of."""
     run_id: str = field(default_factory=new_run_id)
 
-    def look(self, number: int, check: TableCheck | None, request: Request) -> None:
+    def look(self, number: int, entry: int, check: TableCheck | None, request: Request) -> None:
         """Look at the places of one output; those with fields need the table to be known."""
+        self.entries[number] = entry
         kind = destination_kind(request.output.destinations)
         if not request.output.destination or kind in ("null", "stdout"):
             return
         if kind != "directories":
             self.places[number] = (request.output.destination,)
-            self._pipe(number, request.output.destination)
+            self._pipe(entry, request.output.destination)
             return
         options = request.output
         if any(map(has_fields, options.destinations)):
             if check is None or check.extract is None:
                 return
-            with reported(self.report, "to", number):
+            with reported(self.report, "to", entry):
                 options = placed(options, check.extract, self.run_id)
             if any(map(has_fields, options.destinations)):
                 return
@@ -54,9 +57,9 @@ class Destinations:
         for place in options.destinations:
             error = refusal(Path(place), overwrite=options.overwrite)
             if error is not None:
-                self.report(Problem(error=error, about="to", output=number))
+                self.report(Problem(error=error, about="to", entry=entry))
 
-    def compare(self, checks: Sequence[TableCheck], requests: Sequence[Request]) -> None:
+    def compare(self, checks: Mapping[int, TableCheck], requests: Sequence[Request]) -> None:
         """Look for outputs that would be written over each other, and at the room for all."""
         first: dict[PurePath, int] = {}
         for number, places in self.places.items():
@@ -72,28 +75,28 @@ class Destinations:
 
     def _collide(self, number: int, text: str) -> None:
         error = OutputFailed(text, "give each its own, such as --to '/extract/{schema}.{table}'")
-        self.report(Problem(error=error, about="to", output=number))
+        self.report(Problem(error=error, about="to", entry=self.entries[number]))
 
-    def _pipe(self, number: int, place: str) -> None:
+    def _pipe(self, entry: int, place: str) -> None:
         folder, _ = pipe_template(place)
         if not Path(folder).is_dir():
             error = OutputFailed(f"{folder} is no directory", "make it, and the pipes in it")
-            self.report(Problem(error=error, about="to", output=number))
+            self.report(Problem(error=error, about="to", entry=entry))
 
-    def _room(self, checks: Sequence[TableCheck], requests: Sequence[Request]) -> None:
+    def _room(self, checks: Mapping[int, TableCheck], requests: Sequence[Request]) -> None:
         """Hold the estimated output of all against what is free on each disk."""
         wanted: dict[int, list[int]] = {}
         disks: dict[int, str] = {}
-        for check in checks:
-            places = self.places.get(check.number, ())
+        for number, check in checks.items():
+            places = self.places.get(number, ())
             if destination_kind(places) != "directories" or check.bytes is None:
                 continue
             for place in places:
                 disk = storage_at(place).disk(place)
                 if disk is not None:
                     disks[disk.number] = disk.directory
-                    wanted.setdefault(disk.number, []).append(check.number)
-        sizes = {check.number: check.bytes or 0 for check in checks}
+                    wanted.setdefault(disk.number, []).append(number)
+        sizes = {number: check.bytes or 0 for number, check in checks.items()}
         for disk_number, outputs in wanted.items():
             free = free_bytes(disks[disk_number])
             shares = [sizes[each] // len(self.places[each]) for each in outputs]
@@ -121,7 +124,7 @@ class Destinations:
         first = outputs[0]
         if all(_is_plain(requests[each]) for each in outputs):
             error = OutputFailed(text, "make room there, or use --compression or another --to")
-            self.report(Problem(error=error, about="to", output=first))
+            self.report(Problem(error=error, about="to", entry=self.entries[first]))
         else:
             self.notices.setdefault(first, []).append(f"{text}; it may not fit")
 

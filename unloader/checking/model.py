@@ -18,14 +18,16 @@ class Problem:
 
     error: UnloaderError
     about: About
-    output: int | None = None
-    """Number of the output that it is about, from 0; None is all of them."""
+    entry: int | None = None
+    """Number of the entry that it is about, from 0; None is all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOutput:
     """One table as one output would have it."""
 
+    entry: int
+    """Number of the entry that asks for it, from 0."""
     table: str
     """Its name in the database, as it was typed where it was not found."""
     columns: tuple[ReadColumn, ...] = ()
@@ -46,3 +48,4 @@ class Checked:
     outputs: tuple[CheckedOutput, ...]
     problems: tuple[Problem, ...]
     server_version: str = ""
+    notices: tuple[str, ...] = ()

@@ -10,23 +10,19 @@ from partition_planner.model import TableInfo
 from unloader.checking.model import About, CheckedOutput, Problem
 from unloader.errors import translate
 from unloader.model import Extract, ReadColumn, Request
-from unloader.resolve.guarded_columns import marked
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import (
-    chosen_table,
-    format_of,
-    needs_of,
+    columns_of,
     slim,
 )
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from unloader.sources.projection import project
 
 Report = Callable[[Problem], None]
 
 
 @contextmanager
-def reported(report: Report, about: About, output: int | None = None) -> Iterator[None]:
+def reported(report: Report, about: About, entry: int | None = None) -> Iterator[None]:
     """Report the user's error that the block raises, and go on behind it."""
     try:
         yield
@@ -34,7 +30,7 @@ def reported(report: Report, about: About, output: int | None = None) -> Iterato
         known = translate(error)
         if known is None:
             raise
-        report(Problem(error=known, about=about, output=output))
+        report(Problem(error=known, about=about, entry=entry))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,9 +40,11 @@ class TableCheck:
     catalog: Catalog
     request: Request
     parallelism: int
-    number: int
+    entry: int
+    """Number of the entry that asks for it."""
     report: Report
-    table: TableInfo | None = None
+    table: TableInfo
+    """With the chosen columns."""
     extract: Extract | None = None
     columns: tuple[ReadColumn, ...] = ()
     units: int | None = None
@@ -56,25 +54,21 @@ class TableCheck:
 
     def check(self) -> None:
         """Look at the table, its columns, its condition and its parts."""
-        with reported(self.report, "table", self.number):
-            self.table = chosen_table(self.catalog, self.request.selection)
+        with reported(self.report, "table", self.entry):
             self.notices += self.catalog.missing_privileges(self.table)
-        if self.table is None:
-            return
-        with reported(self.report, "table", self.number):
+        with reported(self.report, "table", self.entry):
             self._columns(self.table)
         if self.extract is not None:
-            with reported(self.report, "where", self.number):
+            with reported(self.report, "where", self.entry):
                 check_where(self.catalog, self.extract)
-        with reported(self.report, "table", self.number):
+        with reported(self.report, "table", self.entry):
             self._plan(self.table)
 
     def checked(self, places: tuple[str, ...], notices: tuple[str, ...]) -> CheckedOutput:
         """Return what is known of the output."""
-        selection = self.request.selection
-        named = str(selection.table) if selection.table is not None else "the query"
         return CheckedOutput(
-            table=named if self.table is None else self.table.label,
+            entry=self.entry,
+            table=self.table.label,
             columns=self.columns,
             rows=self.rows,
             bytes=self.bytes,
@@ -85,16 +79,8 @@ class TableCheck:
 
     def _columns(self, table: TableInfo) -> None:
         request, selection = self.request, self.request.selection
-        projection = project(
-            self.catalog,
-            table,
-            selection.query,
-            (needs_of(request),),
-            as_text=selection.as_text,
-            values=request.values,
-        )
-        projection = marked(projection, format_of(request, projection, self.catalog))
-        self.columns = projection.columns
+        columns = columns_of(request, self.catalog, table)
+        self.columns = columns.written.columns
         self.extract = Extract(
             source=request.source,
             snapshot=None,
@@ -104,7 +90,7 @@ class TableCheck:
             partitions=selection.partitions,
             keys=keys_of(self.catalog, table, selection),
             limit_rows=selection.limit_rows,
-            projection=projection,
+            projection=columns.read,
         )
 
     def _plan(self, table: TableInfo) -> None:

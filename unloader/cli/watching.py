@@ -20,7 +20,7 @@ from unloader.errors import FollowUpFailed, UnloaderError
 if TYPE_CHECKING:
     from unloader.cli.display.base import Display
     from unloader.events import Event
-    from unloader.model import Request
+    from unloader.model import Request, TableName
     from unloader.operations.account import Account, Job
     from unloader.operations.hooks import Hook
     from unloader.operations.metrics import MetricsFile
@@ -155,12 +155,18 @@ def _job_of(request: Request | None, tables: str) -> Job:
 
     if request is None:
         return Job(table="", source="", destination="")
-    table = request.selection.table
+    asked = request.selection
     return Job(
-        table=tables or ("query" if table is None else str(table)),
+        table=tables or _what(asked.table, asked.query),
         source=request.source.kind,
         destination=",".join(request.output.destinations),
     )
+
+
+def _what(table: TableName | None, query: str | None) -> str:
+    if table is not None:
+        return str(table)
+    return "several tables" if query is None else "query"
 
 
 def _metrics(values: Mapping[str, Any], account: Account) -> MetricsFile | None:

@@ -216,6 +216,7 @@ def _sample(
             budget=budget,
             fetch_bytes=ready.request.fetch_bytes,
             disks=disks,
+            transform=ready.task_transform,
         )
         return _answer(ready, task, stop), units
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from partition_planner.model import Plan, WorkUnit
     from unloader.model import Extract, Request
     from unloader.placement.seating import Seating
+    from unloader.transforms.model import TransformOptions
     from writers.codecs.choice import CodecFigures
     from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
@@ -43,6 +44,10 @@ class Sampled(Protocol):
     @property
     def seating(self) -> Seating:
         """The first seat is where the sample is measured."""
+
+    @property
+    def task_transform(self) -> TransformOptions | None:
+        """What is done to the rows before they are encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,8 @@ class SampleTask:
     fetch_bytes: int
     disks: tuple[str, ...]
     """A directory on each disk that the run would write to."""
+    transform: TransformOptions | None = None
+    """What is done to the rows before they are encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

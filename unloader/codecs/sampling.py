@@ -25,6 +25,7 @@ from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
+    from unloader.transforms.model import TransformOptions
 
 _BATCHES = 4
 """Of each unit, at least, where it has the rows."""
@@ -164,6 +165,8 @@ def _measured(task: SampleTask, rows: _Rows) -> Sample:
         text = b"".join(chunk for item in rows.items for chunk in item)
         return _with_text(task, replace(fetched, rows=text.count(b"\n")), text)
     batches = [batch for batch in rows.items if batch.num_rows]
+    if task.transform is not None and batches:
+        batches = _transformed(task.transform, batches)
     fetched = replace(fetched, rows=sum(batch.num_rows for batch in batches))
     if isinstance(task.spec.format, TextFormat):
         encode_sample(batches[:1], task.spec)  # It loads what encoding needs.
@@ -173,6 +176,19 @@ def _measured(task: SampleTask, rows: _Rows) -> Sample:
         batches, task.spec, task.candidates, task.budget.codec_seconds
     )
     return replace(fetched, bytes=size, encode_cpu_seconds=seconds, figures=figures)
+
+
+def _transformed(options: TransformOptions, batches: list[Any]) -> list[Any]:
+    """Return what becomes of batches: what a sample leaves on a disk is masked, too."""
+    from unloader.transforms.keys import masking_keys
+    from unloader.transforms.transformer import Transformer
+
+    keys = masking_keys(options.keys)
+    transformer = Transformer(options.transform, batches[0].schema, keys)
+    try:
+        return list(transformer.apply_together(batches))
+    finally:
+        transformer.close()
 
 
 def _with_text(task: SampleTask, fetched: Sample, text: bytes) -> Sample:

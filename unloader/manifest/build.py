@@ -23,6 +23,7 @@ from unloader.manifest.model import (
     FailedAttemptRecord,
     FileRecord,
     Manifest,
+    MaskedRecord,
     NodeRecord,
     OptionsRecord,
     PlanRecord,
@@ -58,6 +59,7 @@ from writers.schema import text_classes
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings, Efficiency
+    from unloader.transforms.model import OutputColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +260,7 @@ def options_json(run: ResolvedRun) -> dict[str, Any]:
         **_concurrency(run.request.concurrency, found),
         "dialect": asdict(shape),
         **_encryption(output.encryption),
+        **_transform(run),
     }
 
 
@@ -279,6 +282,12 @@ def _encryption(options: EncryptionOptions | None) -> dict[str, Any]:
         key_proof=options.key_proof,
     )
     return {"encryption": to_json(record)}
+
+
+def _transform(run: ResolvedRun) -> dict[str, Any]:
+    if run.output.transform is None:
+        return {}
+    return {"transform": to_json(run.output.transform.options.steps)}
 
 
 def format_name(output_format: TextFormat | ParquetFormat) -> str:
@@ -304,7 +313,7 @@ def _directories(
 
 def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     """Return what is said of each column, with its place in records of fixed width."""
-    projection, output_format = run.extract.projection, run.output.format
+    projection, output_format = run.written, run.output.format
     classes: Iterable[str | None] = repeat(None)
     if run.request.verify in COMPARING:
         classes = text_classes(projection.schema)
@@ -312,6 +321,9 @@ def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
         replace(_column(column), text_class=text_class or None)
         for column, text_class in zip(projection.columns, classes, strict=False)
     )
+    if run.output.transform is not None:
+        known = zip(columns, run.output.transform.columns, strict=True)
+        columns = tuple(_changed(column, how) for column, how in known)
     if not isinstance(output_format, TextFormat) or not output_format.fixed:
         return columns
     return tuple(
@@ -328,6 +340,25 @@ def _column(column: ReadColumn) -> ColumnRecord:
         nullable=column.nullable,
         lossless=column.lossless,
         note=column.note,
+    )
+
+
+def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
+    """Return what is said of a column with what was done to it."""
+    masked = how.masked
+    return replace(
+        column,
+        masked=None
+        if masked is None
+        else MaskedRecord(
+            method=masked.method,
+            detail=masked.detail,
+            key_name=masked.key_name or None,
+            key_proof=masked.key_proof or None,
+        ),
+        changes=how.changes or None,
+        read_from=None if how.inputs == (how.name,) else how.inputs,
+        clear_values_of=how.unmasked_inputs or None,
     )
 
 

@@ -38,7 +38,7 @@ def compared(
         subject=extract.query if extract.query is not None else extract.table.label,
         where=extract.where,
         partitions=extract.partitions,
-        columns=len(extract.projection.columns),
+        columns=len(run.written.columns),
         format="csv" if isinstance(run.output.format, TextFormat) else "parquet",
         rows_per_second=totals.rows_per_second,
         bytes_per_second=totals.bytes_per_second,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY, OPTIONAL
-from unloader.model import Cause, Snapshot, VerifyLevel
+from unloader.model import Cause, Lossless, Snapshot, VerifyLevel
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
 FORMAT_VERSION: Literal[1] = 1
@@ -40,6 +40,19 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedRecord:
+    """How a column is masked; never the key."""
+
+    method: str
+    """As `--mask` says it; derived: computed from masked columns."""
+    detail: str
+    """Options of the method."""
+    key_name: str | None = field(default=None, metadata={OPTIONAL: True})
+    key_proof: str | None = field(default=None, metadata={OPTIONAL: True})
+    """A salted hash of the key, which tells whether a key is the right one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRecord:
     """One column, in the order of the output."""
 
@@ -47,12 +60,19 @@ class ColumnRecord:
     source_type: str
     output_type: str
     nullable: bool | None
-    lossless: bool
+    lossless: Lossless
     note: str
     position: tuple[int, int] | None = field(default=None, metadata={OPTIONAL: True})
     """First and last byte in records of fixed width, from 1."""
     text_class: str | None = field(default=None, metadata={OPTIONAL: True})
     """What its text stands for, where there are checksums: number, timestamp, moment or date."""
+    masked: MaskedRecord | None = field(default=None, metadata={OPTIONAL: True})
+    changes: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """What was done to it on purpose, in words, masks aside."""
+    read_from: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """The source's columns that it depends on, where it is not the one of its name."""
+    clear_values_of: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """Columns that are masked, and that this one has values of that are not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +179,8 @@ class OptionsRecord:
     slow_parallelism: int | None = field(default=None, metadata={OPTIONAL: True})
     dialect: TextFormat | ParquetFormat
     encryption: EncryptionRecord | None = field(default=None, metadata={OPTIONAL: True})
+    transform: tuple[dict[str, Any], ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """What was done to the rows, step by step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from unloader.errors import UnloaderError
 from unloader.events import (
     Event,
     RunFinished,
     RunStarted,
+    TableFinished,
     UnitFailed,
     UnitFinished,
     UnitsKept,
 )
+from unloader.model import TableCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class Account:
     """The real ones; empty until the run is planned."""
     units: int = 0
     units_done: int = 0
+    tables: TableCounts | None = None
+    """None in a run over one table."""
     units_failed: int = 0
     """Given up after all attempts."""
     retries: int = 0
@@ -56,10 +60,15 @@ class Account:
         if isinstance(event, RunStarted):
             self.run_id, self.table, self.units = event.run_id, event.table, event.units
             self.destinations = event.destinations
+            self.tables = TableCounts(total=event.tables) if event.tables > 1 else None
         elif isinstance(event, UnitsKept):
             self.units_done += event.units
             self.rows += event.rows
             self.bytes += event.bytes
+            if self.tables is not None:
+                self.tables = replace(self.tables, done=event.tables)
+        elif isinstance(event, TableFinished):
+            self.tables = event.tables
         elif isinstance(event, UnitFinished):
             self.units_done += 1
             self.rows += event.rows

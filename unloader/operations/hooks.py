@@ -29,6 +29,8 @@ _LOOK_SECONDS = 0.1
 _LONGEST = 65_536
 """Bytes of a line of its output."""
 _MANIFEST = "_manifest.json"
+_PARTIAL = "_run/_manifest.json"
+"""That of a run that is not complete, and has left something to go on with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +89,21 @@ def run_hook(
 def facts(account: Account) -> dict[str, str]:
     """Return the variables that tell of a run; those that are not known are empty."""
     error, places = account.error, account.destinations
+    tables = account.tables
     known = {
         "ID": account.run_id,
         "STATUS": account.status,
         "TABLE": account.table or account.job.table,
         "SOURCE": account.job.source,
         "DEST": ",".join(places) or account.job.destination,
-        "MANIFEST": _manifest(places) if account.status == 0 else "",
+        "MANIFEST": _manifest(places, _MANIFEST) if account.status == 0 else "",
+        "PARTIAL_MANIFEST": _manifest(places, _PARTIAL) if account.status else "",
         "ROWS": account.rows,
         "BYTES": account.bytes,
         "UNITS": account.units,
+        "TABLES": "" if tables is None else tables.total,
+        "TABLES_DONE": "" if tables is None else tables.done,
+        "TABLES_FAILED": "" if tables is None else tables.failed,
         "SECONDS": f"{(account.finished_at or account.started_at) - account.started_at:.3f}",
         "ERROR": "" if error is None else redact(error.message),
         "ERROR_KIND": "" if error is None else type(error).__name__,
@@ -152,9 +159,9 @@ def _surroundings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in VARIABLES}
 
 
-def _manifest(places: tuple[str, ...]) -> str:
+def _manifest(places: tuple[str, ...], name: str) -> str:
     """Return where the manifest is; a stream has none."""
-    path = os.path.join(places[0], _MANIFEST) if places else ""
+    path = os.path.join(places[0], name) if places else ""
     return os.path.abspath(path) if path and os.path.isfile(path) else ""
 
 

@@ -38,6 +38,9 @@ _HELP = {
     "unloader_run_retries": "Attempts at work units that failed and were repeated.",
     "unloader_run_rows": "Rows of the work units that are done.",
     "unloader_run_bytes": "Bytes of the work units that are done.",
+    "unloader_run_tables": "Tables of a run over several.",
+    "unloader_run_tables_done": "Tables that are published.",
+    "unloader_run_tables_failed": "Tables that have failed, or are left out.",
 }
 """The names of counters without the `_total` that they have in the file."""
 
@@ -117,6 +120,10 @@ class MetricsFile:
             "unloader_run_start_timestamp_seconds": account.started_at,
             "unloader_run_units": account.units,
         }
+        if (tables := account.tables) is not None:
+            gauges["unloader_run_tables"] = tables.total
+            gauges["unloader_run_tables_done"] = tables.done
+            gauges["unloader_run_tables_failed"] = tables.failed
         counters = {
             "unloader_run_units_done": account.units_done,
             "unloader_run_units_failed": account.units_failed,

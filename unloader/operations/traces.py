@@ -101,6 +101,10 @@ class Traces:
         for worker in tuple(self._units):
             self._end_unit(worker, {}, "the run ended before the unit was done")
         figures = {"rows": account.rows, "bytes": account.bytes, "retries": account.retries}
+        if account.tables is not None:
+            figures["tables"] = account.tables.total
+            figures["tables_done"] = account.tables.done
+            figures["tables_failed"] = account.tables.failed
         self._run.set_attributes({f"unloader.{name}": value for name, value in figures.items()})
         self._run.set_attribute("unloader.exit_status", account.status or 0)
         if account.error is not None:

@@ -68,6 +68,11 @@ def directories_above(place: str) -> int:
     return len(parts)
 
 
+def home_template(place: str) -> str:
+    """Return the part of a directory of `--to` that is the same for all tables of a run."""
+    return "/".join(place.rstrip("/").split("/")[: directories_above(place)])
+
+
 def is_dated(place: str) -> bool:
     """Return whether the directories of all runs differ by date or run, and lie side by side."""
     parent, name = _split(place)

@@ -226,6 +226,26 @@ def parse_width(item: str) -> tuple[str, int]:
     return name, int(width)
 
 
+_NAMED = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^="][^=]*?))\s*=', re.DOTALL)
+
+
+def parse_assignment(item: str) -> tuple[str, str]:
+    """Return name and text of `NAME=TEXT`; a name in double quotes may have `=` in it.
+
+    Raises:
+        ValueError: It has another form. What stands behind the name is not shown.
+    """
+    match = _NAMED.match(item)
+    if match is None:
+        raise ValueError("there is no NAME=...; a name that is not plain stands in double quotes")
+    quoted, plain = match.groups()
+    text = item[match.end() :]
+    name = plain if quoted is None else quoted.replace('""', '"')
+    if not text.strip():
+        raise ValueError(f"nothing stands behind {name}=")
+    return name, text
+
+
 _ORDER = re.compile(
     r"""\s*("(?:[^"]|"")*"|\S+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*""", re.IGNORECASE
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, PlanFailed
 from unloader.model import (
@@ -22,6 +23,9 @@ from unloader.resolve.homes import is_of_tables
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import MaskingKey, TransformOptions
 
 
 class UnusableRecord(OutputFailed):
@@ -94,6 +98,24 @@ class BrokenRun:
         if found.recipients and self.run.request.verify in COMPARING:
             check_identities(identities(found.identity), found.recipients)
         return found
+
+    def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenRun:
+        """Return the same with where the keys of masks are found now.
+
+        Args:
+            keys: Those that are not where they were.
+            same: Rows that are masked already stay, so that the keys must be the same.
+
+        Raises:
+            ConfigError: A key cannot be read, is none, or is another one than the run had.
+        """
+        run = self.run.with_masking_keys(keys)
+        had = [output.transform.options.keys for output in run.outputs if output.transform]
+        if same and any(had):
+            from unloader.transforms.keys import masking_keys
+
+            masking_keys(key for each in had for key in each)
+        return replace(self, run=run)
 
     def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenRun:
         """Return the same with another number of workers than the run had.
@@ -250,7 +272,13 @@ def _written_how(output: OutputOptions) -> OutputOptions:
         keep=None,
         latest_link=None,
         encryption=encryption,
+        transform=_without_keys(output.transform),
     )
+
+
+def _without_keys(transform: TransformOptions | None) -> TransformOptions | None:
+    """Return a transform without where its keys are found; whether they are the same is no text."""
+    return None if transform is None else replace(transform, keys=())
 
 
 def _found_now(had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unloader import json_fields
 from unloader.errors import OutputFailed
@@ -23,6 +23,9 @@ from unloader.resolve.tables import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import MaskingKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,12 @@ class BrokenTables:
         """See `BrokenRun.with_keys`."""
         return replace(self, tables=tuple(each.with_keys(keys) for each in self.tables))
 
+    def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenTables:
+        """See `BrokenRun.with_masking_keys`."""
+        return replace(
+            self, tables=tuple(each.with_masking_keys(keys, same=same) for each in self.tables)
+        )
+
     def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenTables:
         """See `BrokenRun.with_parallelism`."""
         return replace(
@@ -67,9 +76,9 @@ class BrokenTables:
 
 
 def request_of_tables(place: str) -> Request | None:
-    """Return what was asked for the first table of a run that has died at a place.
+    """Return what was asked for all tables of a run that has died at a place; None if none has.
 
-    Source and limits are those of all tables. None if no such run has.
+    It names no table and no query.
 
     Raises:
         OutputFailed: As `find_broken_tables`.
@@ -77,7 +86,22 @@ def request_of_tables(place: str) -> Request | None:
     document = _record_of_dead(place)
     if document is None:
         return None
-    return read_run(json.dumps(document["tables"][0]).encode(), place).request
+    request = _first_in(document, place).request
+    return replace(request, selection=replace(request.selection, table=None, query=None))
+
+
+def first_of_tables(record: bytes, place: str) -> tuple[ResolvedRun, str]:
+    """Return the first table of a record, as its run was to do it, and `--to` with its fields.
+
+    Args:
+        record: `RUN_RECORD` of a run over several tables.
+        place: Where it was found; the error names it.
+
+    Raises:
+        UnusableRecord: Another version has written it, or it was damaged or edited.
+    """
+    document = _document(record) or {}
+    return _first_in(document, place), str(document["options"]["destination"])
 
 
 def find_broken_tables(place: str) -> BrokenTables | None:
@@ -107,6 +131,11 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         options=options,
         place=place,
     )
+
+
+def _first_in(document: dict[str, Any], place: str) -> ResolvedRun:
+    tables = document.get("tables") or [None]
+    return read_run(json.dumps(tables[0]).encode(), place)
 
 
 def _record_of_dead(place: str) -> dict[str, Any] | None:

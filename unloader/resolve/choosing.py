@@ -126,7 +126,7 @@ class _Choosing:
         for number, tables in enumerate(self.kept):
             for table in tables:
                 claims.setdefault(table.key, []).append(number)
-        shared = {key: numbers for key, numbers in claims.items() if len(numbers) > 1}
+        shared = {key: numbers for key, numbers in claims.items() if self._are_apart(numbers)}
         if not shared:
             return
         named = [self._named(number, listing) for number in range(len(self.entries))]
@@ -135,6 +135,10 @@ class _Choosing:
             for number in numbers:
                 if number not in naming:
                     self._leave(number, key, to=naming, among=numbers)
+
+    def _are_apart(self, numbers: list[int]) -> bool:
+        """Return whether entries are more than one, but for those that have the same tables."""
+        return len({self.entries[number].group or str(number) for number in numbers}) > 1
 
     def _named(self, number: int, listing: Listing) -> frozenset[_Key]:
         """Return the tables that an entry names, and does not only match."""

@@ -23,6 +23,12 @@ def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOption
     return replace(output, destination=first, others=tuple(others))
 
 
+def directories_of(output: OutputOptions) -> tuple[str, ...]:
+    """Return the directories of an output; none where it is a stream, or nothing is written."""
+    kind = destination_kind(output.destinations)
+    return tuple(filter(None, output.destinations)) if kind == "directories" else ()
+
+
 def directory_values(extract: Extract, run_id: str) -> DirectoryValues:
     """Return what the fields stand for; the date is that of `{date}` in names of files."""
     taken_at = extract.snapshot.taken_at if extract.snapshot else ""

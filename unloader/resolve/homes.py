@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from unloader.errors import UsageError
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.directories import directory_values
 from unloader.storage.base import Storage
+from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ _FIRST_KEY = b'{"tables":'
 
 _MOST_LEVELS = 8
 """So far up a home is looked for. `{schema}` and `{table}` may be parts of several levels."""
-
-
-_SHOWN = 5
-"""Tables that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,27 +48,38 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
         runs: Of the tables.
 
     Raises:
-        UsageError: Two tables would have one directory, or all lie where nothing is above them.
+        UsageError: Nothing is above all directories.
     """
+    if is_dropped(template):
+        return template
     directories = [os.path.abspath(run.output.options.destination) for run in runs]
-    for directory, count in Counter(directories).items():
-        if count > 1:
-            labels = [
-                run.extract.table.label
-                for run, each in zip(runs, directories, strict=True)
-                if each == directory
-            ]
-            raise UsageError(
-                f"{' and '.join(labels[:_SHOWN])} would be written to the same directory "
-                f"{directory}",
-                "give each table a directory of its own: --to '/extract/{schema}.{table}'",
-            )
     if not template:
         return _above(directories)
     above = "/".join(template.rstrip("/").split("/")[: directories_above(template)])
     if has_fields(above):
         above = directory_name(above, directory_values(runs[0].extract, runs[0].run_id))
-    return above or ("/" if template.startswith("/") else ".")
+    above = above or ("/" if template.startswith("/") else ".")
+    if os.path.abspath(above) in directories:
+        label = runs[directories.index(os.path.abspath(above))].extract.table.label
+        raise UsageError(
+            f"{label} would be written to {above}, where the manifest of the run goes",
+            f"give it a directory of its own: {above}/NAME",
+        )
+    return above
+
+
+def is_dropped(home: str) -> bool:
+    """Return whether the output of all tables is dropped, so that there is no home."""
+    return destination_kind((home,)) == "null"
+
+
+def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageError:
+    """Return the error of a table that would be written to the directory of another one."""
+    asked, label = run.request.output.destination, other.extract.table.label
+    hint = "give one of them a to of its own, below a [[table]] of a job file"
+    if "{schema}" not in asked or "{table}" not in asked:
+        hint = "give each table a directory of its own: --to '/extract/{schema}.{table}'"
+    return UsageError(f"it would be written to the directory of {label}, {place}", hint)
 
 
 def _above(directories: Sequence[str]) -> str:

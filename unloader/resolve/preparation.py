@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from numa.model import Topology
 from partition_planner.model import (
@@ -48,6 +49,10 @@ from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
 
+if TYPE_CHECKING:
+    from unloader.resolve.transforming import ResolvedTransform
+    from unloader.transforms.model import TransformOptions
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -66,6 +71,15 @@ class Prepared:
     """When the preparation began, by `time.perf_counter`."""
     formats: tuple[TextFormat | ParquetFormat, ...] = ()
     """Of each output where there are routes; the first is `format`."""
+    transform: ResolvedTransform | None = None
+    """What is done to the rows of the output, or the first one."""
+    transforms: tuple[ResolvedTransform | None, ...] = ()
+    """Of each output where there are routes; the first is `transform`."""
+
+    @property
+    def task_transform(self) -> TransformOptions | None:
+        """What a worker is told to do to the rows."""
+        return None if self.transform is None else self.transform.options
 
     def of_outputs(self) -> tuple[Prepared, ...]:
         """Return what each output would be as the only one."""
@@ -79,6 +93,8 @@ class Prepared:
                 format=self.formats[number],
                 extract=extract_of_output(self.extract, number),
                 formats=(),
+                transform=self.transforms[number],
+                transforms=(),
             )
             for number, each in enumerate(asked)
         )
@@ -192,7 +208,8 @@ def prepared_table(
         PlanError: As PlanFailed, from the planner itself.
         UsageError: The selection names what is not there.
     """
-    projection, formats = projected(request, catalog, table)
+    columns = columns_of(request, catalog, table)
+    formats = columns.formats
     plan = _plan(request, catalog, table, seats.parallelism, planned)
     extract = Extract(
         source=source,
@@ -203,57 +220,115 @@ def prepared_table(
         partitions=request.selection.partitions,
         keys=keys_of(catalog, table, request.selection),
         limit_rows=request.selection.limit_rows,
-        projection=projection,
+        projection=columns.read,
     )
     if any(isinstance(each, ParquetFormat) for each in formats):
         extract = with_origin(extract)
     in_order = is_one_stream(destination_kind(request.output.destinations))
     workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
+    routes = request.routes is not None
     return Prepared(
         request=request,
         format=formats[0],
-        formats=() if request.routes is None else formats,
+        formats=formats if routes else (),
         catalog=catalog,
         extract=extract,
         plan=plan,
         topology=seats.topology,
         seating=seats.first(workers),
+        transform=columns.transforms[0],
+        transforms=columns.transforms if routes else (),
     )
 
 
-def projected(
-    request: Request, catalog: Catalog, table: TableInfo
-) -> tuple[Projection, tuple[TextFormat | ParquetFormat, ...]]:
-    """Return the columns of the scan, and the format of each output.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanColumns:
+    """The columns of a scan, and what becomes of them in each output."""
+
+    read: Projection
+    formats: tuple[TextFormat | ParquetFormat, ...]
+    """With the fields of records of fixed width, and columns named as they are written."""
+    transforms: tuple[ResolvedTransform | None, ...]
+    """None where the columns are written as they are read."""
+
+    @property
+    def written(self) -> Projection:
+        """The columns that the first output writes."""
+        first = self.transforms[0]
+        return self.read if first is None else first.written
+
+
+def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColumns:
+    """Return the columns of the scan, with the format and the transform of each output.
 
     Raises:
         SourceError: A column cannot be read exactly.
-        UsageError: A format, or a filter, does not fit the columns.
+        UsageError: A format, a filter or a transform does not fit the columns.
+        ConfigError: The key of a mask is missing.
     """
     asked = request.of_outputs()
     needs = tuple(needs_of(each) for each in asked)
     if request.routes is not None:
         from unloader.resolve.outputs import with_columns
 
-        folding = catalog.capabilities.folding
-        needs = with_columns(asked, needs, table, folding)
-    projection = project(
+        needs = with_columns(asked, needs, table, catalog.capabilities.folding)
+    needs = tuple(
+        _with_values(each, need, catalog, table) for each, need in zip(asked, needs, strict=True)
+    )
+    read = _projected(catalog, table, request, needs)
+    if request.routes is not None:
+        from unloader.resolve.outputs import check_filters
+
+        check_filters(asked, read)
+    outputs = [_of_output(each, read, number, catalog) for number, each in enumerate(asked)]
+    formats = tuple(each for each, _ in outputs)
+    transforms = tuple(each for _, each in outputs)
+    if request.routes is None and transforms[0] is None:
+        read = marked(read, formats[0])
+    return ScanColumns(read=read, formats=formats, transforms=transforms)
+
+
+def _with_values(
+    request: Request, needs: OutputNeeds, catalog: Catalog, table: TableInfo
+) -> OutputNeeds:
+    """Return the needs of an output with the columns that its transform works on."""
+    asked = request.output.transform
+    if asked is None:
+        return needs
+    from unloader.resolve.transforming import columns_as_values
+
+    def read_for(own: OutputNeeds) -> Projection:
+        return projection_of_output(_projected(catalog, table, request, (own,)), 0)
+
+    names = [column.name for column in table.columns]
+    return replace(needs, values=columns_as_values(asked, needs, read_for, names))
+
+
+def _of_output(
+    request: Request, read: Projection, number: int, catalog: Catalog
+) -> tuple[TextFormat | ParquetFormat, ResolvedTransform | None]:
+    """Return the format of an output, and what is done to its rows."""
+    asked = request.output.transform
+    own = projection_of_output(read, number) if len(read.outputs) > 1 or read.filters else read
+    if asked is None:
+        return format_of(request, own, catalog), None
+    from unloader.resolve.transforming import resolved_transform
+
+    transform = resolved_transform(asked, own)
+    shape = format_of(request, transform.declared, catalog)
+    return shape, replace(transform, written=marked(transform.written, shape))
+
+
+def _projected(
+    catalog: Catalog, table: TableInfo, request: Request, needs: Sequence[OutputNeeds]
+) -> Projection:
+    return project(
         catalog,
         table,
         request.selection.query,
         needs,
         as_text=request.selection.as_text,
         values=request.values,
-    )
-    if request.routes is None:
-        output_format = format_of(request, projection, catalog)
-        return marked(projection, output_format), (output_format,)
-    from unloader.resolve.outputs import check_filters
-
-    check_filters(asked, projection)
-    return projection, tuple(
-        format_of(each, projection_of_output(projection, number), catalog)
-        for number, each in enumerate(asked)
     )
 
 
@@ -345,9 +420,12 @@ def needs_of(request: Request) -> OutputNeeds:
     output = request.output
     # Text that the database has finished holds no values that could be hashed.
     hashed = request.verify in COMPARING
+    changed = output.transform is not None
     return OutputNeeds(
         text=output.format if isinstance(output.format, TextFormat) else None,
-        batches_only=hashed or output.file_size_bytes != 0 or request.fixed is not None,
+        batches_only=(
+            hashed or changed or output.file_size_bytes != 0 or request.fixed is not None
+        ),
     )
 
 

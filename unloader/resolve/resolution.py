@@ -69,6 +69,7 @@ def resolved(
     _check_planned(checked_encryption(request), planned)
     plan = None if planned is None else planned.plan
     with prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
+        _check_same_transform(ready, planned)
         outputs = resolved_outputs(
             ready, run_id, lambda number, each: _codec(number, each, planned, observe, stop)
         )
@@ -107,7 +108,11 @@ def resolved_outputs(
             encryption=checked_encryption(each.request),
         )
         output = ResolvedOutput(
-            options=options, format=each.format, compression=compression, choice=choice
+            options=options,
+            format=each.format,
+            compression=compression,
+            choice=choice,
+            transform=each.transform,
         )
         found.append(output)
     if len(found) > 1:
@@ -126,6 +131,21 @@ def _check_planned(encryption: EncryptionOptions | None, planned: ResolvedRun | 
         "the plan is for encrypted files, and nothing says how to encrypt them",
         "give the key or the recipients again, or make a new plan",
     )
+
+
+def _check_same_transform(ready: Prepared, planned: ResolvedRun | None) -> None:
+    """Refuse to write rows otherwise than a plan says, such as in the clear what was masked."""
+    if planned is None:
+        return
+    was, now = (
+        None if each is None else (each.options.transform, each.options.keys)
+        for each in (planned.output.transform, ready.transform)
+    )
+    if (was and was[0]) != (now and now[0]):
+        raise PlanFailed(
+            "the plan does other things to the rows than what is asked for now",
+            "give the options of the plan again, or make a new plan",
+        )
 
 
 def new_run_id() -> str:

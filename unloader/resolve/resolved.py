@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from numa.model import Topology
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan
 from unloader import json_fields
 from unloader.errors import PlanFailed
-from unloader.model import EncryptionOptions, Extract, OutputOptions, Request, SecretReference
+from unloader.model import (
+    EncryptionOptions,
+    Extract,
+    OutputOptions,
+    Projection,
+    Request,
+    SecretReference,
+)
 from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.secrets.proofs import is_proof_of, proof_of
@@ -24,10 +31,21 @@ from unloader.storage.kinds import destination_kind
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
+if TYPE_CHECKING:
+    from unloader.resolve.transforming import ResolvedTransform
+    from unloader.transforms.model import MaskingKey, TransformOptions
+
 FORMAT_VERSION = 3
 """Version 1 was the plan alone; 2 had fewer options of a run."""
 
 _AGAIN = "make it again: unloader plan SOURCE --output FILE"
+
+
+def late_types() -> dict[str, Any]:
+    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
+    from unloader.resolve.transforming import ResolvedTransform
+
+    return {"ResolvedTransform": ResolvedTransform}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +59,21 @@ class ResolvedOutput:
     compression: Compression
     choice: Choice | None
     """How a preset chose the codec; None if it was named."""
+    transform: ResolvedTransform | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """What is done to the rows; None writes them as they are read."""
+
+    def written(self, read: Projection) -> Projection:
+        """Return the columns that are written.
+
+        Args:
+            read: Those that are read for this output.
+        """
+        return read if self.transform is None else self.transform.written
+
+    @property
+    def task_transform(self) -> TransformOptions | None:
+        """What a worker is told to do to the rows."""
+        return None if self.transform is None else self.transform.options
 
     def spec(self, directory: str) -> OutputSpec:
         """Return what a writer is given that writes into a directory."""
@@ -72,6 +105,11 @@ class ResolvedRun:
     def output(self) -> ResolvedOutput:
         """The first output."""
         return self.outputs[0]
+
+    @property
+    def written(self) -> Projection:
+        """The columns that the first output writes."""
+        return self.output.written(self.extract.projection)
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -124,6 +162,36 @@ class ResolvedRun:
             own = replace(routes[number].output, encryption=key)
             routes[number] = replace(routes[number], output=own)
             asked = replace(asked, routes=tuple(routes))
+        return replace(self, outputs=tuple(outputs), request=asked)
+
+    def with_masking_keys(self, keys: tuple[MaskingKey, ...]) -> ResolvedRun:
+        """Return the run with other places where the keys of masks are found."""
+        if all(output.transform is None for output in self.outputs):
+            return self
+        from unloader.resolve.transforming import with_key_places
+
+        def moved(options: OutputOptions) -> OutputOptions:
+            known = options.transform
+            if known is None:
+                return options
+            return replace(options, transform=with_key_places(known, keys))
+
+        asked = replace(self.request, output=moved(self.request.output))
+        if asked.routes is not None:
+            routes = (replace(each, output=moved(each.output)) for each in asked.routes)
+            asked = replace(asked, routes=tuple(routes))
+        outputs = (
+            output
+            if output.transform is None
+            else replace(
+                output,
+                options=moved(output.options),
+                transform=replace(
+                    output.transform, options=with_key_places(output.transform.options, keys)
+                ),
+            )
+            for output in self.outputs
+        )
         return replace(self, outputs=tuple(outputs), request=asked)
 
     def seated(self, seats: SeatPlan) -> ResolvedRun:

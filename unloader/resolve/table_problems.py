@@ -29,9 +29,8 @@ class TableProblem:
     @classmethod
     def of(cls, problem: SelectionProblem, entry: int | None = None) -> TableProblem:
         """Return what the choice of tables has found."""
-        # Where SQL mends it, the statements are the hint.
-        hint = problem.hint or ("" if not problem.mend else "let whoever may grant it run the SQL")
-        error = SourceError(problem.what, hint)
+        mend = f"let whoever may grant it run: {'; '.join(problem.mend)}" if problem.mend else ""
+        error = SourceError(problem.what, "; ".join(filter(None, (problem.hint, mend))))
         return cls(table=problem.table, error=error, mend=problem.mend, entry=entry)
 
 

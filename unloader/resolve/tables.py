@@ -6,10 +6,12 @@ is told of all of them at once.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TypeVar
 
 from partition_planner.errors import PlanError
@@ -20,6 +22,8 @@ from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.resolve.choosing import ChosenTable, chosen_tables
+from unloader.resolve.directories import directories_of
+from unloader.resolve.homes import one_directory
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import takes_units
 from unloader.resolve.preparation import (
@@ -174,8 +178,43 @@ class _Resolving:
         good = {number: each for number, each in ready.items() if number not in problems}
         codecs = self._codecs(good)
         runs = self._each(good, problems, lambda number: self._run(good[number], codecs[number]))
+        problems.update(self._collisions(runs))
         in_order = [problems[number] for number in sorted(problems)]
-        return tuple(runs[number] for number in sorted(runs)), in_order
+        apart = [runs[number] for number in sorted(runs) if number not in problems]
+        return self._seated(apart), in_order
+
+    def _collisions(self, runs: Mapping[int, ResolvedRun]) -> Mapping[int, TableProblem]:
+        """Return the tables whose directory is that of another one, or has it within."""
+        there: dict[str, int] = {}
+        found: dict[int, TableProblem] = {}
+
+        def collide(number: int, other: int, place: str) -> None:
+            table = self.tables[number]
+            error = one_directory(runs[number], runs[other], place)
+            problem = TableProblem(table=table.table.label, error=error, entry=table.entry)
+            found.setdefault(number, problem)
+
+        taken = [
+            (os.path.realpath(place), number)
+            for number, run in runs.items()
+            for output in run.outputs
+            for place in directories_of(output.options)
+        ]
+        for place, number in taken:
+            if (other := there.setdefault(place, number)) != number:
+                collide(number, other, place)
+                collide(other, number, place)
+        for place, number in taken:
+            around = next((up for up in map(str, PurePath(place).parents) if up in there), None)
+            if around is not None and there[around] != number:
+                collide(number, there[around], around)
+        return found
+
+    def _seated(self, runs: list[ResolvedRun]) -> tuple[ResolvedRun, ...]:
+        """Return runs with the seats of all workers: they work for whichever table has units."""
+        units = sum(len(run.plan.units) for run in runs)
+        seating = self.seats.first(max(1, min(self.seats.parallelism, units)))
+        return tuple(replace(run, seating=seating) for run in runs)
 
     def _prepared(self, catalog: Catalog, snapshot: Snapshot, number: int, size: int) -> Prepared:
         table = self.tables[number].table

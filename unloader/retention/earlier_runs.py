@@ -76,12 +76,13 @@ def why_kept(run: EarlierRun, allowed: tuple[tuple[Path, re.Pattern[str]], ...])
         if not names.fullmatch(directory.name) or not _same(directory.parent, parent):
             return f"{directory} does not lie beside the new run"
     for number, directory in enumerate(run.directories):
-        if why := _why_not_ours(run, number, directory):
+        if why := why_not_ours(run, number, directory):
             return why
     return ""
 
 
-def _why_not_ours(run: EarlierRun, number: int, directory: Path) -> str:
+def why_not_ours(run: EarlierRun, number: int, directory: Path) -> str:
+    """Return what in a directory of a run is not as the run has left it; empty if all is."""
     expected = {name for place, name in run.files if place == number}
     written = os.lstat(run.directories[0] / MANIFEST).st_mtime_ns
     files = run.manifest.files

@@ -40,7 +40,7 @@ def remove(run: EarlierRun) -> None:
         for directory, new in renamed:
             os.rename(new, directory)
         raise
-    _empty(run, hidden)
+    empty(run, hidden)
 
 
 def finish_removals(parent: Path) -> None:
@@ -65,10 +65,11 @@ def _finish(home: Path) -> None:
     ours = all(map(_is_ours, filter(os.path.lexists, hidden)))
     if not ours or not home.name.startswith(f"{LEAVING}{manifest.run_id}-"):
         return
-    _empty(EarlierRun(manifest=manifest, directories=hidden), hidden)
+    empty(EarlierRun(manifest=manifest, directories=hidden), hidden)
 
 
-def _empty(run: EarlierRun, hidden: Sequence[Path]) -> None:
+def empty(run: EarlierRun, hidden: Sequence[Path]) -> None:
+    """Remove the files of a run, the manifest last, and the directories that they are in by now."""
     for number in reversed(range(len(hidden))):
         with suppress(FileNotFoundError):
             # Held open, so that no link can be put in its place.

@@ -39,6 +39,7 @@ from unloader.storage.opening import storage_at
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
     from unloader.selection.asked import TablesRequest
+    from unloader.transforms.model import MaskingKey
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run cleanly."""
@@ -58,6 +59,8 @@ class Resumption:
     """Read everything again."""
     keys: EncryptionOptions | None = None
     """Where the keys of encrypted files are found now; None is where they were."""
+    masking_keys: tuple[MaskingKey, ...] = ()
+    """Where keys of masks are found now; those that are not named are where they were."""
 
 
 def start(
@@ -96,6 +99,7 @@ def resume(
     if broken is None:
         return _finished(destination, done, observe)
     known = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
+    known = known.with_masking_keys(again.masking_keys, same=not again.new_snapshot)
     workers = again.parallelism
     if workers is not None:
         setting = Setting(name=PARALLEL.name, value=str(workers or "auto"), origin="resume")
@@ -118,6 +122,7 @@ def resume_tables(
     if broken is None:
         return None
     broken = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
+    broken = broken.with_masking_keys(again.masking_keys, same=not again.new_snapshot)
     if again.parallelism is not None:
         text = str(again.parallelism or "auto")
         setting = Setting(name=PARALLEL.name, value=text, origin="resume")
@@ -213,7 +218,12 @@ def _other_route(place: str) -> BrokenRun | None:
 def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
-    return same and same_job(run.request, request) and _has_its_key(run, request)
+    return (
+        same
+        and same_job(run.request, request)
+        and _has_its_key(run, request)
+        and _has_its_masking_keys(run, request)
+    )
 
 
 def _has_its_key(run: ResolvedRun, request: Request) -> bool:
@@ -229,6 +239,20 @@ def _has_its_key(run: ResolvedRun, request: Request) -> bool:
     return True
 
 
+def _has_its_masking_keys(run: ResolvedRun, request: Request) -> bool:
+    """Return whether the keys of a request's masks are those of a run; both have the same masks."""
+    pairs = [
+        (output.transform.options, asked.output.transform)
+        for output, asked in zip(run.outputs, request.of_outputs(), strict=False)
+        if output.transform is not None and asked.output.transform is not None
+    ]
+    if not pairs:
+        return True
+    from unloader.resolve.transforming import has_same_keys
+
+    return all(has_same_keys(had, asked) for had, asked in pairs)
+
+
 def _resumed(
     broken: BrokenRun, request: Request, place: str, observe: Observer, stop: Stop
 ) -> tuple[Manifest, ...] | None:
@@ -238,6 +262,7 @@ def _resumed(
     try:
         known = broken.with_source(source.secret, source.session.session_sql)
         known = known.with_keys(request.output.encryption)
+        known = known.with_masking_keys(_masking_keys(request))
         for setting in request.settings:
             if setting.name == PARALLEL.name and not is_adaptive(request):
                 known = known.with_parallelism(setting, request.limits.parallelism)
@@ -246,6 +271,12 @@ def _resumed(
     except SnapshotGone as error:
         observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
     return None
+
+
+def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
+    """Return where a request finds the keys of its masks."""
+    transforms = (each.output.transform for each in request.of_outputs())
+    return tuple(key for each in transforms if each is not None for key in each.keys)
 
 
 def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, ...]:

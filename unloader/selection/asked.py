@@ -20,6 +20,16 @@ class AskedTables:
     """Which tables; None is the query of the request."""
     label: str = ""
     """The entry of the job file, for messages; empty for a command line."""
+    group: str = ""
+    """Entries of one group have the same tables, and write them in different ways."""
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether it names one table, or is a query."""
+        if self.choice is None:
+            return True
+        tables = self.choice.tables
+        return len(tables) == 1 and tables[0].table is not None
 
     @classmethod
     def of(cls, request: Request) -> AskedTables:

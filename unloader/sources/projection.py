@@ -34,6 +34,9 @@ class OutputNeeds:
     """Its dialect; None is Parquet."""
     batches_only: bool = False
     """Finished text would not do: files are cut by size, or fields have fixed widths."""
+    values: frozenset[str] = frozenset()
+    """Columns that are read as values where Parquet would have values, even if they are to be text:
+    a transform works on them."""
     columns: tuple[str, ...] | None = None
     """Names of the columns it takes, in its order; None is all, in that of the table."""
     filter_columns: tuple[str, ...] | None = None
@@ -131,6 +134,9 @@ def _chosen(
         use: Use = "encoded" if encoded else _use(column, output)
         asked = (column.beside or column.name) in texts
         reading = _first(column.readings, use, output, asked=asked)
+        if column.name in output.values and not column.beside:
+            value = _first(column.readings, "parquet", output, asked=asked)
+            reading = reading if _is_value(reading) else value or reading
         if reading is not None:
             found.append((column, reading))
         elif not column.beside:
@@ -178,6 +184,10 @@ def _first(
         ):
             return reading
     return None
+
+
+def _is_value(reading: Reading | None) -> bool:
+    return reading is not None and reading.output_type != "string"
 
 
 def _use(column: ColumnReadings, output: OutputNeeds) -> Use:

@@ -17,14 +17,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from unloader.errors import ConfigError, UsageError
-from unloader.redaction import learn
+from unloader.redaction import MASKING_KEY_VARIABLE, learn
 from unloader.secrets.credentials import usual_credential
 from unloader.secrets.keyrings import keyring_password
 from unloader.secrets.proofs import is_proof_of, proof_of
 from unloader.secrets.reading import secret_in
 from unloader.transforms.model import MaskingKey
 
-VARIABLE = "UNLOADER_MASKING_KEY_"
+VARIABLE = MASKING_KEY_VARIABLE
 CREDENTIAL = "unloader-masking-key-"
 SHORTEST_KEY, LONGEST_KEY = 16, 256
 
@@ -57,6 +57,7 @@ def key_place(name: str, place: str = "") -> MaskingKey:
     if kind == "file" and rest:
         return MaskingKey(name=name, kind="file", place=str(Path(rest).absolute()))
     if kind == "env" and _VARIABLE_NAME.fullmatch(rest):
+        learn(os.environ.get(rest))
         return MaskingKey(name=name, kind="environment", place=rest)
     if kind == "keyring" and all(rest.rpartition("/")):
         return MaskingKey(name=name, kind="keyring", place=rest)
@@ -85,7 +86,7 @@ def masking_key(key: MaskingKey) -> bytes:
     if not text:
         raise ConfigError(
             f"the masking key {key.name} is not there",
-            f"set {_variable(key.name)}, or say where it is",
+            f"set {_variable(key.name)}, or say where it is: --mask-key {key.name}=file:PATH",
         )
     learn(text)
     try:
@@ -117,24 +118,27 @@ def masking_keys(keys: Iterable[MaskingKey]) -> Mapping[str, bytes]:
 
 
 def with_proof(key: MaskingKey) -> MaskingKey:
-    """Return a key's place with a proof of the key that is there now.
+    """Return a key's place with a proof of the key that is there now; one that it has stays.
 
     Raises:
-        ConfigError: It is not there, cannot be read, or is none.
+        ConfigError: It is not there, cannot be read, is none, or is not that of the proof.
     """
-    return replace(key, proof=proof_of(masking_key(key)))
+    found = masking_key(key)
+    return key if key.proof else replace(key, proof=_proof(found))
 
 
 def _usual(name: str) -> MaskingKey:
     variable = _variable(name)
     if variable in os.environ:
+        learn(os.environ[variable])
         return MaskingKey(name=name, kind="environment", place=variable)
     path = usual_credential(CREDENTIAL + name)
     if path is not None:
         return MaskingKey(name=name, kind="file", place=str(path))
     raise ConfigError(
         f"the masking key {name} is nowhere",
-        f"set {variable}, or use the systemd credential {CREDENTIAL}{name}, or say where it is",
+        f"set {variable}, use the systemd credential {CREDENTIAL}{name}, or say where it is: "
+        f"--mask-key {name}=file:PATH",
     )
 
 
@@ -149,6 +153,12 @@ def _text_of(key: MaskingKey) -> str:
         service, _, user = key.place.rpartition("/")
         return keyring_password(service, user)
     return secret_in(Path(key.place), f"file of the masking key {key.name}", "check its path")
+
+
+@lru_cache(maxsize=16)
+def _proof(found: bytes) -> str:
+    # Once for all tables of a run, for the same reason.
+    return proof_of(found)
 
 
 @lru_cache(maxsize=16)

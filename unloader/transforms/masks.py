@@ -52,12 +52,12 @@ STAND_IN = bytes(32)
 
 def column_of(step: Mask) -> str:
     """Return the name of the column that a mask is for, as it was typed."""
-    return str(getattr(step, method_of(step)))
+    return str(getattr(step, _field(step)))
 
 
 def method_of(step: Mask) -> Method:
     """Return the word for a mask."""
-    return cast(Method, next(iter(step.__dataclass_fields__)))
+    return cast(Method, _field(step).replace("_", "-"))
 
 
 def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Work]:
@@ -91,6 +91,11 @@ def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Wo
         after = with_column(columns, index, replace(changed, inputs=()))
         return after, setting(index, lambda arrays, rows: pa.repeat(value, rows))
     return after, on_one(index, function)
+
+
+def _field(step: Mask) -> str:
+    """Return the field that names the column, which is the first one."""
+    return next(iter(step.__dataclass_fields__))
 
 
 def _one_column(step: Mask, field: pa.Field, keys: Keys | None) -> tuple[pa.Field, Values, str]:
@@ -128,7 +133,7 @@ def _hash(step: HashColumn, field: pa.Field, keys: Keys | None) -> tuple[pa.Fiel
     most = _CHARACTERS[step.encoding]
     if step.length and not _LEAST_CHARACTERS <= step.length <= most:
         raise UsageError(
-            f"hash keeps {step.length} characters of {field.name}",
+            f"hmac keeps {step.length} characters of {field.name}",
             f"keep {_LEAST_CHARACTERS} to {most}; leave length out for all",
         )
     detail = f"HMAC-SHA-256, {step.length or most} characters of {step.encoding}"
@@ -138,16 +143,16 @@ def _hash(step: HashColumn, field: pa.Field, keys: Keys | None) -> tuple[pa.Fiel
 def _shift(
     step: ShiftDates, columns: Columns, index: int, keys: Keys | None
 ) -> tuple[Columns, Work]:
-    by = found(names_of(columns), step.by, "shift by")
+    by = found(names_of(columns), step.by, "shift-date by")
     column = columns[index]
     field, subject = plain_field(column.field), plain_field(columns[by].field)
     check_dates(field)
     check_canonical(subject, "shift dates")
     if by == index or not 1 <= step.days <= _MOST_DAYS:
         raise UsageError(
-            f"shift of {column.name} needs another column to shift by, and 1 to "
+            f"shift-date of {column.name} needs another column to shift by, and 1 to "
             f"{_MOST_DAYS:,} days",
-            "give by = the column of the subject, and days = the largest shift",
+            "give by, the column of the subject, and days, the largest shift",
         )
     function = shifted(step, field, subject, _key(step.key, keys))
     changed = replace(
@@ -155,7 +160,7 @@ def _shift(
         field=field,
         inputs=tuple(dict.fromkeys((*column.inputs, *columns[by].inputs))),
         masked=Masked(
-            method="shift", detail=f"up to {step.days} days, by {step.by}", key_name=step.key
+            method="shift-date", detail=f"up to {step.days} days, by {step.by}", key_name=step.key
         ),
         clear=frozenset(),
         origin=None,
@@ -169,7 +174,7 @@ def _key(name: str, keys: Keys | None) -> bytes:
     if keys is None:
         return STAND_IN
     if name not in keys:
-        raise ConfigError(f"the masking key {name} is not there", "say where it is")
+        raise ConfigError(f"the masking key {name} is not there", "say where it is: --mask-key")
     return keys[name]
 
 

@@ -1,8 +1,8 @@
 """What is to be done to rows between reading and writing: steps, as plain data.
 
 A `Transform` is a list of steps. Each works on the columns that the steps before it have left. The
-class of a step is known by its first field, which no other class has: so a step reads in a job file
-as it is written here, `rename = "A"` with `to = "B"`, and comes back from JSON as what it was.
+class of a step is known by its first field, which no other class has: so it comes back from JSON as
+what it was.
 
 Steps name keys, and hold none. A `MaskingKey` says where a key is found.
 """
@@ -19,9 +19,12 @@ Alphabet = Literal[
 
 
 Method = Literal[
-    "hash", "tokenize", "redact", "truncate", "truncate_dates", "shift", "encrypt", "derived"
+    "hmac", "tokenize", "redact", "truncate", "truncate-date", "shift-date", "ff1", "derived"
 ]
-"""How a column is masked: the first field of a mask; derived: computed from masked columns."""
+"""How a column is masked, as `--mask` says it; derived: computed from masked columns."""
+
+DEFAULT_KEY = "default"
+"""Name of the key of a mask that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +42,11 @@ class DropColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameColumn:
-    """Gives a column another name."""
+class RenameColumns:
+    """Gives columns other names, all at once: two may change theirs for each other's."""
 
-    rename: str
-    to: str
+    rename: tuple[tuple[str, str], ...]
+    """The name of each, and its new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +85,16 @@ class ComputeColumn:
 class FilterRows:
     """Keeps the rows for which an SQL condition over the row is true."""
 
-    where: str
+    filter: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashColumn:
     """Masks values by HMAC-SHA-256 of their canonical text."""
 
-    hash: str
+    hmac: str
     """The column."""
-    key: str
+    key: str = DEFAULT_KEY
     encoding: Literal["hex", "base64"] = "hex"
     length: int = 0
     """Characters that are kept; 0 is all."""
@@ -103,7 +106,7 @@ class TokenizeColumn:
 
     tokenize: str
     """The column."""
-    key: str
+    key: str = DEFAULT_KEY
     form: Literal["text", "uuid", "integer"] = "text"
     """text: 128 bits in 32 hexadecimal digits; uuid: 122 bits; integer: 63 bits, in an int64."""
     domain: str = ""
@@ -133,7 +136,7 @@ class TruncateColumn:
 class TruncateDates:
     """Masks dates and timestamps by the first moment of their month or year."""
 
-    truncate_dates: str
+    truncate_date: str
     """The column."""
     to: Literal["month", "year"]
 
@@ -142,13 +145,13 @@ class TruncateDates:
 class ShiftDates:
     """Masks dates and timestamps by a shift in days, the same for all rows of one subject."""
 
-    shift: str
+    shift_date: str
     """The column."""
     by: str
     """The column that names the subject. A date without a subject becomes NULL."""
-    key: str
     days: int
     """The largest shift, forward or back; no shift is 0."""
+    key: str = DEFAULT_KEY
     domain: str = ""
     """What kind of thing the subjects are."""
 
@@ -157,9 +160,9 @@ class ShiftDates:
 class EncryptColumn:
     """Masks texts and whole numbers by FF1 of NIST SP 800-38G; the format stays."""
 
-    encrypt: str
+    ff1: str
     """The column."""
-    key: str
+    key: str = DEFAULT_KEY
     """A key of 16, 24 or 32 bytes."""
     alphabet: Alphabet = "digits"
     """Characters that are encrypted, among themselves."""
@@ -183,7 +186,7 @@ Mask = (
 Step = (
     KeepColumns
     | DropColumns
-    | RenameColumn
+    | RenameColumns
     | CastColumn
     | ConstantColumn
     | ComputeColumn
@@ -216,6 +219,21 @@ class MaskingKey:
     """The variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
     proof: str = ""
     """Tells whether a key is the same, without telling what it is; empty until the run begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformOptions:
+    """What was asked to be done to the rows of one output."""
+
+    steps: tuple[Step, ...] = ()
+    """In this order."""
+    keys: tuple[MaskingKey, ...] = ()
+    """Where the keys of the steps are found."""
+
+    @property
+    def transform(self) -> Transform:
+        """The steps alone."""
+        return Transform(steps=self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

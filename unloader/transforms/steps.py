@@ -15,7 +15,7 @@ from unloader.transforms.model import (
     DropColumns,
     KeepColumns,
     Masked,
-    RenameColumn,
+    RenameColumns,
 )
 from unloader.transforms.types import column_type, exact_cast, value_of
 
@@ -88,20 +88,24 @@ def dropped(step: DropColumns, columns: Columns) -> tuple[Columns, Work]:
     return tuple(columns[index] for index in indexes), _taking(indexes)
 
 
-def renamed(step: RenameColumn, columns: Columns) -> tuple[Columns, Work]:
-    """Give a column another name."""
-    index = found(names_of(columns), step.rename, "rename")
-    others = [column.name for at, column in enumerate(columns) if at != index]
-    if step.to in others or not step.to:
-        raise UsageError(
-            f"rename would give two columns the name {step.to!r}"
-            if step.to
-            else "rename gives no name",
-            "give a name that no other column has",
-        )
-    column = columns[index]
-    changed = replace(column, field=column.field.with_name(step.to))
-    return with_column(columns, index, changed), lambda arrays, _: arrays
+def renamed(step: RenameColumns, columns: Columns) -> tuple[Columns, Work]:
+    """Give columns other names."""
+    names = names_of(columns)
+    indexes = [found(names, name, "rename") for name, _ in step.rename]
+    if len(set(indexes)) < len(indexes):
+        raise UsageError("rename names a column twice", "name each column once")
+    after = list(columns)
+    for index, (_, to) in zip(indexes, step.rename, strict=True):
+        if not to:
+            raise UsageError("rename gives no name", "give a name that no other column has")
+        after[index] = replace(columns[index], field=columns[index].field.with_name(to))
+    for name in {to for _, to in step.rename}:
+        if names_of(tuple(after)).count(name) > 1:
+            raise UsageError(
+                f"rename would give two columns the name {name!r}",
+                "give a name that no other column has",
+            )
+    return tuple(after), lambda arrays, _: arrays
 
 
 def cast(step: CastColumn, columns: Columns) -> tuple[Columns, Work]:

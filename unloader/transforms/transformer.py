@@ -25,7 +25,7 @@ from unloader.transforms.model import (
     KeepColumns,
     MaskingKey,
     OutputColumn,
-    RenameColumn,
+    RenameColumns,
     Step,
     Transform,
 )
@@ -49,6 +49,8 @@ class Checked:
     schema: pa.Schema
     """With the metadata that writers look at."""
     columns: tuple[OutputColumn, ...]
+    looked_at: frozenset[str]
+    """Names of the columns that went in and whose values some step looks at."""
 
 
 def check(transform: Transform, schema: pa.Schema, keys: Sequence[MaskingKey] = ()) -> Checked:
@@ -69,10 +71,11 @@ def check(transform: Transform, schema: pa.Schema, keys: Sequence[MaskingKey] = 
         compiled.sql.close()
     proofs = {key.name: key.proof for key in keys}
     return Checked(
-        schema=steps.schema_of(compiled.columns),
+        schema=compiled.schema,
         columns=tuple(
             _output(column, compiled.masked_inputs, proofs) for column in compiled.columns
         ),
+        looked_at=compiled.looked_at(),
     )
 
 
@@ -96,7 +99,8 @@ class Transformer:
         self._stages = compiled.stages
         self._sql = compiled.sql
         self._columns = compiled.columns
-        self.schema = steps.schema_of(compiled.columns)
+        self._looked_at = compiled.looked_at()
+        self.schema = compiled.schema
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return what becomes of the rows of a batch, in their order.
@@ -127,20 +131,26 @@ class Transformer:
             if held and (
                 isinstance(item, LargeRow) or rows >= TOGETHER_ROWS or size >= TOGETHER_BYTES
             ):
-                yield from self._apply_together(held)
+                yield from self.apply_together(held)
                 held, rows, size = [], 0, 0
             if isinstance(item, LargeRow):
                 large = self.apply_large(item)
                 if large is not None:
                     yield large
             elif item.num_rows:
-                check_schema(item, self._given)
                 held.append(item)
                 rows, size = rows + item.num_rows, size + item.nbytes
         if held:
-            yield from self._apply_together(held)
+            yield from self.apply_together(held)
 
-    def _apply_together(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def apply_together(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what becomes of the rows of some batches, in pieces no larger than the largest.
+
+        Raises:
+            OutputFailed, SchemaMismatch: As `apply`.
+        """
+        for each in batches:
+            check_schema(each, self._given)
         table = pa.Table.from_batches(batches, self._given)
         arrays = self._run(table.columns, table.num_rows)
         most = max(batch.num_rows for batch in batches)
@@ -164,7 +174,7 @@ class Transformer:
         places = dict(large.values)
         batch = large.row
         for index in places:
-            self._check_untouched(index, str(batch.schema.field(index).name))
+            self._check_untouched(str(batch.schema.field(index).name))
         row = self.apply(batch)
         if not row.num_rows:
             return None
@@ -180,13 +190,12 @@ class Transformer:
         if self._sql is not None:
             self._sql.close()
 
-    def _check_untouched(self, index: int, name: str) -> None:
-        looked = any(column.origin != index and name in column.inputs for column in self._columns)
-        if looked or (self._sql is not None and name in self._sql.inputs):
+    def _check_untouched(self, name: str) -> None:
+        if name in self._looked_at:
             raise OutputFailed(
                 f"column {name} has a value too large to be held in memory, and a step would have "
                 "to look at it",
-                f"leave it out: drop = [{name!r}], or redact it",
+                f"leave it out with --exclude, or redact it: --mask '{name}=redact'",
             )
 
 
@@ -194,6 +203,7 @@ class _Compiling:
     """The steps of one transform, one after the other."""
 
     def __init__(self, transform: Transform, schema: pa.Schema, *, keys: Keys | None) -> None:
+        self._given = schema
         self.columns: Columns = tuple(
             steps.Column(
                 field=field, inputs=(field.name,), clear=frozenset((field.name,)), origin=index
@@ -207,6 +217,22 @@ class _Compiling:
             self._add(step, keys)
         _check_names(self.columns)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """What comes out, with what the schema that goes in says of itself."""
+        return steps.schema_of(self.columns).with_metadata(self._given.metadata)
+
+    def looked_at(self) -> frozenset[str]:
+        """Return the columns that went in and whose values some step looks at."""
+        names = self._given.names
+        found = {
+            name
+            for column in self.columns
+            for name in column.inputs
+            if column.origin is None or names[column.origin] != name
+        }
+        return frozenset(found | (self.sql.inputs if self.sql is not None else set()))
+
     def _add(self, step: Step, keys: Keys | None) -> None:
         if isinstance(step, (ComputeColumn, FilterRows)):
             if self.sql is None:
@@ -219,11 +245,11 @@ class _Compiling:
         self.columns, work = _compiled(step, before, keys)
         if not isinstance(
             step,
-            (KeepColumns, DropColumns, RenameColumn, CastColumn, ConstantColumn),
+            (KeepColumns, DropColumns, RenameColumns, CastColumn, ConstantColumn),
         ):
             at = found(steps.names_of(before), column_of(step), "mask")
             self.masked_inputs |= before[at].clear
-        if not isinstance(step, RenameColumn):
+        if not isinstance(step, RenameColumns):
             self.stages.append(work)
 
 
@@ -232,7 +258,7 @@ def _compiled(step: Step, columns: Columns, keys: Keys | None) -> tuple[Columns,
         return steps.kept(step, columns)
     if isinstance(step, DropColumns):
         return steps.dropped(step, columns)
-    if isinstance(step, RenameColumn):
+    if isinstance(step, RenameColumns):
         return steps.renamed(step, columns)
     if isinstance(step, CastColumn):
         return steps.cast(step, columns)
@@ -249,7 +275,7 @@ def _check_names(columns: Columns) -> None:
         if names.count(name) > 1:
             raise UsageError(
                 f"two columns would come out under the name {name!r}",
-                "leave one out, or tell them apart in the query",
+                "give one another name with --rename, or leave it out with --exclude",
             )
 
 

@@ -73,6 +73,12 @@ def verify(
     if checks.level == "source" and source is None:
         raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
     manifest = _finished_manifest(destination, observe)
+    if checks.level == "source" and manifest.options.transform is not None:
+        raise UsageError(
+            "--level source compares with the source's own values, and the run wrote others: it "
+            "masked or changed columns",
+            "use --level full",
+        )
     if checks.level == "source" and manifest.options.filter is not None:
         raise UsageError(
             "--level source compares with all rows of the source, and the run had a filter",

@@ -19,6 +19,7 @@ from writers.schema import selected
 
 if TYPE_CHECKING:
     from unloader.worker.row_filter import RowFilter
+    from unloader.worker.transforming import TransformedWriter
     from writers.base import Writer
     from writers.content.sums import ColumnSums
     from writers.large_rows import LargeRow
@@ -54,6 +55,8 @@ class UnitOutput:
         self._schema, self._open_file = schema, open_file
         self._checksums = checksums
         self._condition = task.filter
+        self._transform = task.transform
+        self._changed: TransformedWriter | None = None
         self._looked_at = () if projection.filters is None else projection.filters[task.number]
         self._writer: Writer | None = None
         self._filter: RowFilter | None = None
@@ -62,18 +65,18 @@ class UnitOutput:
     def open(self) -> None:
         """Open its writer."""
         if self._condition is None:
-            self._writer = open_for_columns(self._open_file, self._schema, self.taken)
+            self._writer = open_for_columns(self._opened, self._schema, self.taken)
             return
         from unloader.worker.row_filter import RowFilter
 
         self.filtered = 0
         self._filter = RowFilter(self._condition, self._schema, self._looked_at)
         own = self._schema if self.taken is None else selected(self._schema, self.taken)
-        if self._checksums:
+        if self._checksums and self._transform is None:
             from writers.content.sums import ColumnSums
 
             self._sums = ColumnSums(own)
-        self._writer = self._open_file(own)
+        self._writer = self._opened(own)
 
     @property
     def writer(self) -> Writer:
@@ -159,6 +162,8 @@ class UnitOutput:
         Args:
             of_all: Of all columns and rows of the scan; None where nobody wants any.
         """
+        if self._changed is not None:
+            return self._changed.content
         if of_all is None:
             return None
         if self._sums is not None:
@@ -170,6 +175,17 @@ class UnitOutput:
             nulls=tuple(of_all.nulls[index] for index in self.taken),
             sums=tuple(of_all.sums[index] for index in self.taken),
         )
+
+    def _opened(self, schema: Any) -> Writer:
+        """Return the writer of its own columns, with its transform in front."""
+        if self._transform is None:
+            return self._open_file(schema)
+        from unloader.worker.transforming import TransformedWriter
+
+        self._changed = TransformedWriter(
+            self._transform, schema, self._open_file, checksums=self._checksums
+        )
+        return self._changed
 
     def _end_filter(self) -> None:
         if self._filter is not None:

@@ -106,7 +106,9 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
 
     projection = task.extract.projection
     schema = read_schema(projection.schema)
-    content = _Content(schema) if task.checksums else None
+    # With a transform they are those of what comes out of it.
+    plain = any(each.transform is None for each in task.outputs)
+    content = _Content(schema) if task.checksums and plain else None
     outputs = Outputs((), drops=False)
 
     def fetch() -> Iterator[Any]:

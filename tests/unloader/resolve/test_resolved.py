@@ -50,7 +50,7 @@ def plans(draw: st.DrawFn) -> Plan:
 st.register_type_strategy(Plan, plans())
 st.register_type_strategy(float, FLOATS)
 # Their modules import some of the types late, where Hypothesis does not look.
-for kind in (Extract, OutputOptions):
+for kind in (Extract, OutputOptions, ResolvedOutput):
     fields_of = {name: st.from_type(hint) for name, hint in hints_of(kind).items()}
     st.register_type_strategy(kind, st.builds(kind, **fields_of))
 

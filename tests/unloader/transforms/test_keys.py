@@ -10,6 +10,7 @@ import pytest
 
 from unloader.errors import ConfigError, UsageError
 from unloader.redaction import redact
+from unloader.secrets.proofs import proof_of
 from unloader.transforms.keys import key_place, masking_key, masking_keys, with_proof
 from unloader.transforms.model import MaskingKey
 
@@ -98,7 +99,8 @@ def test_a_proof_knows_another_key(home: Path) -> None:
     path.write_text(CODED)
     proved = with_proof(key_place("customers", f"file:{path}"))
     assert masking_key(proved) == KEY
-    assert with_proof(proved).proof != proved.proof
+    assert with_proof(proved) == proved
+    assert proof_of(KEY) != proved.proof
     assert CODED not in repr(proved)
     assert KEY.hex() not in repr(proved)
     path.write_text(base64.b64encode(bytes(32)).decode())

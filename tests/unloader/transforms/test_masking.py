@@ -73,8 +73,8 @@ RFC_4231 = [
 @pytest.mark.parametrize(("key", "data", "digest"), RFC_4231)
 def test_hashes_are_the_known_answers_of_rfc_4231(key: bytes, data: bytes, digest: str) -> None:
     """Those of its test cases whose keys are not too short; cut, they are its beginning."""
-    assert masked(pa.array([data]), HashColumn(hash="v", key="k"), key=key) == [digest]
-    cut = HashColumn(hash="v", key="k", length=16)
+    assert masked(pa.array([data]), HashColumn(hmac="v", key="k"), key=key) == [digest]
+    cut = HashColumn(hmac="v", key="k", length=16)
     assert masked(pa.array([data]), cut, key=key) == [digest[:16]]
 
 
@@ -99,18 +99,18 @@ def test_encryption_gives_the_known_answers_of_nist(
 ) -> None:
     """The nine samples of FF1 that NIST publishes for SP 800-38G."""
     alphabet = "digits" if clear == DIGITS else "digits-lower"
-    mask = EncryptColumn(encrypt="v", key="k", tweak=tweak, alphabet=alphabet)
+    mask = EncryptColumn(ff1="v", key="k", tweak=tweak, alphabet=alphabet)
     assert masked(pa.array([clear, None]), mask, key=NIST_KEY[:size]) == [cipher, None]
 
 
 def test_encryption_keeps_the_format() -> None:
     """Hyphens stay where they are, whole numbers stay whole numbers, digits stay digits."""
-    mask = EncryptColumn(encrypt="v", key="k", others="keep")
+    mask = EncryptColumn(ff1="v", key="k", others="keep")
     plain = masked(pa.array(["4111111111111111"]), mask)[0]
     grouped = masked(pa.array(["4111-1111-1111-1111"]), mask)[0]
     assert [len(each) for each in grouped.split("-")] == [4, 4, 4, 4]
     assert grouped.replace("-", "") == plain
-    numbers = EncryptColumn(encrypt="v", key="k", digits=16)
+    numbers = EncryptColumn(ff1="v", key="k", digits=16)
     for kind in (pa.int64(), pa.decimal128(20, 0)):
         array = pa.array([4111111111111111, 7, 4111111111111111, None], pa.int64()).cast(kind)
         first, small, again, null = masked(array, numbers)
@@ -122,13 +122,13 @@ def test_encryption_keeps_the_format() -> None:
 @pytest.mark.parametrize(
     ("value", "mask"),
     [
-        ("12345", EncryptColumn(encrypt="v", key="k")),
-        ("", EncryptColumn(encrypt="v", key="k")),
-        ("1234-567", EncryptColumn(encrypt="v", key="k")),
-        ("12-34-5", EncryptColumn(encrypt="v", key="k", others="keep")),
-        ("٣٣٣٣٣٣٣", EncryptColumn(encrypt="v", key="k")),
-        (-1234567, EncryptColumn(encrypt="v", key="k", digits=7)),
-        (12345678, EncryptColumn(encrypt="v", key="k", digits=7)),
+        ("12345", EncryptColumn(ff1="v", key="k")),
+        ("", EncryptColumn(ff1="v", key="k")),
+        ("1234-567", EncryptColumn(ff1="v", key="k")),
+        ("12-34-5", EncryptColumn(ff1="v", key="k", others="keep")),
+        ("٣٣٣٣٣٣٣", EncryptColumn(ff1="v", key="k")),
+        (-1234567, EncryptColumn(ff1="v", key="k", digits=7)),
+        (12345678, EncryptColumn(ff1="v", key="k", digits=7)),
     ],
 )
 def test_what_cannot_be_encrypted_stops_the_run(value: object, mask: EncryptColumn) -> None:
@@ -142,7 +142,7 @@ def test_what_cannot_be_encrypted_stops_the_run(value: object, mask: EncryptColu
 def test_encryption_demands_a_key_of_aes() -> None:
     """16, 24 or 32 bytes."""
     with pytest.raises(ConfigError, match="20 bytes"):
-        masked(pa.array(["1234567"]), EncryptColumn(encrypt="v", key="k"), key=bytes(20))
+        masked(pa.array(["1234567"]), EncryptColumn(ff1="v", key="k"), key=bytes(20))
 
 
 FORTY_TWO = [
@@ -195,7 +195,7 @@ def test_a_hash_is_that_of_the_documented_text(
 ) -> None:
     """So that anybody can compute it again: HMAC-SHA-256 of the text in UTF-8."""
     expected = hmac.new(KEY, text.encode(), hashlib.sha256).hexdigest()
-    assert masked(array, HashColumn(hash="v", key="k"), **metadata) == [expected]
+    assert masked(array, HashColumn(hmac="v", key="k"), **metadata) == [expected]
 
 
 def test_tokens_are_told_apart_by_key_domain_and_value() -> None:
@@ -206,7 +206,7 @@ def test_tokens_are_told_apart_by_key_domain_and_value() -> None:
     assert plain[2] is None
     other = masked(array, TokenizeColumn(tokenize="v", key="k", domain="order"))
     third = masked(array, TokenizeColumn(tokenize="v", key="k"), key=bytes(32))
-    hashes = masked(array, HashColumn(hash="v", key="k"))
+    hashes = masked(array, HashColumn(hmac="v", key="k"))
     assert len({plain[0], other[0], third[0], hashes[0][:32]}) == 4
     assert {len(each) for each in (plain[0], other[0], third[0])} == {32}
 
@@ -234,7 +234,7 @@ def test_base64_is_that_of_the_whole_digest() -> None:
     expected = hmac.new(KEY, b"a", hashlib.sha256).digest()
     import base64
 
-    found = masked(pa.array(["a", None]), HashColumn(hash="v", key="k", encoding="base64"))
+    found = masked(pa.array(["a", None]), HashColumn(hmac="v", key="k", encoding="base64"))
     assert found == [base64.b64encode(expected).decode(), None]
 
 
@@ -244,7 +244,7 @@ def shifted(dates: pa.Array, subjects: pa.Array, days: int = 30, **metadata: str
         [pa.field("d", dates.type, metadata=metadata or None), pa.field("s", subjects.type)]
     )
     batch = pa.RecordBatch.from_arrays([dates, subjects], schema=schema)
-    step = ShiftDates(shift="d", by="s", key="k", days=days)
+    step = ShiftDates(shift_date="d", by="s", key="k", days=days)
     array = Transformer(Transform(steps=(step,)), schema, {"k": KEY}).apply(batch).column(0)
     found: list[Any] = array.view(
         pa.int32() if dates.type.bit_width == 32 else pa.int64()
@@ -302,7 +302,7 @@ def test_dates_are_cut_to_month_and_year(kind: pa.DataType, days: list[int | Non
     array = pa.array(ticks, width).view(kind)
     for to in ("month", "year"):
         schema = pa.schema([pa.field("v", kind)])
-        step = TruncateDates(truncate_dates="v", to=to)  # type: ignore[arg-type]
+        step = TruncateDates(truncate_date="v", to=to)  # type: ignore[arg-type]
         batch = pa.RecordBatch.from_arrays([array], schema=schema)
         found = Transformer(Transform(steps=(step,)), schema, {}).apply(batch).column(0)
         expected = [None if each is None else first_day(each, to) * scale for each in days]
@@ -339,16 +339,16 @@ def test_a_redacted_column_has_one_value() -> None:
 @pytest.mark.parametrize(
     ("kind", "mask"),
     [
-        (pa.float64(), HashColumn(hash="v", key="k")),
+        (pa.float64(), HashColumn(hmac="v", key="k")),
         (pa.list_(pa.int8()), TokenizeColumn(tokenize="v", key="k")),
         (pa.int64(), TruncateColumn(truncate="v", characters=3)),
-        (pa.string(), TruncateDates(truncate_dates="v", to="month")),
-        (pa.int64(), EncryptColumn(encrypt="v", key="k")),
-        (pa.decimal128(5, 2), EncryptColumn(encrypt="v", key="k", digits=8)),
+        (pa.string(), TruncateDates(truncate_date="v", to="month")),
+        (pa.int64(), EncryptColumn(ff1="v", key="k")),
+        (pa.decimal128(5, 2), EncryptColumn(ff1="v", key="k", digits=8)),
         (pa.int64(), RedactColumn(redact="v", value="x")),
-        (pa.string(), HashColumn(hash="v", key="k", length=4)),
+        (pa.string(), HashColumn(hmac="v", key="k", length=4)),
         (pa.string(), TruncateColumn(truncate="v", characters=0)),
-        (pa.date32(), ShiftDates(shift="v", by="v", key="k", days=3)),
+        (pa.date32(), ShiftDates(shift_date="v", by="v", key="k", days=3)),
     ],
 )
 def test_a_mask_that_does_not_suit_is_told_before_the_run(kind: pa.DataType, mask: Mask) -> None:
@@ -360,9 +360,9 @@ def test_a_mask_that_does_not_suit_is_told_before_the_run(kind: pa.DataType, mas
 def test_a_masked_column_says_how_and_by_which_key() -> None:
     """And keeps no mark of what its text stood for."""
     schema = pa.schema([pa.field("v", pa.string(), metadata=NUMBER)])
-    found = check(Transform(steps=(HashColumn(hash="V", key="k"),)), schema)
+    found = check(Transform(steps=(HashColumn(hmac="V", key="k"),)), schema)
     assert found.schema.field("v").metadata is None
     column = found.columns[0]
     assert column.masked is not None
-    assert (column.masked.method, column.masked.key_name) == ("hash", "k")
+    assert (column.masked.method, column.masked.key_name) == ("hmac", "k")
     assert column.output_type == "string"

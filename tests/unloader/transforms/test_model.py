@@ -21,7 +21,7 @@ from unloader.transforms.model import (
     KeepColumns,
     MaskingKey,
     RedactColumn,
-    RenameColumn,
+    RenameColumns,
     ShiftDates,
     TokenizeColumn,
     Transform,
@@ -33,18 +33,18 @@ EVERY_STEP = Transform(
     steps=(
         KeepColumns(keep=("a", 'b"')),
         DropColumns(drop=("c",)),
-        RenameColumn(rename="a", to="b"),
+        RenameColumns(rename=(("a", "b"),)),
         CastColumn(cast="a", to="int64"),
         ConstantColumn(constant="a", value=None, type="date"),
         ComputeColumn(compute="a", sql="b + 1"),
-        FilterRows(where="a > 0"),
-        HashColumn(hash="a", key="k", encoding="base64", length=20),
+        FilterRows(filter="a > 0"),
+        HashColumn(hmac="a", key="k", encoding="base64", length=20),
         TokenizeColumn(tokenize="a", key="other", form="uuid", domain="customer"),
         RedactColumn(redact="a", value="x"),
         TruncateColumn(truncate="a", characters=3),
-        TruncateDates(truncate_dates="a", to="year"),
-        ShiftDates(shift="a", by="b", key="k", days=30),
-        EncryptColumn(encrypt="a", key="k", alphabet="digits-lower", tweak="t"),
+        TruncateDates(truncate_date="a", to="year"),
+        ShiftDates(shift_date="a", by="b", key="k", days=30),
+        EncryptColumn(ff1="a", key="k", alphabet="digits-lower", tweak="t"),
     )
 )
 
@@ -66,12 +66,12 @@ def test_a_transform_passes_the_filter_for_secrets_unchanged() -> None:
 
 def test_a_step_may_be_written_without_its_defaults() -> None:
     """As a job file has it: the first field says which step it is."""
-    asked = {"steps": [{"hash": "A", "key": "k"}, {"cast": "A", "to": "date"}]}
+    asked = {"steps": [{"hmac": "A", "key": "k"}, {"cast": "A", "to": "date"}]}
     found = json_fields.from_json(Transform, asked, "the transform", newer=True)
-    assert found.steps == (HashColumn(hash="A", key="k"), CastColumn(cast="A", to="date"))
+    assert found.steps == (HashColumn(hmac="A", key="k"), CastColumn(cast="A", to="date"))
 
 
-@pytest.mark.parametrize("step", [{"hsah": "A"}, {"hash": "A", "length": 8, "size": 9}, {}])
+@pytest.mark.parametrize("step", [{"hsah": "A"}, {"hmac": "A", "length": 8, "size": 9}, {}])
 def test_an_unknown_field_is_an_error(step: dict[str, object]) -> None:
     """A mask that is misspelt is never skipped."""
     with pytest.raises((NotAsExpected, TypeError)):

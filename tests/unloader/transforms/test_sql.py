@@ -262,13 +262,15 @@ def test_an_error_on_a_row_shows_no_value(sql: str) -> None:
 
 def test_a_filter_keeps_rows_that_are_true_in_their_order() -> None:
     """Not those for which the condition is NULL."""
-    transform = Transform(steps=(FilterRows(where="id <> 2"),))
+    transform = Transform(steps=(FilterRows(filter="id <> 2"),))
     assert Transformer(transform, ROWS.schema, {}).apply(ROWS).to_pylist()[0]["id"] == 1
     ids = pa.record_batch({"id": pa.array(range(10_000))})
-    odd = Transformer(Transform(steps=(FilterRows(where="id % 2 = 1"),)), ids.schema, {}).apply(ids)
+    odd = Transformer(Transform(steps=(FilterRows(filter="id % 2 = 1"),)), ids.schema, {}).apply(
+        ids
+    )
     assert odd.column("id").to_pylist() == list(range(1, 10_000, 2))
     with pytest.raises(UsageError, match="true or false"):
-        check(Transform(steps=(FilterRows(where="id"),)), ROWS.schema)
+        check(Transform(steps=(FilterRows(filter="id"),)), ROWS.schema)
 
 
 def test_expressions_see_what_the_steps_before_made() -> None:
@@ -277,7 +279,7 @@ def test_expressions_see_what_the_steps_before_made() -> None:
         ComputeColumn(compute="ID", sql="id + 1"),
         ComputeColumn(compute="twice", sql="id * 2"),
         ComputeColumn(compute="name", sql="upper(name)"),
-        FilterRows(where="twice > 4"),
+        FilterRows(filter="twice > 4"),
         ComputeColumn(compute="both", sql="name || twice"),
     )
     found = Transformer(Transform(steps=steps), ROWS.schema, {}).apply(ROWS)

@@ -23,7 +23,7 @@ from unloader.transforms.model import (
     KeepColumns,
     MaskingKey,
     RedactColumn,
-    RenameColumn,
+    RenameColumns,
     ShiftDates,
     Step,
     TokenizeColumn,
@@ -65,20 +65,20 @@ def rows(count: int) -> pa.RecordBatch:
 
 
 EVERYTHING: tuple[Step, ...] = (
-    FilterRows(where="customer IS NULL OR customer % 3 <> 0"),
+    FilterRows(filter="customer IS NULL OR customer % 3 <> 0"),
     ComputeColumn(compute="label", sql="coalesce(name, '?') || '/' || kind"),
     ComputeColumn(compute="amount", sql="amount * 2"),
-    ShiftDates(shift="born", by="customer", key="k", days=20),
-    TruncateDates(truncate_dates="at", to="year"),
+    ShiftDates(shift_date="born", by="customer", key="k", days=20),
+    TruncateDates(truncate_date="at", to="year"),
     TokenizeColumn(tokenize="customer", key="k"),
-    HashColumn(hash="raw", key="k", length=12),
-    HashColumn(hash="kind", key="k", encoding="base64"),
-    EncryptColumn(encrypt="card", key="k"),
+    HashColumn(hmac="raw", key="k", length=12),
+    HashColumn(hmac="kind", key="k", encoding="base64"),
+    EncryptColumn(ff1="card", key="k"),
     RedactColumn(redact="name", value="x"),
     TruncateColumn(truncate="label", characters=3),
-    FilterRows(where="label <> '?/a'"),
+    FilterRows(filter="label <> '?/a'"),
     ConstantColumn(constant="batch", value="7", type="int16"),
-    RenameColumn(rename="id", to="ID number"),
+    RenameColumns(rename=(("id", "ID number"),)),
     CastColumn(cast="ID number", to="decimal(20,0)"),
 )
 
@@ -142,8 +142,8 @@ def test_columns_are_kept_dropped_renamed_and_set() -> None:
     batch = pa.record_batch({"A": [1], "a": [2], "B": ["x"]})
     steps = (
         KeepColumns(keep=("b", "a", "A")),
-        RenameColumn(rename="a", to='sel"ect'),
-        RenameColumn(rename="A", to="a"),
+        RenameColumns(rename=(("a", 'sel"ect'),)),
+        RenameColumns(rename=(("A", "a"),)),
         ConstantColumn(constant="c", value=None, type="timestamp[us, UTC]"),
         ConstantColumn(constant="B", value="5", type="decimal(3,1)"),
         DropColumns(drop=('SEL"ECT',)),
@@ -160,13 +160,13 @@ def test_columns_are_kept_dropped_renamed_and_set() -> None:
         (KeepColumns(keep=()), "keep"),
         (KeepColumns(keep=("A", "A")), "twice"),
         (DropColumns(drop=("A", "b", "B")), "no column"),
-        (RenameColumn(rename="ab", to="x"), "'ab'"),
-        (RenameColumn(rename="A", to="b"), "'b'"),
-        (RenameColumn(rename="A", to=""), "no name"),
+        (RenameColumns(rename=(("ab", "x"),)), "'ab'"),
+        (RenameColumns(rename=(("A", "b"),)), "'b'"),
+        (RenameColumns(rename=(("A", ""),)), "no name"),
         (CastColumn(cast="A", to="number"), "'number'"),
         (CastColumn(cast="A", to="decimal(39,0)"), "decimal"),
         (ConstantColumn(constant="n", value="x", type="int8"), "int8"),
-        (HashColumn(hash="nobody", key="k"), "'nobody'"),
+        (HashColumn(hmac="nobody", key="k"), "'nobody'"),
         (ComputeColumn(compute="", sql="1"), "no column"),
     ],
 )
@@ -247,9 +247,9 @@ def test_a_column_says_where_it_comes_from() -> None:
     """What was masked, by which key, and what still has clear values of a masked column."""
     steps = (
         ComputeColumn(compute="domain", sql="split_part(email, '@', 2)"),
-        HashColumn(hash="email", key="k"),
+        HashColumn(hmac="email", key="k"),
         ComputeColumn(compute="short", sql="email[:4]"),
-        RenameColumn(rename="id", to="number"),
+        RenameColumns(rename=(("id", "number"),)),
         CastColumn(cast="number", to="string"),
     )
     schema = pa.schema([("id", pa.int64()), ("email", pa.string()), ("other", pa.string())])
@@ -268,7 +268,7 @@ def test_a_missing_key_is_told_before_the_first_batch() -> None:
     """With its name."""
     schema = pa.schema([("v", pa.string())])
     with pytest.raises(ConfigError, match="other"):
-        Transformer(Transform(steps=(HashColumn(hash="v", key="other"),)), schema, KEYS)
+        Transformer(Transform(steps=(HashColumn(hmac="v", key="other"),)), schema, KEYS)
 
 
 def test_another_schema_is_refused() -> None:
@@ -296,17 +296,17 @@ def test_a_large_value_passes_where_no_step_looks_at_it() -> None:
     def done(*steps: Step) -> Any:
         return Transformer(Transform(steps=steps), row.schema, KEYS).apply_large(large)
 
-    moved = done(RenameColumn(rename="doc", to="text"), KeepColumns(keep=("text", "id")))
+    moved = done(RenameColumns(rename=(("doc", "text"),)), KeepColumns(keep=("text", "id")))
     assert [index for index, _ in moved.values] == [0]
-    assert done(FilterRows(where="id > 1")) is None
+    assert done(FilterRows(filter="id > 1")) is None
     assert done(RedactColumn(redact="doc", value="-")).row.column("doc").to_pylist() == ["-"]
     assert done(RedactColumn(redact="doc", value="-")).values == ()
     assert done(DropColumns(drop=("doc",))).values == ()
     for step in (
-        HashColumn(hash="doc", key="k"),
+        HashColumn(hmac="doc", key="k"),
         TruncateColumn(truncate="doc", characters=3),
         ComputeColumn(compute="n", sql="length(doc)"),
-        FilterRows(where="doc IS NULL"),
+        FilterRows(filter="doc IS NULL"),
     ):
         with pytest.raises(OutputFailed, match="doc"):
             done(step)

@@ -10,6 +10,7 @@ import click
 
 from unloader.cli.display import render, seats
 from unloader.cli.display.columns import legend, terminal_width
+from unloader.cli.display.forms import csv_form, lossless_word
 from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
@@ -22,9 +23,11 @@ from unloader.cli.options.source_argument import (
     job_document,
     source_argument,
 )
+from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
 from unloader.request.settings import percent_text
+from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from partition_planner.model import Plan, WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
+    from unloader.resolve.resolved import ResolvedRun
 
 SHORT_PLAN, FIRST_UNITS = 20, 5
 """A plan of more units than that shows its first ones only."""
@@ -47,7 +51,7 @@ SHORT_PLAN, FIRST_UNITS = 20, 5
       unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
     """,
 )
-@source_argument(plans=False)
+@source_argument(plans=False, tables=True)
 @declared_options("plan")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
@@ -55,8 +59,15 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
     Takes the options of run. It reads the database's dictionary only, and a sample of the rows if
     --compression is to be chosen by measuring. Of more than 20 work units it shows the first few,
-    unless --units is given; --json and --output contain all of them.
+    unless --units is given; --json and --output contain all of them. Of several tables it shows a
+    line each; their plans are made again by run, so --output does not apply.
     """
+    if argument.job is not None or is_of_several(values):
+        # Imported on use: most plans are of one table.
+        from unloader.cli.jobs.planning import plan_tables
+
+        plan_tables(context, argument, values)
+        return
     from unloader.cli.options.routes import asked_request
 
     rules.validate_plan_file(values)
@@ -142,6 +153,7 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     )
     parts = (
         _overview(planned, settings),
+        _columns(run),
         table,
         legend(table),
         _with(_units(planned, units), more),
@@ -160,6 +172,26 @@ def _routes(planned: PlannedRun) -> str:
     return routes_text(routes_json(planned.run))
 
 
+def _columns(run: ResolvedRun) -> str:
+    """Return the columns that are written, where they are not those that are read."""
+    if run.output.transform is None:
+        return ""
+    is_text = isinstance(run.output.format, TextFormat)
+    return render.table(
+        ("column", "type", "in the output", "lossless", "note"),
+        (
+            (
+                render.name(each.name),
+                each.source_type or render.UNKNOWN,
+                csv_form(each.output_type) if is_text else each.output_type,
+                lossless_word(each.lossless),
+                each.note,
+            )
+            for each in run.written.columns
+        ),
+    )
+
+
 def _with(text: str, more: str) -> str:
     return f"{text}\n{more}" if more else text
 
@@ -174,7 +206,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
         (
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
-            ("columns", render.count(len(planned.run.extract.projection.columns))),
+            ("columns", render.count(len(planned.run.written.columns))),
             ("units", _number(plan)),
             ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),

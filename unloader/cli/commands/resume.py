@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,9 @@ from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import MaskingKey
 
 
 @click.command(
@@ -62,8 +66,18 @@ def command(context: click.Context, /, destination: Path, **values: Any) -> None
             parallelism=values["parallelism"] if asked else None,
             new_snapshot=values["new_snapshot"],
             keys=keys_at(values),
+            masking_keys=_masking_keys(values),
             observe=display,
             stop=stop,
         )
         write_report(values, manifest)
     answer(manifest, values)
+
+
+def _masking_keys(values: Mapping[str, Any]) -> tuple[MaskingKey, ...]:
+    """Return where keys of masks are found now, if that is said."""
+    if not values["mask_key"]:
+        return ()
+    from unloader.cli.options.transforming import given_keys
+
+    return given_keys(values["mask_key"])

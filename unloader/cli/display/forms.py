@@ -17,6 +17,11 @@ _FORMS = (
 """How names of Arrow types begin, and what the default dialect makes of them."""
 
 
+def lossless_word(lossless: bool | str) -> str:
+    """Return whether a column has the source's values, or that it has others on purpose."""
+    return lossless if isinstance(lossless, str) else "yes" if lossless else "no"
+
+
 def csv_form(output_type: str) -> str:
     """Return what the default dialect writes of a type of Arrow; `text` for all that is text."""
     if output_type.startswith("timestamp"):

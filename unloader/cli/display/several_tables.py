@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
+from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
@@ -24,10 +26,17 @@ def summary(manifest: TablesManifest) -> str:
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
             ("snapshot", _snapshot(manifest.snapshot)),
             ("verified", verification(manifest)),
-            ("directory", directory),
-            ("manifest", f"{directory.rstrip('/')}/_manifest.json"),
+            *_places(directory),
         )
     )
+
+
+def _places(directory: str) -> Iterator[tuple[str, str]]:
+    if destination_kind((directory,)) == "null":
+        yield "dropped", directory
+        return
+    yield "directory", directory
+    yield "manifest", f"{directory.rstrip('/')}/_manifest.json"
 
 
 def verification(manifest: TablesManifest) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from unloader.cli.display import render
-from unloader.cli.display.forms import csv_form
+from unloader.cli.display.forms import csv_form, lossless_word
 from unloader.redaction import redact
 from writers.model import TextFormat
 
@@ -96,7 +96,7 @@ def _columns(output: JobOutput, found: CheckedOutput) -> str:
                 render.name(each.name),
                 each.source_type,
                 csv_form(each.output_type) if is_text else each.output_type,
-                "yes" if each.lossless else "no",
+                lossless_word(each.lossless),
                 each.note,
             )
             for each in found.columns

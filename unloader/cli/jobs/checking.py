@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 from unloader import api
 from unloader.cli.jobs.outputs import JobOutput, OutputReader
 from unloader.cli.options.source_argument import source_of_job
-from unloader.errors import UnloaderError, UsageError
+from unloader.errors import UnloaderError
 from unloader.request.job.grammar import read_job
-from unloader.request.job.layers import one_route_each
 from unloader.request.job.model import JobFile, Mistake, Place
 from unloader.request.options.option import of_command
 from unloader.sources.options import every_option
 
 if TYPE_CHECKING:
     from unloader.checking.model import Checked, CheckedOutput, Problem
-    from unloader.model import Request
 
 _KEYS = {"table": "table", "where": "where", "to": "to", "source": "source", "run": ""}
 """The key of a job file that a problem is about."""
@@ -65,23 +63,27 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
     checked = _checked(ready)
     if checked is not None:
         mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
-    known = {} if checked is None else dict(zip(map(id, ready), checked.outputs, strict=True))
     return JobCheck(
         path=path,
         mistakes=tuple(mistakes),
-        outputs=tuple((each, known.get(id(each))) for each in outputs),
+        outputs=tuple(_known(outputs, ready, checked)),
         server_version="" if checked is None else checked.server_version,
-        notices=tuple(_not_run(job)),
+        notices=() if checked is None else checked.notices,
     )
 
 
-def _not_run(job: JobFile) -> Iterator[str]:
-    """Yield what `run` says of a job that it does not take, although nothing is wrong with it."""
-    try:
-        if len(job.tables) > 1:
-            one_route_each(job)
-    except UsageError as error:
-        yield error.message
+def _known(
+    outputs: Sequence[JobOutput], ready: list[JobOutput], checked: Checked | None
+) -> Iterator[tuple[JobOutput, CheckedOutput | None]]:
+    """Yield each output with each of its tables; with None where none is known."""
+    for output in outputs:
+        found = [
+            each
+            for each in (() if checked is None else checked.outputs)
+            if ready[each.entry] is output
+        ]
+        for each in found or (None,):
+            yield output, each
 
 
 def _url(job: JobFile, mistakes: list[Mistake]) -> str:
@@ -97,19 +99,18 @@ def _url(job: JobFile, mistakes: list[Mistake]) -> str:
 
 
 def _checked(ready: list[JobOutput]) -> Checked | None:
-    requests: list[Request] = [each.request for each in ready if each.request is not None]
-    return api.check(requests) if requests else None
+    return api.check([each.asked() for each in ready]) if ready else None
 
 
 def _mistake(problem: Problem, job: JobFile, ready: list[JobOutput]) -> Mistake:
     """Return a problem with the place in the job file that it is about."""
     key = _KEYS[problem.about]
-    if problem.output is None:
+    if problem.entry is None:
         source = job.source
         if key == "source" and source is not None:
             return Mistake(error=problem.error, place=source.place, key=key)
         return ready[0].mistake(problem.error) if key else _of_run(problem, job)
-    output = ready[problem.output]
+    output = ready[problem.entry]
     subject = "query" if key == "table" and "query" in output.values else key
     mentions = f"--{subject}" in problem.error.message or "--" not in problem.error.message
     return output.mistake(problem.error, subject if mentions else "")

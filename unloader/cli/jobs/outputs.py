@@ -8,7 +8,7 @@ is raised at the first mistake: each is kept with the place that it is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -81,6 +81,7 @@ class JobOutput:
             request=replace(self.request, selection=selection),
             choice=self.choice,
             label=self.label,
+            group="the job" if self.table is None else self.table.label,
         )
 
 
@@ -96,6 +97,22 @@ def _command(name: str) -> click.Command:
     )
 
 
+def entry_context(command: str, arguments: Sequence[str], known: Invocation) -> click.Context:
+    """Return the call of a command that an entry of a job file is.
+
+    Args:
+        command: `run` or `plan`.
+        arguments: The command line, which overrides the entry.
+        known: Has what holds for the entry.
+
+    Raises:
+        click.UsageError: A value means nothing.
+    """
+    return _command(command).make_context(
+        command, list(arguments), obj=known, default_map=default_map(known.job_values)
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class OutputReader:
     """Reads all outputs of a job."""
@@ -106,12 +123,6 @@ class OutputReader:
     passwords: Mapping[str, Any]
     """Options on the password that the command line of `check` has."""
     report: Report
-    command: str = "run"
-    """Whose options the job has."""
-    arguments: tuple[str, ...] = ()
-    """The command line, which overrides the job."""
-    source: SourceSpec | None = None
-    """The source, where it is known already."""
     wrong: frozenset[str] = frozenset()
     """Keys with a mistake, which are left out of the job."""
     asked: bool = False
@@ -134,7 +145,7 @@ class OutputReader:
             self._tell(bare.mistake(error))
         if not self.url or not self._has_subject(context):
             return bare
-        source = self.source or self._source(context, bare)
+        source = self._source(context, bare)
         if source is None:
             return bare
         try:
@@ -155,8 +166,7 @@ class OutputReader:
 
     def _broken(self, context: click.Context) -> Iterator[UsageError]:
         """Yield the rules that an output breaks, but for what follows from a mistake before."""
-        needed = self.command == "run" and "to" not in self.wrong
-        if needed and not context.params["to"]:
+        if not context.params["to"] and "to" not in self.wrong:
             yield UsageError("nothing says where the output goes", "give it the key to")
         for error in rules.broken(context.params, given(context)):
             if not (error.message.startswith("nothing says") and self.wrong & {"table", "query"}):
@@ -185,9 +195,7 @@ class OutputReader:
         """Return the call of `run` that an output is; None if a variable is wrong."""
         known = Invocation(job_file=self.job.path, job_values=values)
         try:
-            context = _command(self.command).make_context(
-                self.command, list(self.arguments), obj=known, default_map=default_map(values)
-            )
+            context = entry_context("run", (), known)
         except click.UsageError as error:
             # What the file says has been looked at by now. Each output has the same variables.
             self._tell(Mistake(error=usage_error(error), place=Place(path=self.job.path)))

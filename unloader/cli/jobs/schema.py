@@ -15,7 +15,7 @@ from typing import Any, get_args
 from unloader import json_schema
 from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, ROUTE_NAME, RUN, SOURCE, TABLE
 from unloader.request.job.including import INCLUDE
-from unloader.request.options.kinds import Choice, Kind, Parsed, Whole
+from unloader.request.options.kinds import Assignments, Choice, Kind, Parsed, Whole
 from unloader.request.options.option import Option, Scope, of_command, of_scope
 from unloader.sources.options import every_option
 
@@ -132,7 +132,7 @@ def _forms(option: Option) -> Iterable[dict[str, Any]]:
         if each is str:
             yield from _texts(option)
         elif each is dict:
-            yield {"type": "object", "additionalProperties": {"anyOf": _WIDTH}}
+            yield {"type": "object", "additionalProperties": {"anyOf": list(_named_values(kind))}}
         else:
             yield _number(kind, each)
     if option.multiple or kind.lists:
@@ -140,7 +140,19 @@ def _forms(option: Option) -> Iterable[dict[str, Any]]:
         yield {"type": "array", "items": items[0] if len(items) == 1 else {"anyOf": items}}
 
 
-_WIDTH = [{"type": "integer", "minimum": 1}, {"type": "string"}]
+def _named_values(kind: Kind) -> Iterable[dict[str, Any]]:
+    """Yield what a table may have behind a name."""
+    if not isinstance(kind, Assignments):
+        yield from _WIDTH
+        return
+    yield {"type": "string"}
+    yield {"type": "integer"}
+    if kind.nested:
+        values = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+        yield {"type": "object", "additionalProperties": values, "required": ["method"]}
+
+
+_WIDTH: list[dict[str, Any]] = [{"type": "integer", "minimum": 1}, {"type": "string"}]
 
 
 def _texts(option: Option) -> Iterable[dict[str, Any]]:

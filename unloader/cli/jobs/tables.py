@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from unloader.cli.jobs.outputs import OutputReader
-from unloader.cli.options import rules
+from unloader.cli.invocation import Invocation
+from unloader.cli.jobs.outputs import entry_context
+from unloader.cli.mistakes import usage_error
 from unloader.cli.options.command import ARGUMENTS
-from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.origins import settings_of
-from unloader.cli.options.parameter import given
-from unloader.cli.options.request_of import request_of
-from unloader.cli.options.source_argument import SourceArgument
+from unloader.cli.options.routes import asked_request
+from unloader.cli.options.source_argument import SourceArgument, check_statements
 from unloader.cli.options.tables import choice_of
-from unloader.errors import UsageError
-from unloader.model import Setting, SourceSpec, TablesOptions
-from unloader.request.job.layers import SUBJECT, one_route_each, values_of
-from unloader.request.job.model import JobFile, Mistake
+from unloader.errors import UnloaderError, UsageError
+from unloader.model import OutputOptions, Request, Setting, TablesOptions
+from unloader.request.job.layers import SUBJECT, only_route, routes_of, values_of
+from unloader.request.job.model import Entry, JobFile
 from unloader.request.job.values import meaning
 from unloader.request.options.option import of_command
+from unloader.resolve.directories import directories_of
 from unloader.selection.asked import AskedTables, TablesRequest
 from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind
@@ -43,72 +44,36 @@ def tables_request(
         ConfigError: The password's place is not there or cannot be read.
     """
     if argument.job is None:
-        rules.validate(values, given(context))
-    source = connect_to(argument.url, values, given(context))
-    settings = settings_of(context, source.kind)
-    if argument.job is None:
-        entry = AskedTables(request=request_of(values, source, settings), choice=choice_of(values))
-        return TablesRequest(entries=(entry,), options=_options(values, values["to"], settings))
-    entries = _entries(context, argument.job, source)
-    place = _common_place(argument.job, entries)
-    common = tuple(each for each in settings if not _is_of_entry(context, each))
-    return TablesRequest(entries=entries, options=_options(values, place, common))
+        entries: tuple[AskedTables, ...] = (_asked(context, argument.url, values, ""),)
+    else:
+        _check_subject(context, argument.job)
+        entries = tuple(_entries(context, argument.job, argument.url))
+    _check_places(entries)
+    settings = settings_of(context, entries[0].request.source.kind)
+    options = TablesOptions(
+        destination=_common_place(argument.job, entries),
+        overwrite=values.get("overwrite", False),
+        publish=values["publish"],
+        on_failure=values["on_table_failure"],
+        settings=tuple(each for each in settings if not _is_of_entry(context, each)),
+    )
+    return TablesRequest(entries=entries, options=options)
+
+
+def _asked(context: click.Context, url: str, values: Mapping[str, Any], label: str) -> AskedTables:
+    request = asked_request(context, url, values)
+    selection = replace(request.selection, table=None)
+    return AskedTables(
+        request=replace(request, selection=selection), choice=choice_of(values), label=label
+    )
 
 
 def _is_of_entry(context: click.Context, setting: Setting) -> bool:
     """Return whether a setting stands in the first entry alone, and is not of the whole run."""
     key = setting.name.replace("-", "_")
+    given = context.obj.job_values.get(key)
     in_file = context.get_parameter_source(key) is ParameterSource.DEFAULT_MAP
-    return in_file and bool(context.obj.job_values[key].entry)
-
-
-def _options(
-    values: Mapping[str, Any], places: tuple[str, ...], settings: tuple[Setting, ...]
-) -> TablesOptions:
-    return TablesOptions(
-        destination=places[0] if places else "",
-        overwrite=values["overwrite"],
-        publish=values["publish"],
-        on_failure=values["on_table_failure"],
-        settings=settings,
-    )
-
-
-def _entries(context: click.Context, job: JobFile, source: SourceSpec) -> tuple[AskedTables, ...]:
-    """Return the entries of a job file, each with what the command line says of all."""
-    _check_subject(context, job)
-    one_route_each(job)
-
-    def first(mistake: Mistake) -> None:
-        raise mistake.error
-
-    reader = OutputReader(
-        job=job,
-        url=source.location,
-        passwords={},
-        report=first,
-        command=str(context.command.name),
-        arguments=context.meta[ARGUMENTS],
-        source=source,
-    )
-    entries = tuple(output.asked() for output in reader.outputs())
-    _check_places(entries)
-    return entries
-
-
-def _check_places(entries: tuple[AskedTables, ...]) -> None:
-    """Refuse one directory for two entries, which needs no source to be known."""
-    first: dict[str, str] = {}
-    for entry in entries:
-        output = entry.request.output
-        if destination_kind(output.destinations) != "directories":
-            continue
-        for place in output.destinations:
-            if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
-                raise UsageError(
-                    f"{first[place]} and {entry.label} go to one directory, {place}",
-                    "write {table} into it, or give each entry its own to",
-                )
+    return in_file and given is not None and bool(given.entry)
 
 
 def _check_subject(context: click.Context, job: JobFile) -> None:
@@ -125,11 +90,77 @@ def _check_subject(context: click.Context, job: JobFile) -> None:
             )
 
 
-def _common_place(job: JobFile, entries: tuple[AskedTables, ...]) -> tuple[str, ...]:
-    """Return what `--to` is for all entries; nothing where each says its own."""
-    places = {entry.request.output.destinations for entry in entries}
+def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
+    """Yield the entries of a job file, each with what the command line says of all."""
+    prompt = True
+    for table in job.tables:
+        try:
+            inner = _context_of(context, job, table)
+            if not prompt:
+                # Asked for already.
+                inner.params["password_prompt"] = False
+            yield _asked(inner, url, inner.params, table.label)
+        except (UnloaderError, click.UsageError) as error:
+            known = usage_error(error) if isinstance(error, click.UsageError) else error
+            raise type(known)(
+                f"{table.place}: {table.label}: {known.message}", known.hint
+            ) from error
+        prompt = False
+
+
+def _context_of(context: click.Context, job: JobFile, table: Entry) -> click.Context:
+    """Return the call of the command that an entry stands for."""
+    routes = tuple(each for each in routes_of(job, table) if each is not None)
+    values = values_of(job, table, only_route(job, table))
+    check_statements(values)
+    known = Invocation(
+        job_file=job.path, job_values=values, routes=routes if len(routes) > 1 else ()
+    )
+    inner = entry_context(str(context.command.name), context.meta[ARGUMENTS], known)
+    if context.command.name == "run" and not (inner.params["to"] or len(routes) > 1):
+        raise UsageError("nothing says where the output goes", "give it the key to")
+    return inner
+
+
+def _check_places(entries: tuple[AskedTables, ...]) -> None:
+    """Refuse streams, and one directory for two entries; that needs no source to be known."""
+    first: dict[str, str] = {}
+    kinds = set()
+    for entry in entries:
+        for output in _outputs(entry.request):
+            kinds.add(_kind_of(output))
+            for place in directories_of(output):
+                if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
+                    raise UsageError(
+                        f"{first[place]} and {entry.label} go to one directory, {place}",
+                        "write {table} into it, or give each entry its own to",
+                    )
+    if len(kinds) > 1:
+        raise UsageError(
+            "some tables go to directories, and others nowhere", "give all of them the same --to"
+        )
+
+
+def _kind_of(output: OutputOptions) -> str:
+    kind = destination_kind(output.destinations)
+    if kind in ("stdout", "pipe", "pipes"):
+        raise UsageError(
+            f"--to {output.destination} is a stream, and each of several tables has files of its "
+            "own",
+            "give a directory, --to '/extract/{schema}.{table}', or run one table",
+        )
+    return kind
+
+
+def _outputs(request: Request) -> tuple[OutputOptions, ...]:
+    return tuple(route.output for route in request.routes or ()) or (request.output,)
+
+
+def _common_place(job: JobFile | None, entries: tuple[AskedTables, ...]) -> str:
+    """Return the directory of the manifest of all, with fields; empty where nothing says it."""
+    places = {entry.request.output.destination for entry in entries}
     if len(places) == 1:
         return places.pop()
-    top = values_of(job).get("to")
+    top = None if job is None else values_of(job).get("to")
     option = next(each for each in of_command(every_option(), "run") if each.key == "to")
-    return () if top is None else tuple(meaning(option, top.value))
+    return "" if top is None else str(meaning(option, top.value)[0])

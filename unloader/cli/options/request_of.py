@@ -18,6 +18,7 @@ from unloader.request.names import parse_table
 from unloader.request.options.fields import build, field_values
 from unloader.request.options.output import FORMAT
 from unloader.request.options.parsing import ADAPTIVE
+from unloader.request.options.transforming import TRANSFORMING
 from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import Compression, ParquetFormat, TextFormat
@@ -55,6 +56,7 @@ def request_of(
         **_compression(values),
         **_destination(values),
         "output.encryption": encryption_of(values),
+        **_transform(values),
         **_layout(values),
         **_limits(values),
         **_table(values),
@@ -116,6 +118,15 @@ def _destination(values: Mapping[str, Any]) -> dict[str, Any]:
         # From a variable set for all jobs; what was asked for by name is refused.
         found["verify"] = "count"
     return found
+
+
+def _transform(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is done to the rows; nothing where nothing says so, which costs no import."""
+    if not any(values.get(option.key) for option in TRANSFORMING):
+        return {}
+    from unloader.cli.options.transforming import transform_of
+
+    return {"output.transform": transform_of(values)}
 
 
 def _layout(values: Mapping[str, Any]) -> dict[str, Any]:

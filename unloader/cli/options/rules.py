@@ -26,6 +26,7 @@ from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Circumstance, Option, of_command
 from unloader.request.options.parsing import ADAPTIVE
+from unloader.request.options.transforming import TRANSFORMING
 from unloader.sources.options import every_option, unknown_to
 from unloader.sources.registry import KINDS
 from unloader.storage.kinds import (
@@ -292,6 +293,11 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
             f"encoded; a directory of that name is ./{places[0]}",
         )
     what = "standard output" if kind == "stdout" else places[0]
+    if kind != "null" and is_of_several(values):
+        raise UsageError(
+            f"--to {places[0]} is a stream, and each of several tables has files of its own",
+            "give a directory, --to '/extract/{schema}.{table}', or run one table",
+        )
     for option in _out_of_place("streams", given):
         if values[option.key] not in (False, 0, "unit"):
             if option.key == "file_per" and is_one_stream(kind):
@@ -421,6 +427,16 @@ def _verification(values: Mapping[str, Any], given: frozenset[str]) -> None:
         )
 
 
+def _transforms(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    changed = [each.name for each in TRANSFORMING if values.get(each.key)]
+    if changed and values["verify"] == "source":
+        raise UsageError(
+            f"--verify source compares with the source's own values, and --{changed[0]} writes "
+            "others",
+            "use --verify full, which compares the files with what was meant to be written",
+        )
+
+
 def _encryption(values: Mapping[str, Any], given: frozenset[str]) -> None:
     # Unlike other options, a variable that does not apply is not let pass here: what somebody
     # wants to be encrypted must not be written in the open.
@@ -463,5 +479,6 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     _slow_hours,
     _verification,
     _encryption,
+    _transforms,
     validate_seats,
 )

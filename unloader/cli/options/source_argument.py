@@ -136,7 +136,7 @@ def _is_file(text: str) -> bool:
 
 
 def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> SourceArgument:
-    from unloader.request.job.layers import one_route_each, routes_of, the_only, values_of
+    from unloader.request.job.layers import first_of, routes_of, the_only, values_of
 
     own = {
         each.declared.key: each.declared
@@ -145,11 +145,11 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
     }
     job = _job_file(path, own)
     several = tables and len(job.tables) > 1
-    table, route = one_route_each(job)[0] if several else the_only(job)
+    table, route = first_of(job) if several else the_only(job)
     values = values_of(job, table, route)
     check_statements(values)
     ctx.obj.job_file, ctx.obj.job_values = path, values
-    routes = () if several else tuple(each for each in routes_of(job, table) if each is not None)
+    routes = tuple(each for each in routes_of(job, table) if each is not None)
     ctx.obj.routes = routes if len(routes) > 1 and "route" in own else ()
     if len(routes) > 1 and not ctx.obj.routes:
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from unloader.cli.display.json_log import writing
-from unloader.redaction import PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
+from unloader.redaction import MASKING_KEY_VARIABLE, PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
 from unloader.sources.options import every_option, source_variables
 
 NOT_OURS = ("UNLOADER_RUN_", "UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
@@ -43,9 +43,8 @@ def unknown_variables() -> tuple[str, ...]:
     """Return the variables with our prefix that nothing reads, by name."""
     known = _known()
     ours = (name for name in os.environ if name.startswith("UNLOADER_"))
-    return tuple(
-        sorted(name for name in ours if name not in known and not name.startswith(NOT_OURS))
-    )
+    others = (*NOT_OURS, MASKING_KEY_VARIABLE)
+    return tuple(sorted(name for name in ours if name not in known and not name.startswith(others)))
 
 
 def _known() -> frozenset[str]:

@@ -51,26 +51,30 @@ def the_only(job: JobFile) -> tuple[Entry | None, Entry | None]:
             "write a job file for each, and put what they have in common into one that they "
             "include",
         )
-    table = job.tables[0] if job.tables else None
-    if len(routes_of(job, table)) > 1:
-        return table, None
-    return one_route_each(job)[0]
+    return first_of(job)
 
 
-def one_route_each(job: JobFile) -> tuple[tuple[Entry | None, Entry | None], ...]:
-    """Return each table of a job with its one route.
+def first_of(job: JobFile) -> tuple[Entry | None, Entry | None]:
+    """Return the first table of a job, and its route if it has one; None if it has several.
 
     Raises:
-        UsageError: A table has more, or its route would narrow what the table selects.
+        UsageError: The route would narrow what its table selects.
     """
-    found = []
-    for table in job.tables or (None,):
-        routes = routes_of(job, table)
-        if len(routes) > 1:
-            raise _too_many(job, f"{len(routes)} routes")
-        _check_narrowing(job, table, routes[0])
-        found.append((table, routes[0]))
-    return tuple(found)
+    table = job.tables[0] if job.tables else None
+    return table, only_route(job, table)
+
+
+def only_route(job: JobFile, table: Entry | None) -> Entry | None:
+    """Return the one route of a table; None if it has several, or only what stands above.
+
+    Raises:
+        UsageError: The route would narrow what the table selects.
+    """
+    routes = routes_of(job, table)
+    if len(routes) > 1:
+        return None
+    _check_narrowing(job, table, routes[0])
+    return routes[0]
 
 
 def _check_narrowing(job: JobFile, table: Entry | None, route: Entry | None) -> None:
@@ -91,10 +95,3 @@ def defaults_among(values: Iterable[Given]) -> frozenset[str]:
 
 def _values(entry: Entry | None) -> tuple[Given, ...]:
     return () if entry is None else entry.values
-
-
-def _too_many(job: JobFile, what: str) -> UsageError:
-    return UsageError(
-        f"run unloads a table to one output, and {job.path} has {what}",
-        "write a job file for each, and put what they have in common into one that they include",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, time
 from typing import Any
 
-from unloader.request.options.kinds import Choice, Parsed, Whole
+from unloader.request.options.kinds import Assignments, Choice, Parsed, Whole
 from unloader.request.options.option import Option
 from unloader.request.settings import at_home
 
@@ -91,9 +91,17 @@ def _fits(option: Option, value: Any) -> bool:
         return (option.multiple or kind.lists) and all(type(each) in items for each in value)
     if type(value) is dict:
         # Text, too: such as "20" for a width of 20 bytes.
-        return dict in kind.takes and all(type(each) in (int, str) for each in value.values())
+        nested = isinstance(kind, Assignments) and kind.nested
+        return dict in kind.takes and all(
+            type(each) in (int, str) or (nested and _is_flat(each)) for each in value.values()
+        )
     # By type, for a bool is an int to isinstance.
     return type(value) in kind.takes
+
+
+def _is_flat(value: Any) -> bool:
+    """Return whether a value is a table of texts and whole numbers."""
+    return type(value) is dict and all(type(each) in (int, str) for each in value.values())
 
 
 def _kind(value: Any) -> str:

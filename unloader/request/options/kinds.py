@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from unloader.request import settings
+from unloader.request import masks, settings
 
 
 class Kind:
@@ -212,6 +212,71 @@ class Statements(Kind):
         return tuple(statement.strip().rstrip(";") for statement in given)
 
 
+class Assignments(Kind):
+    """`NAME=TEXT`, one of them; the option may be repeated. In a job file a list, or a table."""
+
+    takes = (str, dict)
+    expected = "text in quotes, a list of texts, or a table"
+    nested = False
+    """A table of a job file may have tables of its own, with parameters."""
+
+    def __init__(self, shown: str, check: Callable[[str], Any] = settings.parse_assignment) -> None:
+        """Take what is shown, and what reads an item or raises ValueError."""
+        super().__init__(shown)
+        self._check = check
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the items of one occurrence, each `NAME=TEXT`, quotes of the name kept."""
+        if isinstance(value, dict):
+            value = tuple(self.item_of(str(name), of) for name, of in value.items())
+        items = value if isinstance(value, tuple) else (str(value),)
+        for item in items:
+            self._check(item)
+        return items
+
+    def item_of(self, name: str, value: Any) -> str:
+        """Return what a name and its value in a table of a job file are as one item."""
+        return f"{_quoted(name)}={self.text_of(value)}"
+
+    def text_of(self, value: Any) -> str:
+        """Return the text of a value in a table of a job file."""
+        return str(value)
+
+
+class Masks(Assignments):
+    """`COLUMN=METHOD,PARAMETER=VALUE,...`; a table of a job file has the parameters in tables."""
+
+    nested = True
+
+    def __init__(self, shown: str) -> None:
+        """Take what is shown."""
+        super().__init__(shown, masks.parse_mask)
+
+    def text_of(self, value: Any) -> str:
+        """Return a method with its parameters as the command line has them."""
+        if not isinstance(value, dict):
+            return str(value)
+        method = str(value.get("method", ""))
+        rest = (
+            f"{name}={masks.quoted_value(str(each))}"
+            for name, each in value.items()
+            if name != "method"
+        )
+        return ",".join((method, *rest))
+
+
+class KeyPlaces(Assignments):
+    """`PLACE` or `NAME=PLACE` of a key, which is not shown: it may be the key itself."""
+
+    def __init__(self, shown: str) -> None:
+        """Take what is shown."""
+        super().__init__(shown, masks.parse_key_place)
+
+    def item_of(self, name: str, value: Any) -> str:
+        """Return a named place; the name needs no quotes."""
+        return f"{name}={value}"
+
+
 class NumberList(Kind):
     """`0,2-3`, or a list of numbers in a job file; `all` is no restriction."""
 
@@ -282,4 +347,10 @@ PLACES = Places("DEST", keep_quotes=False)
 RECIPIENTS = Items("RECIPIENT", keep_quotes=False)
 WIDTHS = Widths("COLUMN=BYTES")
 STATEMENTS = Statements("SQL")
+RENAMES = Assignments("COLUMN=NAME")
+CASTS = Assignments("COLUMN=TYPE")
+CONSTANTS = Assignments("COLUMN=TEXT")
+EXPRESSIONS = Assignments("COLUMN=SQL")
+MASKS = Masks("COLUMN=METHOD[,PARAMETER=VALUE]")
+KEY_PLACES = KeyPlaces("[NAME=]PLACE")
 NUMBERS = NumberList("LIST")

@@ -16,6 +16,7 @@ from unloader.request.options import (
     sweeping,
     tables,
     text,
+    transforming,
     tuning,
 )
 from unloader.request.options.option import Option
@@ -27,6 +28,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     routes.FILTER,
     *sweeping.OPTIONS,
     *output.OPTIONS,
+    *transforming.OPTIONS,
     *text.OPTIONS,
     *parquet.OPTIONS,
     *routes.OPTIONS,

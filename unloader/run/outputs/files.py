@@ -66,9 +66,9 @@ class FileOutput:
         output = run.output.options
         self._output = run.output
         self._one = output.file_per == "table"
-        self._extract = run.extract
+        self._written = run.written
         self._parallelism = len(run.seating.seats)
-        self._headers = Headers(run.extract, run.output.format)
+        self._headers = Headers(run.written, run.output.format)
         self._units = {unit.id: unit for unit in run.plan.units}
         self._naming = Naming.of(run, output.file_name, one=self._one)
         self._stripes = stripes(run.plan, len(output.destinations))
@@ -143,6 +143,7 @@ class FileOutput:
             header=self._headers.of_task(not self._one),
             writes_header=not self._one,
             encryption=self._output.options.encryption,
+            transform=self._output.task_transform,
             filter=self._output.options.filter,
         )
         return (task,)
@@ -188,8 +189,8 @@ class FileOutput:
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Read every file that is to be published again; see `RunOutput`."""
         fetched = fetched_of(
-            self._extract.projection.schema,
-            tuple(column.name for column in self._extract.projection.columns),
+            self._written.schema,
+            tuple(column.name for column in self._written.columns),
             self._contents(units),
             self._output.format,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unloader.model import Extract
+from unloader.model import Projection
 from writers.model import ParquetFormat, TextFormat
 
 
@@ -12,10 +12,15 @@ class Headers:
     That is while the workers start, who take as long as the import of the encoder.
     """
 
-    def __init__(self, extract: Extract, output_format: TextFormat | ParquetFormat) -> None:
-        """Take what the header follows from."""
-        self._names = tuple(column.name for column in extract.projection.columns)
-        self._encoded = extract.projection.route == "encoded"
+    def __init__(self, written: Projection, output_format: TextFormat | ParquetFormat) -> None:
+        """Take what the header follows from.
+
+        Args:
+            written: The columns that are written.
+            output_format: How.
+        """
+        self._names = tuple(column.name for column in written.columns)
+        self._encoded = written.route == "encoded"
         self._format = output_format
         self._made: bytes | None = None
 

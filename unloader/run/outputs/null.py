@@ -37,7 +37,8 @@ class NullOutput:
         self._spec = replace(run.output.spec(""), stream=os.devnull)
         self._encryption = run.output.options.encryption
         self._filter = run.output.options.filter
-        self._headers = Headers(run.extract, run.output.format)
+        self._transform = run.output.task_transform
+        self._headers = Headers(run.written, run.output.format)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Do nothing: nothing can be in the way."""
@@ -59,6 +60,7 @@ class NullOutput:
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
             encryption=self._encryption,
+            transform=self._transform,
             drops="rows" if self._name == NULL_ROWS else "bytes",
             filter=self._filter,
         )

@@ -50,7 +50,7 @@ class StreamOutput:
                 "use --split none",
             )
         self._run = run
-        self._headers = Headers(run.extract, run.output.format)
+        self._headers = Headers(run.written, run.output.format)
         self._first_unit = min(unit.id for unit in plan.units)
         self._finished_bytes = 0
         self.name = "standard output"
@@ -91,6 +91,7 @@ class StreamOutput:
             header=self._headers.of_task(first),
             writes_header=first,
             encryption=self._run.output.options.encryption,
+            transform=self._run.output.task_transform,
             filter=self._run.output.options.filter,
         )
         return (task,)

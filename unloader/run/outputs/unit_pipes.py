@@ -46,7 +46,7 @@ class PipeOutput:
         self._paths = {unit: str(folder / name) for unit, name in names.items()}
         self._numbers = {unit: number for number, unit in enumerate(names)}
         self._output = run.output
-        self._headers = Headers(run.extract, run.output.format)
+        self._headers = Headers(run.written, run.output.format)
         self._pipes = UnitPipes(tuple(self._paths.values()))
         self._waiting: set[str] = set()
         self._opened: set[str] = set()
@@ -73,6 +73,7 @@ class PipeOutput:
             stem=assignment.unit.id,
             header=self._headers.of_task(True),
             encryption=self._output.options.encryption,
+            transform=self._output.task_transform,
             reader_seconds=self._output.options.pipe_seconds,
             filter=self._output.options.filter,
         )

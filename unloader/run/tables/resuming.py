@@ -10,8 +10,10 @@ from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
+from unloader.resolve.broken_tables import first_of_tables
 from unloader.resolve.homes import home_above, is_of_tables
 from unloader.run.starting import Resumption, Stop, resume, resume_tables
+from unloader.run.tables.following import Following
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
 
@@ -23,15 +25,35 @@ def resume_either(
     _check_no_table_of_a_run(destination)
     if not _is_home(destination):
         return resume(destination, again, observe=observe, stop=stop)
-    for each in storage_at(destination).complete(destination):
-        for text in each.messages:
-            observe(Notice(text=text))
+    completed(destination, observe)
     found = resume_tables(destination, again, observe=observe, stop=stop)
     if found is not None:
         return found
     manifest = read_tables_manifest(Path(destination))
     observe(Notice(text=f"the run in {destination} is finished: nothing is left to do"))
     return manifest
+
+
+def completed(home: str, observe: Observer) -> bytes:
+    """Finish the publication of a run that was cut short; return its record, empty if none was.
+
+    Raises:
+        OutputFailed: It cannot be finished.
+        FollowUpFailed: The run is complete, and a link could not be switched.
+    """
+    record = b""
+    for each in storage_at(home).complete(home):
+        for text in each.messages:
+            observe(Notice(text=text))
+        record = each.record
+    if is_of_tables(record) and is_finished_home(Path(home)):
+        run, template = first_of_tables(record, home)
+        following = Following.of_run(run, home, template)
+        manifest = read_tables_manifest(Path(home))
+        if run.run_id == manifest.run_id:
+            following.after_all(manifest, observe)
+            following.raised_after(manifest)
+    return record
 
 
 def _is_home(place: str) -> bool:

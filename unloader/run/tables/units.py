@@ -18,6 +18,7 @@ from unloader.events import Event, Notice, Observer, PhaseStarted, Tick, UnitsKe
 from unloader.model import AttemptFailure
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
+from unloader.run.room import RoomWatch
 from unloader.run.tables.state import TableState
 from unloader.run.units import UnitWork
 
@@ -58,6 +59,8 @@ class TablesWork(Work[TableUnit]):
     """Takes what has become of tables since; called several times a second."""
     goes_on: bool
     """A table that fails does not end the run."""
+    room: RoomWatch | None = None
+    """Whether the disks have room; None does not look."""
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
     """Takes units out of the schedule."""
     _left: Counter[int] = field(default_factory=Counter)
@@ -81,6 +84,12 @@ class TablesWork(Work[TableUnit]):
         self.history.look()
         self.collect()
         self.stop()
+        if self.room is not None:
+            self.room.check()
+
+    def may_start(self) -> bool:
+        """Return whether the disks have room for another unit."""
+        return self.room is None or self.room.has_room()
 
     def steering(self) -> Steering[Any] | None:
         """Return what holds the run to a number of workers."""

@@ -17,6 +17,7 @@ from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
 from unloader.errors import (
+    FollowUpFailed,
     Interrupted,
     PartialUnload,
     SnapshotGone,
@@ -49,7 +50,7 @@ from unloader.manifest.tables import (
 )
 from unloader.model import AttemptFailure, TablesOptions
 from unloader.redaction import redact
-from unloader.resolve.homes import home_of, tables_label
+from unloader.resolve.homes import home_of, is_dropped, tables_label
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.table_problems import TableProblem, told_at_once
@@ -64,9 +65,12 @@ from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting, rows_of, size_of
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
+from unloader.run.tables.following import Following
 from unloader.run.tables.home import take_home
+from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.record import tables_record
+from unloader.run.tables.room import room_watch
 from unloader.run.tables.state import TableState
 from unloader.run.tables.units import TablesWork, TableUnit, named
 from unloader.sources.abilities import end_keeping, end_sessions_sql, keep_until_gone, kept_until
@@ -105,26 +109,41 @@ def run_tables(
     """
     home = resolved.resumed_in or home_of(options.destination, resolved.runs)
     with ExitStack() as held:
-        storage = take_home(
-            home,
-            resolved.run_id,
-            overwrite=options.overwrite,
-            resumed=bool(resolved.resumed_in),
+        taken = (
+            None
+            if is_dropped(home)
+            else take_home(
+                home,
+                resolved.run_id,
+                overwrite=options.overwrite,
+                resumed=bool(resolved.resumed_in),
+            )
         )
+        storage = taken or NoHome()
         held.callback(storage.close)
+        following = Following.of_run(resolved.runs[0], home, options.destination)
+        following.check_before()
         seats = resolved.runs[0].seating.seats
-        live = LiveRun(resolved.run_id, seats, storage, observe, stop)
+        live = LiveRun(resolved.run_id, seats, taken, observe, stop)
         held.callback(live.close)
         current = _TablesRun(
-            resolved=resolved, options=options, home=home, storage=storage, live=live, held=held
+            resolved=resolved,
+            options=options,
+            home=home,
+            storage=storage,
+            live=live,
+            held=held,
+            following=following,
         )
         try:
-            return current.execute(executor)
+            return following.raised_after(current.execute(executor))
+        except FollowUpFailed:
+            raise
         except BaseException as error:
             known = translate(error) if isinstance(error, Exception) else None
             if known is not None:
                 known = current.advised(live.told_by(known))
-            live.close(storage, known or error)
+            live.close(taken, known or error)
             with suppress(UnloaderError, OSError):
                 current.abandon(known)
             if known is not None:
@@ -137,9 +156,10 @@ class _TablesRun:
     resolved: OpenTables
     options: TablesOptions
     home: str
-    storage: RunStorage
+    storage: RunStorage | NoHome
     live: LiveRun
     held: ExitStack
+    following: Following
     tables: list[TableState] = field(default_factory=list)
     problems: list[TableProblem] = field(default_factory=list)
     _counting: Counting = field(init=False)
@@ -228,6 +248,7 @@ class _TablesRun:
             observe=observe,
             around=Circumstances(history=History(began=started)),
         )
+        state.then = lambda manifest: self.following.after(run, manifest, state.observe)
         manifest = read_manifest(Path(directory)) if before == "all" else None
         return TableState(number=len(self.tables), run=state, manifest=manifest, release=own.close)
 
@@ -310,6 +331,7 @@ class _TablesRun:
         )
         finisher = self._finisher
         assert finisher is not None
+        room = room_watch(self.home, [table.run.run for table in self.tables], self.live)
 
         def done(table: TableState) -> None:
             table.run.around.evidence = executor.evidence()
@@ -323,13 +345,14 @@ class _TablesRun:
             stop=lambda: check_stop(self._stop, "before all work units were done"),
             concurrency=steering,
             works={
-                table.number: table.run.work(executor, self._stop, room=None, concurrency=steering)
+                table.number: table.run.work(executor, self._stop, room=room, concurrency=steering)
                 for table in self.tables
                 if not table.is_over
             },
             on_done=done,
             on_failed=self._tell_of,
             collect=self._collect,
+            room=room,
             goes_on=self.options.on_failure == "continue",
         )
         schedule: Schedule[TableUnit] = Schedule(
@@ -444,7 +467,11 @@ class _TablesRun:
         if failed or self.problems:
             raise self._partial(failed)
         manifest = self.manifest(complete=True)
-        self.storage.commit((), tables_manifest_bytes(manifest))
+        self.storage.commit(
+            (),
+            tables_manifest_bytes(manifest),
+            lambda: self.following.after_all(manifest, self.live),
+        )
         totals = manifest.totals
         self.live(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
         with suppress(UnloaderError):
@@ -527,7 +554,7 @@ class _TablesRun:
             snapshot=first.extract.snapshot,
             options=TablesRecord(
                 to=self.options.destination,
-                directory=os.path.abspath(self.home),
+                directory=self.home if is_dropped(self.home) else os.path.abspath(self.home),
                 publish=self.options.publish,
                 on_table_failure=self.options.on_failure,
             ),

@@ -65,7 +65,7 @@ def canonical(array: pa.Array, field: pa.Field) -> pa.Array:
     except WriteError:
         raise OutputFailed(
             f"a value of column {field.name} has no text, so that it cannot be masked",
-            f"redact the column: redact = {field.name!r}",
+            f"redact the column: --mask '{field.name}=redact'",
         ) from None
     if number:
         return _without_exponents(texts)

@@ -139,5 +139,5 @@ def _moved(
     except pa.ArrowInvalid:
         raise OutputFailed(
             f"a date of column {field.name} would leave the range of {field.type}",
-            f"redact the column: redact = {field.name!r}",
+            f"redact the column: --mask '{field.name}=redact'",
         ) from None

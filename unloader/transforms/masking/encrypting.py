@@ -144,7 +144,7 @@ class _Text:
         own = [letter for letter in text if letter in self._alphabet]
         if len(own) < self._least:
             raise _refused(
-                self._step.encrypt,
+                self._step.ff1,
                 f"has fewer than {self._least} characters of its alphabet, and FF1 needs "
                 f"{SMALLEST_DOMAIN:,} possible values",
             )
@@ -152,7 +152,7 @@ class _Text:
             return self._encrypt(text)
         if self._step.others == "refuse":
             raise _refused(
-                self._step.encrypt,
+                self._step.ff1,
                 f"has characters that are not in the alphabet {self._step.alphabet}",
             )
         found = iter(self._encrypt("".join(own)))
@@ -162,7 +162,7 @@ class _Text:
 def _numbers(array: pa.Array, step: EncryptColumn, encrypt: Callable[[str], str]) -> pa.Array:
     def one(value: str) -> str:
         if value.startswith("-") or len(value) > step.digits:
-            raise _refused(step.encrypt, f"is negative, or has more than {step.digits} digits")
+            raise _refused(step.ff1, f"is negative, or has more than {step.digits} digits")
         return encrypt(value.zfill(step.digits))
 
     texts = _each_once(pc.cast(array, pa.string()), one)
@@ -178,5 +178,5 @@ def _each_once(array: pa.Array, one: Callable[[str], str]) -> pa.Array:
 def _refused(column: str, why: str) -> OutputFailed:
     return OutputFailed(
         f"a value of column {column} {why}",
-        "leave such rows out with where, or use another mask; the value is not shown",
+        "leave such rows out with --filter, or use another mask; the value is not shown",
     )

@@ -80,7 +80,7 @@ def check_condition(
     connection: duckdb.DuckDBPyConnection,
     expression: Expression,
     schema: pa.Schema,
-    what: str = "the condition where",
+    what: str = "the filter",
 ) -> None:
     """Return if an expression is a condition; `what` is what it is for, in errors.
 
@@ -100,7 +100,7 @@ class Evaluation:
         connection: duckdb.DuckDBPyConnection,
         computed: Sequence[Computed],
         condition: Expression | None,
-        what: str = "the condition where",
+        what: str = "the filter",
     ) -> None:
         """Take what is to be computed; `what` is what the condition is called in errors."""
         self._connection = connection

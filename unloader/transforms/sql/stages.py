@@ -80,7 +80,7 @@ class SqlSteps:
             UsageError: The step cannot be done.
         """
         if isinstance(step, FilterRows):
-            condition = self._expression(step.where, columns, "the condition where")
+            condition = self._expression(step.filter, columns, "the filter")
             check_condition(self._connection, condition, schema_of(columns))
             self._stage(condition, stages).filter(condition)
             return columns

@@ -43,6 +43,11 @@ BY_KIND = {
     kinds.WIDTHS: "A=5",
     kinds.TABLES: "OTHER",
     kinds.SCHEMAS: "OTHER",
+    kinds.RENAMES: "A=B",
+    kinds.CASTS: "A=decimal(12,2)",
+    kinds.CONSTANTS: "A=x, y",
+    kinds.EXPRESSIONS: "A=upper(B)",
+    kinds.MASKS: "A=truncate,characters=3",
 }
 BY_NAME = {
     "table": "OTHER",
@@ -72,6 +77,8 @@ BY_NAME = {
     "client-library": "/opt/client",
     "number-without-precision": "double",
     "tables-from": "tables.txt",
+    "sample": "5%",
+    "sample-by": "A",
 }
 OF_TABLES = {option.name for option in tables.OPTIONS}
 """They mean something where there are several tables."""
@@ -102,6 +109,7 @@ def around(option: Option) -> list[str]:
     dated = option.name in ("keep", "latest-link")
     found += ["--to", "out/{date}" if dated else "out"] if option.name != "to" else []
     found += ["--slow-between", "8:00-9:00"] if option.name == "slow-parallelism" else []
+    found += ["--sample", "5%"] if option.name == "sample-by" else []
     named = option.name == "parquet-key-name"
     found += ["--format", "parquet"] if named or "parquet" in option.formats else []
     found += ["--parquet-key-file", "key"] if named else []

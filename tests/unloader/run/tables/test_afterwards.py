@@ -64,8 +64,13 @@ def test_a_broken_run_is_continued_with_the_same_bytes(
     """Tables that were published are not touched; the home may have been moved."""
     home = copied(broken, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (home / "main.large").iterdir()}
-    answer = answer_of("resume", str(home))
+    hook = f"env > {tmp_path}/facts"
+    answer = answer_of("resume", str(home), "--on-success", hook)
     check(answer)
+    facts = dict(line.split("=", 1) for line in (tmp_path / "facts").read_text().splitlines())
+    told = {name.removeprefix("UNLOADER_RUN_"): value for name, value in facts.items()}
+    assert told["MANIFEST"] == f"{home}/_manifest.json"
+    assert (told["TABLES"], told["TABLES_DONE"], told["TABLES_FAILED"]) == ("4", "4", "0")
     assert {each["table"]["name"]: each["rows"] for each in answer["tables"]} == SIZES
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert bytes_of(home) == bytes_of(finished)

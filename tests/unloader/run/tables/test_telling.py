@@ -13,7 +13,7 @@ from several_tables import made, requests_of, unload
 
 from unloader.cli.display.log import LogDisplay, ended_text, progress_text
 from unloader.cli.display.phases import tables_text
-from unloader.errors import PartialUnload
+from unloader.errors import OutputFailed, PartialUnload
 from unloader.events import Event, RunStarted, TableFinished, TableStaged
 from unloader.model import SourceSpec, TableCounts, TablesOptions
 from unloader.status.tally import Tally
@@ -124,3 +124,12 @@ def test_progress_and_end_tell_of_tables(source: SourceSpec, tmp_path: Path) -> 
     assert ", 1/3 tables" in seen[0]
     assert seen[-1].endswith("3/3 tables")
     assert ended_text(tally.figures(2.0), True).startswith("done: 3/3 tables, ")
+
+
+def test_a_disk_without_room_ends_the_run(source: SourceSpec, tmp_path: Path) -> None:
+    """Before a table is read that would fill it."""
+    requests = requests_of(
+        source, f"{tmp_path}/{{table}}", list(SIZES), min_free_bytes=1 << 62, pause_seconds=0
+    )
+    with pytest.raises(OutputFailed, match="free, and --min-free is"):
+        unload(requests)

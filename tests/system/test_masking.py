@@ -1,0 +1,229 @@
+"""Masked columns: no clear value anywhere, however a run ends, and one token for one value."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import hmac
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from long_tests import OTHER_ROUTES
+from processes import command
+from processes.breaking import kill_after, staged_units
+
+if TYPE_CHECKING:
+    from oracle.leg import OracleLeg
+
+ROWS = 1_500
+CLEAR = "Xyzzy"
+"""In each text that is masked."""
+CARDS = "492918"
+"""What each number begins with that is masked."""
+KEY = base64.b64encode(os.urandom(32)).decode()
+OTHER_KEY = base64.b64encode(os.urandom(32)).decode()
+MASKS = (
+    *("--mask", "email=hmac", "--mask", "card=ff1,digits=16", "--mask", "name=tokenize"),
+    *("--mask", "note=redact", "--mask", "born=shift-date,by=id,days=400"),
+)
+UNITS = ("--unit-bytes", "16kB", "--parallelism", "2")
+
+
+def rows() -> Iterator[tuple[int, str, str, int, str, str]]:
+    """Yield id, e-mail address, name, card, day of birth and a note; some come twice."""
+    for number in range(ROWS):
+        person = number % 1_000
+        yield (
+            number,
+            f"{CLEAR}.{person}@mail.example",
+            f"{CLEAR} Nr. {person}",
+            int(f"{CARDS}{person:010}"),
+            "1961-04-12",
+            f"{CLEAR}: {person} calls at night",
+        )
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a table of persons in DuckDB."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        values = ", ".join(map(str, rows()))
+        connection.execute(
+            "CREATE TABLE persons (id INT, email VARCHAR, name VARCHAR, card BIGINT, born DATE, "
+            f"note VARCHAR); INSERT INTO persons VALUES {values}"
+        )
+    return f"duckdb://{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory that holds all that a run can leave, and what it has said."""
+
+    path: Path
+    said: list[str]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The key, and directories for temporary files that are looked at, too."""
+        own = {name: str(self.path / name) for name in ("TMPDIR", "HOME", "XDG_RUNTIME_DIR")}
+        for each in own.values():
+            Path(each).mkdir(exist_ok=True)
+        return {"UNLOADER_MASKING_KEY_DEFAULT": KEY, **own}
+
+    def job(self, url: str, *options: str) -> tuple[str, ...]:
+        """Return a run into the directory `out`."""
+        return ("run", url, "--table", "persons", "--to", str(self.path / "out"), *UNITS, *options)
+
+    def run(self, *arguments: str, status: int = 0, env: dict[str, str] | None = None) -> str:
+        """Call the command; return what it wrote to stderr."""
+        done = command.ended("--debug", *arguments, env={**self.env, **(env or {})})
+        assert done.returncode == status, done.stderr
+        self.said.extend((done.stdout, done.stderr))
+        return done.stderr
+
+    def check(self) -> None:
+        """Fail if a clear value or the key stands in any file, or in what was said."""
+        files = {path: path.read_bytes() for path in self.path.rglob("*") if path.is_file()}
+        assert files
+        for secret in (CLEAR, CARDS, KEY, OTHER_KEY, "1961-04-12"):
+            for path, data in files.items():
+                assert secret.encode() not in data, path
+            assert secret not in "".join(self.said)
+        for path, data in files.items():
+            assert base64.b64decode(KEY) not in data, path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """An empty directory."""
+    tmp_path.chmod(0o700)
+    return Place(tmp_path, [])
+
+
+def written(dest: Path) -> dict[str, tuple[str, ...]]:
+    """Return the records of CSV or Parquet files by their first column, names in lower case."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(dest.glob("*.csv")):
+        found += csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    for path in sorted(dest.glob("*.parquet")):
+        found += pq.read_table(path).to_pylist()
+    named = [{name.lower(): value for name, value in row.items()} for row in found]
+    return {
+        str(row["id"]): tuple(
+            str(row[name] or "") for name in ("email", "name", "card", "born", "note")
+        )
+        for row in named
+    }
+
+
+def test_nothing_clear_is_left_of_a_run_that_ends_well(source: str, place: Place) -> None:
+    """In no file, record, manifest, plan, log or message; and each value has its one token."""
+    plan = place.path / "plan.json"
+    options = (*MASKS, "--log-format", "json", "--progress", "log")
+    table = ("plan", source, "--table", "persons", *UNITS, *MASKS)
+    place.run(*table, "--output", str(plan))
+    place.run(*table)
+    place.run(*place.job(source, *options, "--verify", "full", "--json"))
+    found = written(place.path / "out")
+    assert len(found) == ROWS
+    digest = hmac.new(base64.b64decode(KEY), f"{CLEAR}.7@mail.example".encode(), hashlib.sha256)
+    assert found["7"][0] == digest.hexdigest()
+    assert found["7"][:3] == found["1007"][:3]
+    for column in range(3):
+        assert len({row[column] for row in found.values()}) == 1_000
+    place.run("run", str(plan), "--to", str(place.path / "parquet"), "--format", "parquet")
+    assert written(place.path / "parquet") == found
+    place.check()
+
+
+def test_nothing_clear_is_left_of_runs_that_are_killed_and_resumed(
+    source: str, place: Place
+) -> None:
+    """With another key they do not go on; with the same, wherever it is, they end as they would."""
+    job = place.job(source, *MASKS)
+    done = kill_after(2, place.path / "out", *job, env=place.env)
+    assert done
+    place.check()
+    out = str(place.path / "out")
+    wrong = {"UNLOADER_MASKING_KEY_DEFAULT": OTHER_KEY}
+    assert "masking key default" in place.run("resume", out, status=3, env=wrong)
+    place.run("resume", out, "--mask-key", "env:ELSEWHERE", env={**wrong, "ELSEWHERE": KEY})
+    found = written(place.path / "out")
+    assert len(found) == ROWS
+    assert command.manifest_of(place.path / "out")["totals"]["rows"] == ROWS
+    place.check()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--expression", "n=CAST(substr(email, 1, 5) AS INTEGER)"),
+        ("--expression", "n=error(email)"),
+        ("--cast", "name=int64"),
+        ("--cast", "card=int32"),
+        ("--mask", "name=ff1"),
+        ("--filter", "CAST(email AS DATE) > DATE '2000-01-01'"),
+    ],
+)
+def test_a_value_that_a_step_cannot_take_is_not_shown(
+    source: str, place: Place, options: tuple[str, ...]
+) -> None:
+    """The error names the column and what to do, in every log and traceback, and no value."""
+    masks = MASKS if options[0] != "--mask" else (*MASKS[:4], *MASKS[6:], *options)
+    status = 2 if "error(" in options[1] else 6
+    job = place.job(source, *masks, *options, "--log-format", "json", "--retries", "0")
+    text = place.run(*job, status=status)
+    assert "Next" in text or "hint" in text
+    (place.path / "seen").write_text("the directory is not empty")
+    place.check()
+
+
+def test_a_run_that_fails_half_way_is_masked_as_far_as_it_came(source: str, place: Place) -> None:
+    """What is staged of it, and what is said of it."""
+    failing = ("--expression", "n=CASE WHEN id = 1400 THEN CAST(name AS INT) END")
+    place.run(*place.job(source, *MASKS, *failing, "--parallelism", "1"), status=6)
+    assert staged_units(place.path / "out")
+    place.check()
+
+
+@pytest.mark.long(OTHER_ROUTES)
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_one_key_gives_one_token_in_every_database(
+    source: str, place: Place, oracle: OracleLeg, postgres: Any, form: str
+) -> None:
+    """DuckDB, PostgreSQL and Oracle, with other types and sizes of units; nothing clear is left."""
+    from oracle_server.model import Column, Type
+
+    number = Type(name="NUMBER", precision=18, scale=0)
+    text = Type(name="VARCHAR2", length=100)
+    kinds = {"ID": number, "EMAIL": text, "NAME": text, "CARD": number, "BORN": text, "NOTE": text}
+    columns = tuple(Column(name=name, type=kind) for name, kind in kinds.items())
+    oracle.create("PERSONS", columns)
+    oracle.load("PERSONS", columns, list(rows()))
+    url = postgres.database("masked_persons")
+    postgres.run(
+        "CREATE TABLE persons (id int, email text, name varchar(90), card numeric(16), born date, "
+        "note text);" + "".join(f"INSERT INTO persons VALUES {row};\n" for row in rows()),
+        url=url,
+    )
+    found = {}
+    born = ("--expression", "born=CAST(born AS DATE)", "--format", form)
+    for name, where in {"duckdb": source, "postgres": url, "oracle": oracle.url}.items():
+        dest = place.path / name
+        table = "PERSONS" if name == "oracle" else "persons"
+        place.run(
+            *("run", where, "--table", table, "--to", str(dest), *UNITS, *MASKS, *born),
+            env=oracle.environment if name == "oracle" else {},
+        )
+        found[name] = written(dest)
+    assert len(found["duckdb"]) == ROWS
+    assert found["duckdb"] == found["postgres"] == found["oracle"]
+    place.check()

@@ -1,0 +1,140 @@
+"""How people write masks and the places of their keys: text in, plain values out.
+
+What cannot be understood is a `ValueError` whose message is fit for the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from unloader.json_fields import hints_of
+from unloader.request.settings import parse_assignment
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import Mask
+
+_PARAMETER = re.compile(
+    r'\s*([a-z0-9_-]+)\s*(?:=\s*(?:"((?:[^"]|"")*)"\s*|([^,"]*)))?(?:,|$)', re.DOTALL
+)
+_KEY_PLACE = re.compile(
+    r"(?:([a-z][a-z0-9-]{0,62})=)?((?:file|env|keyring|credential):\S.*)", re.DOTALL
+)
+
+
+def parse_mask(item: str) -> Mask:
+    """Return the mask that `COLUMN=METHOD,PARAMETER=VALUE,...` means.
+
+    A value with a comma in it stands in double quotes, and a double quote in such a value is
+    written twice.
+
+    Raises:
+        ValueError: There is no such method or parameter, one is missing, or a value is none.
+    """
+    column, text = parse_assignment(item)
+    parts = list(_parts(column, text))
+    method = parts[0][0]
+    if parts[0][1] is not None:
+        raise ValueError(f"the mask of {column} begins with no method; {_methods()}")
+    given: dict[str, str] = {}
+    for name, value in parts[1:]:
+        if value is None or name in given:
+            raise ValueError(f"the mask of {column} has {name} twice, or without a value")
+        given[name] = value
+    return _made(column, method, given)
+
+
+def parse_key_place(item: str) -> tuple[str, str]:
+    """Return the name of a key, empty for the usual one, and where it is found.
+
+    Raises:
+        ValueError: It has another form. It is not shown: it may be the key.
+    """
+    match = _KEY_PLACE.fullmatch(item.strip())
+    if match is None:
+        raise ValueError(
+            "what is given is no place of a key, and is not shown; write file:PATH, env:VARIABLE, "
+            "keyring:SERVICE/USER or credential:NAME, and the name of the key with = in front of "
+            "it where there are several"
+        )
+    return match[1] or "", match[2]
+
+
+def quoted_value(text: str) -> str:
+    """Return the value of a parameter so that it is one."""
+    if re.fullmatch(r'[^,"\s][^,"]*', text) and text == text.strip():
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the words between commas, each with its value; None where it has none."""
+    at = 0
+    while at <= len(text):
+        match = _PARAMETER.match(text, at)
+        if match is None:
+            raise ValueError(
+                f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; a value with a comma or "
+                "a quote stands in double quotes"
+            )
+        quoted, plain = match[2], match[3]
+        yield match[1], quoted.replace('""', '"') if quoted is not None else _stripped(plain)
+        if match.end() == len(text) and not match[0].endswith(","):
+            return
+        at = match.end()
+
+
+def _stripped(text: str | None) -> str | None:
+    return None if text is None else text.strip()
+
+
+def _made(column: str, method: str, given: dict[str, str]) -> Mask:
+    known = _classes()
+    if method not in known:
+        raise ValueError(f"there is no mask {method!r}; {_methods()}")
+    first, *others = fields(known[method])
+    hints = hints_of(known[method])
+    allowed = {field.name: field for field in others}
+    found: dict[str, Any] = {first.name: column}
+    for name, value in given.items():
+        if name not in allowed:
+            listed = ", ".join(allowed) or "none"
+            raise ValueError(f"the mask {method} has no parameter {name!r}; it has {listed}")
+        found[name] = _value(method, name, hints[name], value)
+    missing = [
+        field.name
+        for field in others
+        if field.default is MISSING and field.default_factory is MISSING
+    ]
+    for name in missing:
+        if name not in found:
+            raise ValueError(f"the mask {method} of {column} needs {name}=...")
+    mask: Mask = known[method](**found)
+    return mask
+
+
+def _value(method: str, name: str, kind: Any, text: str) -> Any:
+    if get_origin(kind) is Literal:
+        if text not in get_args(kind):
+            words = ", ".join(map(str, get_args(kind)))
+            raise ValueError(f"{name} of the mask {method} is one of {words}")
+        return text
+    if kind is int:
+        if not re.fullmatch("[0-9]{1,9}", text):
+            raise ValueError(f"{name} of the mask {method} is a whole number")
+        return int(text)
+    return text
+
+
+def _classes() -> dict[str, Any]:
+    """Return the classes of masks by their methods."""
+    # Imported on use: most runs change no row.
+    from unloader.transforms.model import Mask
+
+    return {fields(each)[0].name.replace("_", "-"): each for each in get_args(Mask)}
+
+
+def _methods() -> str:
+    return "use one of " + ", ".join(_classes())

@@ -1,0 +1,216 @@
+"""What follows a run over several tables: the link to its directory, and the end of older nights.
+
+An earlier night is removed as a whole, and only if all that lies in its directory is that run, as
+it was when it was published. Anything else stays, and the reason is told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from unloader.errors import UnloaderError
+from unloader.events import Notice, Observer
+from unloader.manifest.digest import digest_at_end
+from unloader.manifest.read import directories_of, manifest_data, read_manifest
+from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
+from unloader.manifest.tables import TablesManifest
+from unloader.request.directory_names import beside, home_template
+from unloader.resolve.directories import directory_values
+from unloader.resolve.resolved import ResolvedRun
+from unloader.retention.earlier_runs import EarlierRun, why_not_ours
+from unloader.retention.link import link_of, switch_link
+from unloader.retention.removing import LEAVING, empty
+from unloader.storage.model import MANIFEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """A finished run over several tables, in a directory of its own."""
+
+    manifest: TablesManifest
+    home: Path
+
+    @property
+    def tables(self) -> tuple[Path, ...]:
+        """The directories of its tables."""
+        return tuple(self.home / each.directory for each in self.manifest.tables)
+
+
+def follow_tables(run: ResolvedRun, manifest: TablesManifest, home: str, observe: Observer) -> None:
+    """Switch the link to a run that is published, then remove what is older than `--keep`.
+
+    Args:
+        run: Any of its tables.
+        manifest: Of the run.
+        home: Where that lies.
+        observe: Gets a notice on each night that is removed, or kept for a reason.
+
+    Raises:
+        FollowUpFailed: The link could not be switched; nothing is removed then.
+    """
+    output = run.request.output
+    if output.latest_link is not None:
+        link = link_of(home, output.latest_link)
+        newer = _night_at(link)
+        if newer and _is_same_job(newer, manifest) and newer.manifest.run_id > manifest.run_id:
+            observe(Notice(text=f"{link} stays with run {newer.manifest.run_id}, which is newer"))
+        else:
+            switch_link(home, output.latest_link, manifest.run_id)
+    if output.keep is not None:
+        for text in _removed(run, manifest, output.keep):
+            observe(Notice(text=text))
+
+
+def _removed(run: ResolvedRun, manifest: TablesManifest, keep: int) -> list[str]:
+    """Remove older nights; return what is to be told."""
+    if any(each.verified != "ok" for each in manifest.tables):
+        return ["no earlier run is removed, since not all tables of this one could be verified"]
+    template = home_template(run.request.output.destination)
+    parent, names = beside(template, directory_values(run.extract, run.run_id))
+    try:
+        others = _other_nights(Path(parent), names, manifest)
+    except OSError as error:
+        return [f"earlier runs could not be looked for, so none is removed: {error}"]
+    newer = sum(each.manifest.run_id > manifest.run_id for each in others)
+    older = others[newer:]
+    told = []
+    for each in reversed(older[max(0, keep - 1 - newer) :]):
+        what = f"run {each.manifest.run_id} in {each.home}"
+        try:
+            why = _why_kept(each)
+            if not why:
+                _remove(each)
+        except (OSError, UnloaderError) as error:
+            why = str(error)
+        told.append(f"{what} is kept: {why}" if why else f"removed {what}, as --keep {keep} asks")
+    return told
+
+
+def _other_nights(parent: Path, names: re.Pattern[str], new: TablesManifest) -> list[Night]:
+    """Return the finished nights of the same job, the newest first."""
+    with os.scandir(parent) as entries:
+        listed = sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+    for name in listed:
+        if name.startswith(LEAVING) and is_finished_home(parent / name):
+            with suppress(OSError, UnloaderError):
+                _finish_removal(parent / name)
+    found = [_night_at(parent / name) for name in listed if names.fullmatch(name)]
+    same = [each for each in found if each is not None and _is_same_job(each, new)]
+    others = (each for each in same if each.manifest.run_id != new.run_id)
+    # The id of a run begins with the time of its start.
+    return sorted(others, key=lambda each: each.manifest.run_id, reverse=True)
+
+
+def _finish_removal(hidden: Path) -> None:
+    """Go on with the removal of a night that was killed."""
+    night = Night(manifest=read_tables_manifest(hidden), home=hidden)
+    if hidden.name.startswith(f"{LEAVING}{night.manifest.run_id}-") and _is_ours(hidden):
+        _empty(night)
+
+
+def _night_at(home: Path) -> Night | None:
+    """Return the finished night in a directory; None if that is unfinished, or another run."""
+    if not is_finished_home(home):
+        return None
+    try:
+        return Night(manifest=read_tables_manifest(home), home=home)
+    except (UnloaderError, OSError):
+        return None
+
+
+def _is_same_job(night: Night, new: TablesManifest) -> bool:
+    """Return whether two runs are of one job: which tables there are may differ."""
+    old = night.manifest
+    return (old.status, old.options.to, old.source.kind, old.source.location) == (
+        *("complete", new.options.to),
+        *(new.source.kind, new.source.location),
+    )
+
+
+def _why_kept(night: Night) -> str:
+    """Return why a night is not to be removed; empty if it may be."""
+    for entry, place in zip(night.manifest.tables, night.tables, strict=True):
+        if not _is_below(place, night.home):
+            return f"{place} does not lie in it"
+        if digest_at_end(manifest_data(place)) != entry.digest:
+            return f"{place} was unloaded again since"
+        manifest = read_manifest(place)
+        if len(directories_of(manifest, place)) != 1:
+            return f"the run in {place} has files in other directories, too"
+        if why := why_not_ours(EarlierRun(manifest=manifest, directories=(place,)), 0, place):
+            return why
+    for path in _strangers(night):
+        return f"{path} is no table of the run"
+    return ""
+
+
+def _is_below(place: Path, home: Path) -> bool:
+    """Return whether a directory lies in another, with no link on the way to it."""
+    parts = place.relative_to(home).parts
+    if not parts or ".." in parts:
+        return False
+    steps = [home.joinpath(*parts[: number + 1]) for number in range(len(parts))]
+    return all(stat.S_ISDIR(os.lstat(step).st_mode) for step in steps)
+
+
+def _strangers(night: Night) -> Iterator[Path]:
+    """Yield what lies between a home and the directories of its tables and is of neither."""
+    tables = set(night.tables)
+    above = _within(night.home, tables)
+    for directory in sorted(above | {night.home}):
+        for name in sorted(os.listdir(directory)):
+            path = directory / name
+            if path not in tables and path not in above and path != night.home / MANIFEST:
+                yield path
+
+
+def _within(home: Path, tables: set[Path]) -> set[Path]:
+    return {
+        parent for table in tables for parent in table.parents if parent.is_relative_to(home)
+    } - {home}
+
+
+def _remove(night: Night) -> None:
+    """Remove a night: at once for its readers, the manifest of the run last.
+
+    Raises:
+        OSError: The file system refused, or something has come into the directory meanwhile.
+    """
+    hidden = night.home.with_name(f"{LEAVING}{night.manifest.run_id}-{night.home.name}")
+    os.rename(night.home, hidden)
+    moved = Night(manifest=night.manifest, home=hidden)
+    try:
+        why = _why_kept(moved)
+    except (OSError, UnloaderError) as error:
+        why = str(error)
+    if why:
+        os.rename(hidden, night.home)
+        raise OSError(f"{night.home} was changed while it was to be removed: {why}")
+    _empty(moved)
+
+
+def _empty(night: Night) -> None:
+    """Remove what is there of the files of a night, and its directories."""
+    tables = set(night.tables)
+    for place in night.tables:
+        if place.is_dir() and _is_below(place, night.home) and (place / MANIFEST).exists():
+            run = EarlierRun(manifest=read_manifest(place), directories=(place,))
+            empty(run, (place,))
+        elif place.is_dir():
+            os.rmdir(place)  # The removal was killed just there.
+    for directory in sorted(_within(night.home, tables), key=lambda path: -len(path.parts)):
+        if directory.is_dir():
+            os.rmdir(directory)
+    (night.home / MANIFEST).unlink()
+    os.rmdir(night.home)
+
+
+def _is_ours(path: Path) -> bool:
+    status = os.lstat(path)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

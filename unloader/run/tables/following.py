@@ -1,0 +1,88 @@
+"""What follows the tables of a run once they are published: links, and the end of older runs.
+
+Where the directory of all tables is another one each night that is what is kept or removed, as a
+whole. Where the directories of the tables are, each table has its own link and earlier runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from unloader.errors import FollowUpFailed
+from unloader.events import Observer
+from unloader.manifest.model import Manifest
+from unloader.manifest.tables import TablesManifest
+from unloader.request.directory_names import home_template, is_dated
+from unloader.resolve.resolved import ResolvedRun
+
+
+@dataclass(slots=True, kw_only=True)
+class Following:
+    """Knows what is asked for, and what of it has failed."""
+
+    run: ResolvedRun
+    """Any of the tables: this is said once for all of them."""
+    home: str
+    of: Literal["nothing", "each table", "the run"]
+    _failed: list[FollowUpFailed] = field(default_factory=list)
+
+    @classmethod
+    def of_run(cls, run: ResolvedRun, home: str, template: str) -> Following:
+        """Return what follows a run.
+
+        Args:
+            run: Any of its tables.
+            home: The directory of all of them.
+            template: `--to`, with its fields.
+        """
+        output = run.request.output
+        if output.keep is None and output.latest_link is None:
+            return cls(run=run, home=home, of="nothing")
+        whole = is_dated(home_template(template))
+        return cls(run=run, home=home, of="the run" if whole else "each table")
+
+    def check_before(self) -> None:
+        """Check, before anything is read, that nothing is in the way.
+
+        Raises:
+            OutputFailed: The name of the link belongs to something else.
+        """
+        link = self.run.request.output.latest_link
+        if self.of != "nothing" and link is not None:
+            from unloader.retention.link import check_link
+
+            place = self.run.output.options.destination
+            check_link(self.home if self.of == "the run" else place, link)
+
+    def after(self, run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
+        """Do what follows the publication of one table; never raises."""
+        if self.of != "each table":
+            return
+        from unloader.retention.following import follow
+
+        try:
+            follow(run, manifest, run.output.options.destination, observe)
+        except FollowUpFailed as error:
+            self._failed.append(error)
+
+    def after_all(self, manifest: TablesManifest, observe: Observer) -> None:
+        """Do what follows the publication of the run; never raises."""
+        if self.of != "the run":
+            return
+        from unloader.retention.homes import follow_tables
+
+        try:
+            follow_tables(self.run, manifest, self.home, observe)
+        except FollowUpFailed as error:
+            self._failed.append(error)
+
+    def raised_after(self, manifest: TablesManifest) -> TablesManifest:
+        """Return the manifest of a run that is complete.
+
+        Raises:
+            FollowUpFailed: Something that was to follow has failed.
+        """
+        if self._failed:
+            raise self._failed[0]
+        return manifest

@@ -1,0 +1,136 @@
+"""A writer that changes rows before another one writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from unloader.transforms.keys import masking_keys
+from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, Transformer
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import TransformOptions
+    from writers.base import Writer
+    from writers.content.sums import ColumnSums
+    from writers.large_rows import LargeRow
+    from writers.model import ContentSums, StageSeconds, WrittenFile
+
+
+class TransformedWriter:
+    """Applies a transform to the rows of one work unit; a `writers.base.Writer`.
+
+    Batches are held until there are enough of them to be worked on together: a step costs the same
+    for few rows as for some thousands. Order is kept. Memory is that of `TOGETHER_BYTES` and one
+    batch more, beside what comes out of them.
+    """
+
+    def __init__(
+        self,
+        options: TransformOptions,
+        schema: Any,
+        open_writer: Callable[[Any], Writer],
+        *,
+        checksums: bool = False,
+    ) -> None:
+        """Check the transform against the columns, read its keys, and open the writer.
+
+        Args:
+            options: What is done to the rows.
+            schema: Of the batches that will come.
+            open_writer: Opens the writer of the columns that come out.
+            checksums: Compute checksums of the values that come out.
+
+        Raises:
+            UsageError, ConfigError: As `Transformer`; a key is not the one of the run.
+        """
+        keys = masking_keys(options.keys)
+        self._transformer = Transformer(options.transform, schema, keys)
+        try:
+            self._writer = open_writer(self._transformer.schema)
+        except BaseException:
+            self._transformer.close()
+            raise
+        self._held: list[Any] = []
+        self._held_rows = self._held_bytes = 0
+        self._seconds = 0.0
+        self._sums: ColumnSums | None = None
+        if checksums:
+            from writers.content.sums import ColumnSums
+
+            self._sums = ColumnSums(self._transformer.schema)
+        self.rows = 0
+        """Written."""
+
+    def write(self, batch: Any) -> None:
+        """Take a batch; it is written with those that come with it."""
+        if not batch.num_rows:
+            return
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self._held_bytes += batch.nbytes
+        if self._held_rows >= TOGETHER_ROWS or self._held_bytes >= TOGETHER_BYTES:
+            self._flush()
+
+    def write_large(self, row: LargeRow) -> None:
+        """Write a row with values of any size, behind those that came before.
+
+        Raises:
+            OutputFailed: A step would have to look at such a value.
+        """
+        self._flush()
+        changed = self._transformer.apply_large(row)
+        if changed is None:
+            return
+        self.rows += 1
+        if not changed.values:
+            self._write(changed.row)
+            return
+        self._writer.write_large(changed if self._sums is None else self._sums.hashed(changed))
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        """Write what is held, and finish the files."""
+        self._flush()
+        self._transformer.close()
+        return self._writer.close()
+
+    def abort(self) -> None:
+        """Stop, and remove every staged file."""
+        self._held.clear()
+        self._transformer.close()
+        self._writer.abort()
+
+    @property
+    def bytes_written(self) -> int:
+        """As of the writer."""
+        return self._writer.bytes_written
+
+    @property
+    def stages(self) -> StageSeconds:
+        """As of the writer; the transform is a part of encoding."""
+        known = self._writer.stages
+        return replace(known, encode_s=known.encode_s + self._seconds)
+
+    @property
+    def content(self) -> ContentSums | None:
+        """The checksums of what came out, where they were asked for."""
+        return None if self._sums is None else self._sums.result()
+
+    def _flush(self) -> None:
+        held, self._held = self._held, []
+        self._held_rows = self._held_bytes = 0
+        if not held:
+            return
+        began = perf_counter()
+        changed = list(self._transformer.apply_together(held))
+        self._seconds += perf_counter() - began
+        del held
+        for batch in changed:
+            self.rows += batch.num_rows
+            self._write(batch)
+
+    def _write(self, batch: Any) -> None:
+        if self._sums is not None:
+            self._sums.add(batch.columns, batch.num_rows)
+        self._writer.write(batch)
