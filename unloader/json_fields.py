@@ -86,8 +86,12 @@ def hints_of(kind: type) -> dict[str, Any]:
     A module that imports types of its fields for type checks alone has a function `late_types`,
     which returns them by their names.
     """
-    late = getattr(sys.modules[kind.__module__], "late_types", dict)
-    return get_type_hints(kind, localns=late())
+    try:
+        return get_type_hints(kind)
+    except NameError:
+        # Only for a class that has such a field: importing the types takes its time.
+        late = getattr(sys.modules[kind.__module__], "late_types", dict)
+        return get_type_hints(kind, localns=late())
 
 
 class _Reading:

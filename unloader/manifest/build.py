@@ -357,7 +357,7 @@ def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
             key_proof=masked.key_proof or None,
         ),
         changes=how.changes or None,
-        read_from=None if how.inputs == (how.name,) else how.inputs,
+        read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
         clear_values_of=how.unmasked_inputs or None,
     )
 

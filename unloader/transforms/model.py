@@ -256,6 +256,8 @@ class OutputColumn:
     """The Arrow type."""
     inputs: tuple[str, ...]
     """The columns that went in and that it depends on; none for a constant."""
+    source: str = ""
+    """The column that went in and that this one is, changed or not; empty for a new one."""
     changes: tuple[str, ...] = ()
     """What was done to it on purpose, in words, masks aside; empty where its values are as read."""
     masked: Masked | None = None
