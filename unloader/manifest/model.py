@@ -214,6 +214,8 @@ class SubsetRecord:
     """How many units the whole was cut into."""
     cost_share: float | None = field(default=None, metadata={OPTIONAL: True})
     """What the units were estimated to be of the whole, 0 to 1."""
+    selectors: tuple[dict[str, Any], ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """What the units read, as a plan has it; none are kept that hold values of a column."""
     limit_rows: int | None = field(default=None, metadata={OPTIONAL: True})
     """No more rows than these were asked for."""
 

@@ -17,9 +17,12 @@ class NoHome:
         return ()
 
     def commit(
-        self, files: tuple[Any, ...], manifest: bytes, then: Callable[[], None] = lambda: None
+        self,
+        files: tuple[Any, ...],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do what follows alone."""
+        """Do what follows a run."""
         then()
 
     def abandon(self, manifest: bytes | None) -> None:

@@ -63,7 +63,7 @@ from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.checking import check_tables
-from unloader.run.tables.counting import Counting, rows_of, size_of
+from unloader.run.tables.counting import Counting, rows_of
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
 from unloader.run.tables.home import take_home
@@ -72,7 +72,7 @@ from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.room import room_watch
 from unloader.run.tables.state import TableState
-from unloader.run.tables.units import TablesWork, TableUnit, named
+from unloader.run.tables.units import TablesWork, TableUnit, largest_first, named
 from unloader.sources.abilities import end_keeping, end_sessions_sql, keep_until_gone, kept_until
 from unloader.sources.base import Catalog
 from unloader.status.recording import LiveRun
@@ -220,7 +220,8 @@ class _TablesRun:
 
     def _complete(self) -> None:
         """Bring publications of earlier runs that were cut short to their end."""
-        places = [place for run in self.resolved.runs for place in run.output.options.destinations]
+        outputs = [output for run in self.resolved.runs for output in run.outputs]
+        places = [place for output in outputs for place in output.options.destinations]
         for each in storage_at(self.home).complete_all(places):
             for text in each.messages:
                 self.live(Notice(text=text))
@@ -319,7 +320,12 @@ class _TablesRun:
 
     def _unload(self, executor: Executor, load: Any) -> None:
         request = self.tables[0].run.run.request
-        units = _largest_first(self.tables)
+        units = largest_first(
+            TableUnit(table=table.number, unit=unit)
+            for table in self.tables
+            if not table.is_over
+            for unit in table.run.units_left()
+        )
         places = max(1, min(self._most_workers(), len(units)))
         steering = RunSteering(
             request=request,
@@ -606,17 +612,6 @@ class _TablesRun:
 
 def _why(failure: AttemptFailure | None) -> str:
     return "the run ended before" if failure is None else failure.message
-
-
-def _largest_first(tables: list[TableState]) -> list[TableUnit]:
-    """Return the units of all tables; of equals those of the table that was asked for first."""
-    units = [
-        TableUnit(table=table.number, unit=unit)
-        for table in tables
-        if not table.is_over
-        for unit in table.run.units_left()
-    ]
-    return sorted(units, key=lambda each: -size_of(each.unit))
 
 
 def _total(values: list[int | None]) -> int | None:

@@ -76,8 +76,8 @@ class RunDirectory:
 
     @property
     def is_new(self) -> bool:
-        """Whether its `_run` was not there before."""
-        return self._made_room
+        """Whether it was not there before it was taken."""
+        return self.path in self._created
 
     def check_free(self, *, shared: bool = False) -> None:
         """Check that nothing but leftovers of runs that died is in the directory.
@@ -104,7 +104,7 @@ class RunDirectory:
         Raises:
             OSError: The file system refused.
         """
-        if self._made_room and not durable:
+        if self.is_new and not durable:
             # Nothing lies in it; and whoever looks at many places has looked beside them, too.
             left = nothing_counted(self.path, "")
         else:

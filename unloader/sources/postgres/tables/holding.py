@@ -26,6 +26,7 @@ def held_tables(
     session: Session,
     tables: Sequence[Held],
     *,
+    alone: Callable[[Held], bool],
     together: Callable[[Sequence[Held]], bool],
     one: Callable[[Held], None],
     patience_seconds: float,
@@ -35,7 +36,8 @@ def held_tables(
     Args:
         session: Within the transaction of the snapshot.
         tables: What is to be held.
-        together: Holds all, and returns whether they are as they were at the snapshot.
+        alone: Tells of one that can only be held by itself.
+        together: Holds the others, and returns whether they are as they were at the snapshot.
         one: Holds one, or raises.
         patience_seconds: How long all the locks of others may be waited for; 0 is as the server is
             set.
@@ -44,17 +46,18 @@ def held_tables(
         SourceError: The connection is lost.
     """
     short = min(_SHORT_SECONDS, patience_seconds or _SHORT_SECONDS)
+    several = [number for number, table in enumerate(tables) if not alone(table)]
+    found: list[SourceError | None] = [None] * len(tables)
     try:
         with session.waiting(short), session.apart():
-            if together(tables):
-                return (None,) * len(tables)
-            raise SourceError("a table has changed")
+            if not together([tables[number] for number in several]):
+                raise SourceError("a table has changed")
     except SourceError:
         _check_alive(session)
-    found: list[SourceError | None] = []
-    for table in tables:
+        several = []
+    for number in sorted(set(range(len(tables))) - set(several)):
         with session.waiting(short):
-            found.append(_error_of(session, one, table))
+            found[number] = _error_of(session, one, tables[number])
     end = time.monotonic() + patience_seconds
     for at, error in enumerate(found):
         if error is None or state_of(error.__cause__) != _LOCKED:
