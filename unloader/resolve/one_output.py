@@ -71,9 +71,10 @@ def routes_json(run: ResolvedRun) -> list[dict[str, Any]]:
                         "name": column.name,
                         "source_type": column.source_type,
                         "output_type": column.output_type,
+                        "lossless": column.lossless,
                         "note": column.note,
                     }
-                    for column in own.extract.projection.columns
+                    for column in own.written.columns
                 ],
             }
         )

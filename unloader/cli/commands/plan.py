@@ -174,8 +174,8 @@ def _routes(planned: PlannedRun) -> str:
 
 def _columns(run: ResolvedRun) -> str:
     """Return the columns that are written, where they are not those that are read."""
-    if run.output.transform is None:
-        return ""
+    if run.request.routes is not None or run.output.transform is None:
+        return ""  # Each route has its own.
     is_text = isinstance(run.output.format, TextFormat)
     return render.table(
         ("column", "type", "in the output", "lossless", "note"),

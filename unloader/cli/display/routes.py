@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from unloader.cli.display import render
+from unloader.cli.display.forms import csv_form, lossless_word
 
 
 def routes_text(routes: Sequence[dict[str, Any]]) -> str:
@@ -23,13 +24,15 @@ def _route(route: dict[str, Any]) -> str:
         ("format", f"{route['format']}, {route['compression']}"),
         ("filter", route["filter"] or ""),
     ]
+    is_text = route["format"] == "csv"
     columns = render.table(
-        ("column", "source type", "output type", "note"),
+        ("column", "type", "in the output", "lossless", "note"),
         (
             (
                 render.name(each["name"]),
-                each["source_type"],
-                each["output_type"],
+                each["source_type"] or render.UNKNOWN,
+                csv_form(each["output_type"]) if is_text else each["output_type"],
+                lossless_word(each["lossless"]),
                 each["note"] or "",
             )
             for each in route["columns"]

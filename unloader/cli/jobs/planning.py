@@ -83,7 +83,7 @@ def _table(run: ResolvedRun) -> dict[str, Any]:
                 "lossless": column.lossless,
                 "note": column.note,
             }
-            for column in run.extract.projection.columns
+            for column in run.written.columns
         ],
     }
 
@@ -125,7 +125,7 @@ def _tables(planned: PlannedTables) -> str:
                 render.count(_rows(run)),
                 render.size(_bytes(run)),
                 render.count(len(run.plan.units)),
-                render.count(len(run.extract.projection.columns)),
+                render.count(len(run.written.columns)),
                 _form(run),
                 *([",".join(run.output.options.destinations)] if planned.home else []),
             )
@@ -147,7 +147,7 @@ def _notes(planned: PlannedTables) -> Iterator[str]:
     notes = [
         f"{render.name(run.extract.table.label)}.{render.name(column.name)}: {column.note}"
         for run in planned.runs
-        for column in run.extract.projection.columns
+        for column in run.written.columns
         if column.note
     ]
     yield from notes[:MOST_NOTES]
