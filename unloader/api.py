@@ -375,6 +375,7 @@ def unload(
 def unload_tables(
     asked: TablesRequest,
     *,
+    resume: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -386,6 +387,7 @@ def unload_tables(
 
     Args:
         asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
+        resume: As for `unload`, with a broken run of the same tables and patterns.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -397,6 +399,10 @@ def unload_tables(
     from unloader.run.starting import start_tables
 
     with _translated():
+        if resume:
+            from unloader.run.tables.resuming import resume_or_start_tables
+
+            return to_json(resume_or_start_tables(asked, observe=observe, stop=stop))
         return to_json(start_tables(asked, observe=observe, stop=stop))
 
 

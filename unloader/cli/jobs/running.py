@@ -28,7 +28,9 @@ def run_tables(
         watched(values, _shown(asked), "several tables") as display,
         stop_on_signals(display.stopping) as stop,
     ):
-        return api.unload_tables(asked, observe=display, stop=stop)
+        return api.unload_tables(
+            asked, resume=values["resume_or_start"], observe=display, stop=stop
+        )
 
 
 def _shown(asked: TablesRequest) -> Request:
