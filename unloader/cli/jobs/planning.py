@@ -9,6 +9,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
+from unloader.cli.display.subset import subset_text
 from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.errors import UsageError
@@ -68,6 +69,7 @@ def _table(run: ResolvedRun) -> dict[str, Any]:
         "schema": table.schema,
         "name": table.name,
         "query": run.extract.query,
+        "subset": subset_text(run) or None,
         "rows": _rows(run),
         "bytes": _bytes(run),
         "units": len(run.plan.units),
@@ -116,9 +118,11 @@ def _text(planned: PlannedTables) -> str:
 
 
 def _tables(planned: PlannedTables) -> str:
-    heads = ("table", ">rows", ">bytes", ">units", ">columns", "format", "to")
+    parts = [subset_text(run) for run in planned.runs]
+    some = any(parts)
+    heads = ("table", ">rows", ">bytes", ">units", ">columns", "format")
     return render.table(
-        heads if planned.home else heads[:-1],
+        (*heads, *(("subset",) if some else ()), *(("to",) if planned.home else ())),
         (
             (
                 render.name(run.extract.table.label),
@@ -127,9 +131,10 @@ def _tables(planned: PlannedTables) -> str:
                 render.count(len(run.plan.units)),
                 render.count(len(run.written.columns)),
                 _form(run),
+                *([part or "all"] if some else []),
                 *([",".join(run.output.options.destinations)] if planned.home else []),
             )
-            for run in planned.runs
+            for run, part in zip(planned.runs, parts, strict=True)
         ),
     )
 
