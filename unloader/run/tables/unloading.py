@@ -80,6 +80,7 @@ from unloader.status.tables import is_published
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
+from writers.errors import WriteError
 
 MOST_NAMED = 20
 """So many tables are named in a message."""
@@ -146,7 +147,7 @@ def run_tables(
             if known is not None:
                 known = current.advised(live.told_by(known))
             live.close(taken, known or error)
-            with suppress(UnloaderError, OSError):
+            with suppress(UnloaderError, WriteError, OSError):
                 current.abandon(known)
             if known is not None:
                 raise known from error
@@ -521,7 +522,7 @@ class _TablesRun:
                 bool(table.run.finished) or self.tables[0].run.is_resumable
             )
             kept = kept or worth
-            with suppress(UnloaderError, OSError):
+            with suppress(UnloaderError, WriteError, OSError):
                 table.run.abandon(kept=worth)
         partial = (
             tables_manifest_bytes(self.manifest(complete=False)) if self._is_recorded else None
