@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unloader import json_fields
-from unloader.errors import OutputFailed
+from unloader.errors import OutputFailed, PlanFailed
 from unloader.events import Observer, silent
 from unloader.model import (
     ConcurrencyOptions,
@@ -26,6 +26,7 @@ from unloader.resolve.homes import directory_now, is_of_tables
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, enter_table, explained
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.table_problems import TableProblem
 from unloader.resolve.tables import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
@@ -44,6 +45,8 @@ class BrokenTables:
     options: TablesOptions
     place: str
     """The directory that those of all tables are in."""
+    left_out: tuple[TableProblem, ...] = ()
+    """Tables that the run has never been able to unload."""
 
     @property
     def first(self) -> BrokenRun:
@@ -139,7 +142,11 @@ def find_broken_tables(place: str) -> BrokenTables | None:
     try:
         recorded = json_fields.from_json(str, document["home"], "the directory")
         options = json_fields.from_json(TablesOptions, document["options"], "the options")
-    except (KeyError, json_fields.NotAsExpected) as error:
+        left_out = [
+            TableProblem(table=str(name), error=PlanFailed(str(why)))
+            for name, why in document["left_out"]
+        ]
+    except (KeyError, TypeError, ValueError, json_fields.NotAsExpected) as error:
         raise UnusableRecord(
             f"the record of the run that was broken off in {place} cannot be used: {error}",
             "start again with the command of the run",
@@ -149,6 +156,7 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         tables=tuple(_as_broken(each, recorded, place) for each in runs),
         options=options,
         place=place,
+        left_out=tuple(left_out),
     )
 
 
@@ -250,5 +258,6 @@ def reopened_tables(
             runs=tuple(each.run for each in broken.tables),
             catalog=catalog,
             started=started,
+            problems=broken.left_out,
             resumed_in=broken.place,
         )

@@ -186,7 +186,9 @@ class _TablesRun:
         self.live.resumable = self.tables[0].run.is_resumable
         self.live.snapshot_kept_until = kept_until(catalog)
         if not self.resolved.resumed_in:
-            self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options, self.home))
+            self.storage.keep(
+                RUN_RECORD, tables_record(self.resolved, self.options, self.home, self.problems)
+            )
         self._is_recorded = True
         self._tell_start(until)
         self._take_up()
@@ -504,7 +506,10 @@ class _TablesRun:
         return PartialUnload(
             f"{len(named)} of {of} tables are not complete: "
             + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
-            "fix the cause; the other tables are complete",
+            "fix the cause; the other tables are complete"
+            if failed
+            else "fix the cause, and unload what was left out by a run of its own; all others are "
+            "complete",
         )
 
     def abandon(self, error: UnloaderError | None) -> None:
@@ -531,6 +536,8 @@ class _TablesRun:
         """Return an error with the way to go on, where there is something to go on with."""
         kept = isinstance(error, Interrupted) or error.retryable
         begun = any(table.manifest or table.run.finished for table in self.tables)
+        if self.tables and all(table.manifest for table in self.tables):
+            return error  # What is left out is no part of what can be gone on with.
         if not self._is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
             return error
         until = kept_until(self.resolved.catalog)
