@@ -372,6 +372,7 @@ def unload(
 def unload_tables(
     asked: TablesRequest,
     *,
+    resume: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -383,6 +384,7 @@ def unload_tables(
 
     Args:
         asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
+        resume: Go on with a run of the same job that was broken off, as for `unload`.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -391,10 +393,11 @@ def unload_tables(
             are; and whatever `unload` raises.
     """
     from unloader.manifest.tables import to_json
-    from unloader.run.starting import start_tables
+    from unloader.run.tables.resuming import begin_tables, resume_or_start_tables
 
     with _translated():
-        return to_json(start_tables(asked, observe=observe, stop=stop))
+        begin = resume_or_start_tables if resume else begin_tables
+        return to_json(begin(asked, observe=observe, stop=stop))
 
 
 def resume(

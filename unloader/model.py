@@ -746,6 +746,8 @@ class TablesOptions:
     """What becomes of the other tables when one fails."""
     settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
     """What was set for the run, and where; what one table adds stands in its request."""
+    job: str = field(default="", metadata={json_fields.OPTIONAL: True})
+    """Tells whether a job that is asked for again is the same; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

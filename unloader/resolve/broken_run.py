@@ -205,10 +205,11 @@ def same_job(one: Request, other: Request) -> bool:
     How fast that is done, how often it is tried and where secrets are found make no difference;
     statements of a session and the Parquet key are compared elsewhere, since no record holds them.
     """
-    return _job(one) == _job(other)
+    return what_it_asks(one) == what_it_asks(other)
 
 
-def _job(request: Request) -> Request:
+def what_it_asks(request: Request) -> Request:
+    """Return a request without what makes no difference to the rows and to how they are written."""
     source, encryption = request.source, request.output.encryption
     session = replace(source.session, run_id="", session_sql=())
     if encryption is not None:

@@ -163,11 +163,16 @@ def _places_of(request: Request) -> tuple[str, ...]:
     output = request.output
     if destination_kind(output.destinations) != "directories":
         return ()
-    if not has_fields(output.destination):
-        return (output.destination,)
+    return places_now(output.destination)
+
+
+def places_now(destination: str) -> tuple[str, ...]:
+    """Return the directories that one with fields may be now."""
+    if not has_fields(destination):
+        return (destination,)
     # Its directory is known only once the table is. One of another day is for `resume` alone: a
     # nightly job wants the rows of this night.
-    return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
+    return tuple(existing(destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
 
 
 def _gone_on_with(

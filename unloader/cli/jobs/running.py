@@ -11,6 +11,7 @@ from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
+from unloader.errors import UsageError
 
 if TYPE_CHECKING:
     from unloader.model import Request
@@ -21,6 +22,11 @@ def run_tables(
     context: click.Context, argument: SourceArgument, values: dict[str, Any]
 ) -> dict[str, Any]:
     """Unload several tables; return the manifest of the run."""
+    if values["report"] is not None:
+        raise UsageError(
+            "--report makes the page of one table, and these are several",
+            "leave it out, and make a page of a table with: unloader report DEST/TABLE",
+        )
     asked = tables_request(context, argument, values)
     from unloader import api
 
@@ -28,7 +34,9 @@ def run_tables(
         watched(values, _shown(asked), "several tables") as display,
         stop_on_signals(display.stopping) as stop,
     ):
-        return api.unload_tables(asked, observe=display, stop=stop)
+        return api.unload_tables(
+            asked, resume=values["resume_or_start"], observe=display, stop=stop
+        )
 
 
 def _shown(asked: TablesRequest) -> Request:

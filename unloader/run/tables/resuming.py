@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
-from unloader.errors import OutputFailed
+from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
-from unloader.resolve.broken_tables import first_of_tables
-from unloader.resolve.homes import home_above, is_of_tables
-from unloader.run.starting import Resumption, Stop, resume, resume_tables
+from unloader.resolve.broken_run import UnusableRecord
+from unloader.resolve.broken_tables import find_broken_tables, first_of_tables
+from unloader.resolve.homes import above_tables, home_above, is_dropped, is_of_tables
+from unloader.resolve.tables_job import digest_of
+from unloader.run.starting import (
+    Resumption,
+    Stop,
+    places_now,
+    resume,
+    resume_tables,
+    start_tables,
+)
 from unloader.run.tables.following import Following
+from unloader.selection.asked import TablesRequest
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
 
@@ -32,6 +43,65 @@ def resume_either(
     manifest = read_tables_manifest(Path(destination))
     observe(Notice(text=f"the run in {destination} is finished: nothing is left to do"))
     return manifest
+
+
+def resume_or_start_tables(
+    asked: TablesRequest, *, observe: Observer, stop: Stop
+) -> TablesManifest:
+    """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload_tables`."""
+    job = digest_of(asked)
+    for home in _homes_of(asked):
+        found = _gone_on_with(home, asked, job, observe, stop)
+        if found is not None:
+            return found
+    return begin_tables(asked, observe=observe, stop=stop)
+
+
+def begin_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> TablesManifest:
+    """Begin a run anew; see `unloader.api.unload_tables`."""
+    options = replace(asked.options, job=digest_of(asked))
+    return start_tables(replace(asked, options=options), observe=observe, stop=stop)
+
+
+def _homes_of(asked: TablesRequest) -> tuple[str, ...]:
+    """Return where a broken run of a request may have its records."""
+    destination = asked.options.destination
+    if not destination or is_dropped(destination):
+        return ()
+    return places_now(above_tables(destination))
+
+
+def _gone_on_with(
+    home: str, asked: TablesRequest, job: str, observe: Observer, stop: Stop
+) -> TablesManifest | None:
+    """Bring the broken run of a job in a directory to its end; return None if there is none."""
+    try:
+        completed(home, observe)
+        broken = find_broken_tables(home)
+    except UnusableRecord as error:
+        observe(Notice(text=f"{error.message}; this one begins anew"))
+        return None
+    if broken is None:
+        return None
+    run = broken.first.run
+    source = asked.common.source
+    statements = source.session.session_sql
+    same = run.is_session_sql(statements) if run.withheld else not statements
+    if not same or broken.options.job != job:
+        text = f"run {run.run_id}, which was broken off in {home}, was another job"
+        observe(Notice(text=f"{text}: this one begins anew"))
+        return None
+    observe(Notice(text=f"resuming run {run.run_id}, which was broken off in {home}"))
+    again = Resumption(
+        secret=source.secret,
+        session_sql=statements,
+        keys=asked.common.output.encryption,
+    )
+    try:
+        return resume_tables(home, again, observe=observe, stop=stop)
+    except SnapshotGone as error:
+        observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
+    return None
 
 
 def completed(home: str, observe: Observer) -> bytes:
