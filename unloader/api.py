@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from unloader.placement.topology import Survey
     from unloader.preflight.model import Budget
     from unloader.report.model import RunReport
+    from unloader.report.of_tables import TablesReport
     from unloader.report.sweep_model import SweepPage
     from unloader.resolve.planned_tables import PlannedTables
     from unloader.selection.asked import AskedTables, TablesRequest
@@ -384,7 +385,7 @@ def unload_tables(
 
     Args:
         asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
-        resume: Go on with a run of the same job that was broken off, as for `unload`.
+        resume: As for `unload`, with a broken run of the same tables and patterns.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -393,11 +394,14 @@ def unload_tables(
             are; and whatever `unload` raises.
     """
     from unloader.manifest.tables import to_json
-    from unloader.run.tables.resuming import begin_tables, resume_or_start_tables
+    from unloader.run.starting import start_tables
 
     with _translated():
-        begin = resume_or_start_tables if resume else begin_tables
-        return to_json(begin(asked, observe=observe, stop=stop))
+        if resume:
+            from unloader.run.tables.resuming import resume_or_start_tables
+
+            return to_json(resume_or_start_tables(asked, observe=observe, stop=stop))
+        return to_json(start_tables(asked, observe=observe, stop=stop))
 
 
 def resume(
@@ -567,11 +571,12 @@ def status(destination: Path) -> RunStatus:
         return status_of(str(destination))
 
 
-def report(place: Path, *, ceilings: Path | None = None) -> RunReport | SweepPage:
+def report(place: Path, *, ceilings: Path | None = None) -> RunReport | TablesReport | SweepPage:
     """Return what the page of a run or of a sweep shows.
 
     Args:
-        place: The directory of a run that is finished or broke, a manifest, or what
+        place: The directory of a run that is finished or broke (of one table, or of all tables of a
+            run), a manifest, or what
             `unloader sweep --json` wrote.
         ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
 
@@ -585,11 +590,15 @@ def report(place: Path, *, ceilings: Path | None = None) -> RunReport | SweepPag
         return report_at(place, ceilings)
 
 
-def report_of(manifest: dict[str, Any]) -> RunReport:
-    """Return what the page of a run shows, from what `unload` returned."""
+def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
+    """Return what the page of a run shows, from what `unload` or `unload_tables` returned."""
+    from unloader.manifest import tables
     from unloader.manifest.model import from_json
     from unloader.report.of_run import run_report
+    from unloader.report.of_tables import tables_report
 
+    if tables.is_of_tables(manifest):
+        return tables_report(tables.from_json(manifest))
     return run_report(from_json(manifest))
 
 
@@ -600,7 +609,7 @@ def sweep_report(document: dict[str, Any]) -> SweepPage:
     return sweep_report(document)
 
 
-def report_page(report: RunReport | SweepPage) -> str:
+def report_page(report: RunReport | TablesReport | SweepPage) -> str:
     """Return the page of a report, in HTML.
 
     Raises:
@@ -622,7 +631,7 @@ def check_report(path: Path) -> None:
     check(path)
 
 
-def write_report(path: Path, report: RunReport | SweepPage) -> None:
+def write_report(path: Path, report: RunReport | TablesReport | SweepPage) -> None:
     """Write the page of a report into a file.
 
     Raises:

@@ -746,8 +746,12 @@ class TablesOptions:
     """What becomes of the other tables when one fails."""
     settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
     """What was set for the run, and where; what one table adds stands in its request."""
-    job: str = field(default="", metadata={json_fields.OPTIONAL: True})
-    """Tells whether a job that is asked for again is the same; empty where that is not known."""
+    job: str = ""
+    """Tells whether another run was asked for the same; see `unloader.resolve.same_tables`."""
+    home: str = ""
+    """The directory of all tables, of a run in the place of a broken one; empty follows `--to`."""
+    replaces: tuple[str, ...] = ()
+    """Broken runs in whose place it is: what they have published is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,19 @@ def test_a_value_that_a_step_cannot_take_is_not_shown(
     place.check()
 
 
+@pytest.mark.parametrize("codec", ["none", "fastest"])
+def test_what_a_database_says_of_a_row_is_not_shown(source: str, place: Place, codec: str) -> None:
+    """Its message has the value that it cannot convert; the sample for a codec meets it, too."""
+    query = "SELECT id, email, CAST(email AS INTEGER) AS number, name FROM persons"
+    masks = ("--mask", "email=hmac", "--mask", "name=redact", "--compression", codec)
+    text = place.run(
+        *("run", source, "--query", query, "--to", str(place.path / "out"), *masks), status=4
+    )
+    assert "columns are masked" in text
+    (place.path / "seen").write_text("the directory is not empty")
+    place.check()
+
+
 def test_a_run_that_fails_half_way_is_masked_as_far_as_it_came(source: str, place: Place) -> None:
     """What is staged of it, and what is said of it."""
     failing = ("--expression", "n=CASE WHEN id = 1400 THEN CAST(name AS INT) END")

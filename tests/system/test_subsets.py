@@ -333,6 +333,7 @@ def test_a_plan_file_keeps_the_subset(sides: dict[str, Side], tmp_path: Path) ->
     options = ("--table", "orders", "--sample", "10%", "--sample-by", "customer_id")
     shown = command.run("plan", side.url, *options, "--output", str(plan))
     assert 'sample-by "customer_id"' in shown
+    assert "subset       10% by customer_id" in shown
     command.run("run", str(plan), "--to", str(tmp_path / "o"), "--quiet")
     assert numbers(tmp_path / "o") == orders_of(0.1)
     refused = ("run", str(plan), "--to", str(tmp_path / "p"), "--limit-rows", "5")
@@ -441,6 +442,11 @@ def test_tables_of_one_run_have_their_own_samples(sides: dict[str, Side], tmp_pa
         '[[table]]\ntable = "recent"\nsample = "100%"\nlimit-rows = 9\n'
         '[[table]]\ntable = "keys"\nsample = "100%"\n'
     )
+    planned = json.loads(command.run("plan", str(job), "--json"))["tables"]
+    assert {each["name"]: each["subset"] for each in planned} == {
+        "customers": "10% by id", "orders": "10% by customer_id", "recent": "first 9 rows",
+        "keys": None,
+    }  # fmt: skip
     command.run("run", str(job), "--quiet", "--parallelism", "1")
     out = tmp_path / "out"
     assert numbers(out / "orders") == orders_of(0.1)

@@ -90,6 +90,29 @@ def test_a_masked_and_renamed_column_in_csv_and_parquet(source: str, tmp_path: P
     assert "masked" not in amount
 
 
+def test_a_plan_shows_what_would_be_written(source: str) -> None:
+    """For each output: the type of each column, where it comes from, and how it is masked."""
+    options = (
+        *("--expression", "domain=split_part(email, '@', 2)", "--mask", "email=hmac"),
+        *("--cast", "amount=double", "--rename", "amount=price"),
+    )
+    text = command.run("plan", source, "--table", "persons", *options, env=ENV)
+    assert "masked by hmac (HMAC-SHA-256, 64 characters of hex, key default)" in text
+    assert "computed from email; has clear values of email" in text
+    assert "amount in the source; cast to double" in text
+    document = json.loads(
+        command.run("plan", source, "--table", "persons", *options, "--json", env=ENV)
+    )
+    assert [(each["name"], each.get("values")) for each in document["columns"]] == [
+        *(("id", None), ("email", "masked"), ("born", None), ("card", None)),
+        *(("price", None), ("domain", "changed")),
+    ]
+    routes = ("--route", "a:to=null:", "--route", "b:to=null:,mask=card=redact")
+    text = command.run("plan", source, "--table", "persons", *routes, env=ENV)
+    assert "column of b" in text
+    assert "column of a" not in text
+
+
 def test_all_kinds_of_changes_in_the_order_of_the_options(source: str, tmp_path: Path) -> None:
     """Expressions, constants, casts, masks, names, and the columns that are written."""
     options = (

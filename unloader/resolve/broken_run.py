@@ -134,20 +134,14 @@ class BrokenRun:
         asked = replace(self.run.request, concurrency=known)
         return replace(self, run=replace(self.run, request=asked))
 
-    def request_here(self, *, replaces: bool = False) -> Request:
-        """Return what was asked, for a new run into the places as they are now.
-
-        Args:
-            replaces: What is published there is replaced, whatever was asked.
-        """
+    def request_here(self) -> Request:
+        """Return what was asked, for a new run into the places as they are now."""
         first, *others = self.places
         asked = self.run.request
         output = replace(asked.output, destination=first, others=tuple(others))
         if has_fields(asked.output.destination):
             # Which other runs are of the same job is said by the fields, which are gone.
             output = replace(output, keep=None)
-        if replaces:
-            output = replace(output, overwrite=True)
         return replace(asked, output=output)
 
     def is_at(self, output: OutputOptions) -> bool:
@@ -205,11 +199,11 @@ def same_job(one: Request, other: Request) -> bool:
     How fast that is done, how often it is tried and where secrets are found make no difference;
     statements of a session and the Parquet key are compared elsewhere, since no record holds them.
     """
-    return what_it_asks(one) == what_it_asks(other)
+    return job_of(one) == job_of(other)
 
 
-def what_it_asks(request: Request) -> Request:
-    """Return a request without what makes no difference to the rows and to how they are written."""
+def job_of(request: Request) -> Request:
+    """Return what a request asks for, without where that goes and how fast, and without secrets."""
     source, encryption = request.source, request.output.encryption
     session = replace(source.session, run_id="", session_sql=())
     if encryption is not None:

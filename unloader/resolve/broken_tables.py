@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from unloader import json_fields
 from unloader.errors import OutputFailed
 from unloader.events import Observer, silent
-from unloader.model import EncryptionOptions, Request, SecretReference, Setting, TablesOptions
+from unloader.model import (
+    ConcurrencyOptions,
+    EncryptionOptions,
+    Request,
+    SecretReference,
+    Setting,
+    TablesOptions,
+)
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.broken_run import BrokenRun, UnusableRecord, read_run
 from unloader.resolve.homes import directory_now, is_of_tables
@@ -67,6 +74,10 @@ class BrokenTables:
             self, tables=tuple(each.with_parallelism(setting, workers) for each in self.tables)
         )
 
+    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenTables:
+        """See `BrokenRun.with_concurrency`."""
+        return replace(self, tables=tuple(each.with_concurrency(known) for each in self.tables))
+
     def seated(self, seats: SeatPlan) -> BrokenTables:
         """Return the same with the seats of its workers on the machine as it is now."""
         return replace(
@@ -90,8 +101,8 @@ def request_of_tables(place: str) -> Request | None:
     return replace(request, selection=replace(request.selection, table=None, query=None))
 
 
-def first_of_tables(record: bytes, place: str) -> tuple[ResolvedRun, str]:
-    """Return the first table of a record, as its run was to do it, and `--to` with its fields.
+def first_of_tables(record: bytes, place: str) -> ResolvedRun:
+    """Return the first table of a record, as its run was to do it.
 
     Args:
         record: `RUN_RECORD` of a run over several tables.
@@ -100,8 +111,16 @@ def first_of_tables(record: bytes, place: str) -> tuple[ResolvedRun, str]:
     Raises:
         UnusableRecord: Another version has written it, or it was damaged or edited.
     """
-    document = _document(record) or {}
-    return _first_in(document, place), str(document["options"]["destination"])
+    return _first_in(_document(record) or {}, place)
+
+
+def options_of_tables(record: bytes) -> TablesOptions:
+    """Return what a record says of its run as a whole; nothing, if it cannot be read."""
+    try:
+        document = _document(record) or {}
+        return json_fields.from_json(TablesOptions, document.get("options"), "the options")
+    except json_fields.NotAsExpected:
+        return TablesOptions(destination="")
 
 
 def find_broken_tables(place: str) -> BrokenTables | None:

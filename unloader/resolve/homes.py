@@ -55,9 +55,10 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
     directories = [os.path.abspath(run.output.options.destination) for run in runs]
     if not template:
         return _above(directories)
-    above = above_tables(template)
+    above = "/".join(template.rstrip("/").split("/")[: directories_above(template)])
     if has_fields(above):
         above = directory_name(above, directory_values(runs[0].extract, runs[0].run_id))
+    above = above or ("/" if template.startswith("/") else ".")
     if os.path.abspath(above) in directories:
         label = runs[directories.index(os.path.abspath(above))].extract.table.label
         raise UsageError(
@@ -65,12 +66,6 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
             f"give it a directory of its own: {above}/NAME",
         )
     return above
-
-
-def above_tables(template: str) -> str:
-    """Return the directory of all tables; it may have fields that are the same for all."""
-    above = "/".join(template.rstrip("/").split("/")[: directories_above(template)])
-    return above or ("/" if template.startswith("/") else ".")
 
 
 def is_dropped(home: str) -> bool:

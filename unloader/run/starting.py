@@ -38,6 +38,7 @@ from unloader.storage.opening import storage_at
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
+    from unloader.resolve.broken_tables import BrokenTables
     from unloader.selection.asked import TablesRequest
     from unloader.transforms.model import MaskingKey
 
@@ -78,16 +79,18 @@ def start(
 def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Begin a run over several tables; see `unloader.api.unload_tables`."""
     # Imported here: most runs are of one table.
+    from unloader.resolve.same_tables import job_digest
     from unloader.resolve.tables import resolved_tables
     from unloader.run.tables.unloading import run_tables
 
     common = asked.common
+    options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
     seats = seat_request(common)
     with early_workers(common, seats) as executor:
         _tell_settings(common, observe)
         with resolved_tables(asked, seats=seats, stop=stop, observe=observe) as ready:
-            return run_tables(ready, executor, asked.options, observe=observe, stop=stop)
+            return run_tables(ready, executor, options, observe=observe, stop=stop)
 
 
 def resume(
@@ -113,9 +116,7 @@ def resume_tables(
     destination: str, again: Resumption, *, observe: Observer, stop: Stop
 ) -> TablesManifest | None:
     """Go on with a broken run over several tables; return None if none was broken off there."""
-    from unloader.resolve.broken_tables import find_broken_tables, reopened_tables
-    from unloader.run.tables.home import left_of
-    from unloader.run.tables.unloading import run_tables
+    from unloader.resolve.broken_tables import find_broken_tables
     from unloader.selection.asked import TablesRequest
 
     broken = find_broken_tables(destination)
@@ -128,13 +129,23 @@ def resume_tables(
         setting = Setting(name=PARALLEL.name, value=text, origin="resume")
         broken = broken.with_parallelism(setting, again.parallelism or None)
     if again.new_snapshot:
-        # What the broken run itself has published is no other run's that nobody agreed to replace.
-        requests = [
-            each.request_here(replaces=left_of(each.run) == "all") for each in broken.tables
-        ]
-        here = os.path.join(broken.place, "{schema}.{table}")
-        asked = TablesRequest.of(requests, replace(broken.options, destination=here))
+        requests = [each.request_here() for each in broken.tables]
+        options = replace(
+            broken.options,
+            home=broken.place,
+            replaces=(*broken.options.replaces, broken.first.run.run_id),
+        )
+        asked = TablesRequest.of(requests, options)
         return start_tables(asked, observe=observe, stop=stop)
+    return go_on_with_tables(broken, observe=observe, stop=stop)
+
+
+def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) -> TablesManifest:
+    """Go on with a run over several tables, with all that no record of it may hold."""
+    from unloader.resolve.broken_tables import reopened_tables
+    from unloader.run.tables.home import left_of
+    from unloader.run.tables.unloading import run_tables
+
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
     seats = seat_request(request, workers)
@@ -163,16 +174,11 @@ def _places_of(request: Request) -> tuple[str, ...]:
     output = request.output
     if destination_kind(output.destinations) != "directories":
         return ()
-    return places_now(output.destination)
-
-
-def places_now(destination: str) -> tuple[str, ...]:
-    """Return the directories that one with fields may be now."""
-    if not has_fields(destination):
-        return (destination,)
+    if not has_fields(output.destination):
+        return (output.destination,)
     # Its directory is known only once the table is. One of another day is for `resume` alone: a
     # nightly job wants the rows of this night.
-    return tuple(existing(destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
+    return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
 
 
 def _gone_on_with(

@@ -9,7 +9,7 @@ Steps name keys, and hold none. A `MaskingKey` says where a key is found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 Alphabet = Literal[
@@ -234,6 +234,12 @@ class TransformOptions:
     def transform(self) -> Transform:
         """The steps alone."""
         return Transform(steps=self.steps)
+
+    @property
+    def masked_columns(self) -> tuple[str, ...]:
+        """Names of the columns that are masked, as they were typed."""
+        masks = (step for step in self.steps if isinstance(step, Mask))
+        return tuple(str(getattr(step, fields(step)[0].name)) for step in masks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

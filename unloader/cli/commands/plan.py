@@ -12,6 +12,7 @@ from unloader.cli.display import render, seats
 from unloader.cli.display.columns import legend, terminal_width
 from unloader.cli.display.forms import csv_form, lossless_word
 from unloader.cli.display.progress import display_for
+from unloader.cli.display.subset import subset_text
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by
@@ -26,13 +27,12 @@ from unloader.cli.options.source_argument import (
 from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
-from unloader.request.settings import percent_text
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from partition_planner.model import Plan, WorkUnit
+    from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
     from unloader.resolve.resolved import ResolvedRun
@@ -153,7 +153,7 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     )
     parts = (
         _overview(planned, settings),
-        _columns(run),
+        *_columns(run),
         table,
         legend(table),
         _with(_units(planned, units), more),
@@ -162,13 +162,23 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     return "\n\n".join(part for part in parts if part)
 
 
-def _columns(run: ResolvedRun) -> str:
-    """Return the columns that are written, where they are not those that are read."""
+def _columns(run: ResolvedRun) -> Iterator[str]:
+    """Yield the columns of each output that does not write those that are read."""
+    if run.request.routes is None:
+        yield from _changed_columns("", run)
+        return
+    from unloader.resolve.one_output import of_output
+
+    for number, route in enumerate(run.request.routes):
+        yield from _changed_columns(route.name, of_output(run, number))
+
+
+def _changed_columns(route: str, run: ResolvedRun) -> Iterator[str]:
     if run.output.transform is None:
-        return ""
+        return
     is_text = isinstance(run.output.format, TextFormat)
-    return render.table(
-        ("column", "type", "in the output", "lossless", "note"),
+    yield render.table(
+        (f"column of {route}" if route else "column", "type", "in the output", "lossless", "note"),
         (
             (
                 render.name(each.name),
@@ -197,7 +207,8 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
             ("columns", render.count(len(planned.run.written.columns))),
-            ("units", _number(plan)),
+            *((("subset", part),) if (part := subset_text(planned.run)) else ()),
+            ("units", render.count(len(plan.units))),
             ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),
             ("bytes", render.about(render.size(_sum(sizes, table.bytes)), "in the source")),
@@ -211,15 +222,6 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("digest", plan.digest),
         )
     )
-
-
-def _number(plan: Plan) -> str:
-    """Return how many units there are, and of how many they are a sample."""
-    count = render.count(len(plan.units))
-    if plan.sampled is None:
-        return count
-    share = percent_text(round(plan.sampled.cost_share, 6))
-    return f"{count} of {render.count(plan.sampled.of_units)}, a sample of {share}"
 
 
 def _sum(units: Sequence[int | None], table: int | None) -> int | None:

@@ -11,7 +11,6 @@ from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
-from unloader.errors import UsageError
 
 if TYPE_CHECKING:
     from unloader.model import Request
@@ -22,11 +21,6 @@ def run_tables(
     context: click.Context, argument: SourceArgument, values: dict[str, Any]
 ) -> dict[str, Any]:
     """Unload several tables; return the manifest of the run."""
-    if values["report"] is not None:
-        raise UsageError(
-            "--report makes the page of one table, and these are several",
-            "leave it out, and make a page of a table with: unloader report DEST/TABLE",
-        )
     asked = tables_request(context, argument, values)
     from unloader import api
 

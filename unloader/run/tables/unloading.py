@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,6 +75,7 @@ from unloader.run.tables.units import TablesWork, TableUnit, largest_first, name
 from unloader.sources.abilities import end_keeping, end_sessions_sql, keep_until_gone, kept_until
 from unloader.sources.base import Catalog
 from unloader.status.recording import LiveRun
+from unloader.status.tables import is_published
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
@@ -106,7 +107,8 @@ def run_tables(
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         UnloaderError: Whatever ended the run.
     """
-    home = resolved.resumed_in or home_of(options.destination, resolved.runs)
+    home = home_of(options.destination, resolved.runs)
+    home = resolved.resumed_in or options.home or home
     with ExitStack() as held:
         taken = (
             None
@@ -229,6 +231,7 @@ class _TablesRun:
         """Return a table with its directory taken, or with its manifest if it is complete."""
         directory = run.output.options.destination
         before = left_of(run) if self.resolved.resumed_in else None
+        run = self._replacing(run)
         resumed_in = (directory,) if before == "units" else ()
         if before == "all":
             output: RunOutput = NullOutput(run)
@@ -251,6 +254,16 @@ class _TablesRun:
         state.then = lambda manifest: self.following.after(run, manifest, state.observe)
         manifest = read_manifest(Path(directory)) if before == "all" else None
         return TableState(number=len(self.tables), run=state, manifest=manifest, release=own.close)
+
+    def _replacing(self, run: ResolvedRun) -> ResolvedRun:
+        """Return a table that may replace what a run has published in whose place this one is."""
+        place = run.output.options.destination
+        earlier = self.options.replaces
+        if not any(is_published(storage_at(place), place, each) for each in earlier):
+            return run
+        first, *others = run.outputs
+        options = replace(first.options, overwrite=True)
+        return replace(run, outputs=(replace(first, options=options), *others))
 
     def _take_up(self) -> None:
         """Confirm what an earlier process of the run has done."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from processes import command
+from reports.reading import Page, agrees, at
 from schemas.manifests import check
 from several_tables import break_off, made, requests_of, unload
 
@@ -169,3 +170,20 @@ def test_clean_removes_what_is_staged_of_all_tables(source: SourceSpec, tmp_path
     command.run("clean", str(home))
     assert not list(home.rglob("_run"))
     command.run("verify", str(home / "main.large"))
+
+
+def test_the_page_of_a_home_has_a_line_for_each_table(
+    finished: Path, broken: Path, tmp_path: Path
+) -> None:
+    """Of a broken run those that are not complete have one, too, with the reason."""
+    page = Page(command.run("report", str(finished)))
+    assert page.document["report"] == "tables"
+    assert sorted(each["table"] for each in page.document["tables"]) == sorted(
+        f"main.{name}" for name in SIZES
+    )
+    assert [each for each in page.figures if not agrees(each, at(page.document, each.key))] == []
+    assert {"tables.3.rows", "totals.tables"} <= {each.key for each in page.figures}
+    found = answer_of("report", str(broken))
+    assert [each["table"] for each in found["tables"]] == ["main.large"]
+    assert len(found["missing"]) == 3
+    assert {each["status"] for each in found["missing"]} == {"failed"}
