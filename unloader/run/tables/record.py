@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from unloader import json_fields
+from unloader.redaction import redact
 
 if TYPE_CHECKING:
     from unloader.model import TablesOptions
@@ -18,5 +19,15 @@ def tables_record(resolved: OpenTables, options: TablesOptions, home: str) -> by
     `unloader.resolve.homes` knows it by its first key.
     """
     runs = b", ".join(run.record().rstrip() for run in resolved.runs)
-    others = json.dumps({"home": home, "options": json_fields.fields_to_json(options)})
+    left_out = [
+        {"table": each.table, "error": type(each.error).__name__, "why": redact(each.error.message)}
+        for each in resolved.problems
+    ]
+    others = json.dumps(
+        {
+            "home": home,
+            "options": json_fields.fields_to_json(options),
+            "left_out": left_out,
+        }
+    )
     return b'{"tables": [' + runs + b"], " + others[1:].encode("ascii") + b"\n"
