@@ -75,6 +75,7 @@ FOR_THE_READER = (
     "compression_choice",
     "job",
     "job_digest",
+    "routes",
 )
 """Keys of a plan file beside those of the run."""
 
@@ -96,6 +97,7 @@ class PlannedRun:
 
     def _for_the_reader(self) -> dict[str, Any]:
         from unloader.placement.topology import seat_json
+        from unloader.resolve.one_output import routes_json
 
         run = self.run
         return {
@@ -114,6 +116,7 @@ class PlannedRun:
             "places": self.places,
             "notices": list(run.seating.notices),
             "compression_choice": run.output.choice.to_json() if run.output.choice else None,
+            **({"routes": routes_json(run)} if run.request.routes is not None else {}),
         }
 
 

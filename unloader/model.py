@@ -270,6 +270,8 @@ class OutputTask:
     """Of the output among those of the run."""
     filter: str | None = None
     """Only rows for which this condition holds; None is all that are read."""
+    route: str = ""
+    """What the output is called in errors, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

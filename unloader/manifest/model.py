@@ -397,14 +397,22 @@ class VerifiedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRoute:
+    """Another output of the run."""
+
+    name: str
+    to: str
+    """Where its manifest goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRecord:
     """One of several outputs of a run, which has read the rows once for all of them."""
 
     name: str
-    others: tuple[str, ...] = ()
-    """Names of the other routes."""
+    others: tuple[OtherRoute, ...] = ()
     dropped: tuple[str, ...] = ()
-    """Those of them that had failed when this one was published."""
+    """Names of those that had failed when this one was published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.model import EncryptionOptions, Request, SecretReference, Setting
+from unloader.model import EncryptionOptions, OutputOptions, Request, SecretReference, Setting
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import existing, has_fields
 from unloader.request.options.running import PARALLEL
@@ -98,7 +98,7 @@ def resume(
 ) -> tuple[Manifest, ...]:
     """Go on with a broken run of one table; see `unloader.api.resume`."""
     done = _completed(destination, observe)
-    broken = find_broken_run(destination)
+    broken = find_broken_run(destination) or _other_route(destination)
     if broken is None:
         return _finished(destination, done, observe)
     known = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
@@ -144,7 +144,7 @@ def resume_tables(
 def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Go on with a run over several tables, with all that no record of it may hold."""
     from unloader.resolve.broken_tables import reopened_tables
-    from unloader.run.tables.home import left_of
+    from unloader.run.outputs.left import left_of
     from unloader.run.tables.unloading import run_tables
 
     request = broken.first.run.request
@@ -172,7 +172,11 @@ def resume_or_start(
 
 def _places_of(request: Request) -> tuple[str, ...]:
     """Return where a broken run of a request may lie."""
-    output = request.output
+    places = (place for each in request.of_outputs() for place in _places_of_output(each.output))
+    return tuple(dict.fromkeys(places))
+
+
+def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
     if destination_kind(output.destinations) != "directories":
         return ()
     if not has_fields(output.destination):
@@ -189,7 +193,7 @@ def _gone_on_with(
     alone = not has_fields(request.output.destination)
     try:
         done = _completed(place, observe)
-        broken = find_broken_run(place)
+        broken = find_broken_run(place) or _other_route(place)
     except OutputFailed as error:
         if not alone:
             return None  # Maybe another job's.
@@ -208,6 +212,21 @@ def _gone_on_with(
     return None
 
 
+def _other_route(place: str) -> BrokenRun | None:
+    """Return the broken run whose route is published at a place, while others of it are not."""
+    if not is_finished(place):
+        return None
+    manifest = read_manifest(Path(place))
+    for other in () if manifest.route is None else manifest.route.others:
+        if destination_kind((other.to,)) != "directories":
+            continue
+        with suppress(FileNotFoundError):
+            broken = find_broken_run(other.to)
+            if broken is not None and broken.run.run_id == manifest.run_id:
+                return broken
+    return None
+
+
 def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
@@ -221,12 +240,15 @@ def _is_the_job(run: ResolvedRun, request: Request) -> bool:
 
 def _has_its_key(run: ResolvedRun, request: Request) -> bool:
     """Return whether the Parquet key of a request, if it has one, is that of a run."""
-    had, asked = run.output.options.encryption, request.output.encryption
-    if had is None or asked is None:
-        return True  # Whether both are None has been compared.
-    from unloader.secrets.keys import check_key
+    for output, one in zip(run.outputs, request.of_outputs(), strict=True):
+        had, asked = output.options.encryption, one.output.encryption
+        if had is None or asked is None:
+            continue  # Whether both are None has been compared.
+        from unloader.secrets.keys import check_key
 
-    return check_key(replace(asked, key_proof=had.key_proof))
+        if not check_key(replace(asked, key_proof=had.key_proof)):
+            return False
+    return True
 
 
 def _has_its_masking_keys(run: ResolvedRun, request: Request) -> bool:

@@ -30,7 +30,7 @@ from unloader.redaction import redact
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
@@ -153,32 +153,32 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     )
     parts = (
         _overview(planned, settings),
-        *_columns(run),
+        _columns(run),
         table,
         legend(table),
         _with(_units(planned, units), more),
         _with(statements, more),
+        _routes(planned),
     )
     return "\n\n".join(part for part in parts if part)
 
 
-def _columns(run: ResolvedRun) -> Iterator[str]:
-    """Yield the columns of each output that does not write those that are read."""
-    if run.request.routes is None:
-        yield from _changed_columns("", run)
-        return
-    from unloader.resolve.one_output import of_output
+def _routes(planned: PlannedRun) -> str:
+    if planned.run.request.routes is None:
+        return ""
+    from unloader.cli.display.routes import routes_text
+    from unloader.resolve.one_output import routes_json
 
-    for number, route in enumerate(run.request.routes):
-        yield from _changed_columns(route.name, of_output(run, number))
+    return routes_text(routes_json(planned.run))
 
 
-def _changed_columns(route: str, run: ResolvedRun) -> Iterator[str]:
-    if run.output.transform is None:
-        return
+def _columns(run: ResolvedRun) -> str:
+    """Return the columns that are written, where they are not those that are read."""
+    if run.request.routes is not None or run.output.transform is None:
+        return ""  # Each route has its own.
     is_text = isinstance(run.output.format, TextFormat)
-    yield render.table(
-        (f"column of {route}" if route else "column", "type", "in the output", "lossless", "note"),
+    return render.table(
+        ("column", "type", "in the output", "lossless", "note"),
         (
             (
                 render.name(each.name),

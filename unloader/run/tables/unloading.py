@@ -58,6 +58,7 @@ from unloader.resolve.tables import OpenTables
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
+from unloader.run.outputs.left import left_of
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
@@ -65,7 +66,7 @@ from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting, rows_of
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
-from unloader.run.tables.home import left_of, take_home
+from unloader.run.tables.home import take_home
 from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.record import tables_record
