@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unloader import json_fields
-from unloader.errors import OutputFailed, PlanFailed
+from unloader.errors import OutputFailed, error_class
 from unloader.events import Observer, silent
 from unloader.model import (
     ConcurrencyOptions,
@@ -46,7 +46,7 @@ class BrokenTables:
     place: str
     """The directory that those of all tables are in."""
     left_out: tuple[TableProblem, ...] = ()
-    """Tables that the run has never been able to unload."""
+    """Tables that were asked for, too, and could not be unloaded when the run began."""
 
     @property
     def first(self) -> BrokenRun:
@@ -142,11 +142,7 @@ def find_broken_tables(place: str) -> BrokenTables | None:
     try:
         recorded = json_fields.from_json(str, document["home"], "the directory")
         options = json_fields.from_json(TablesOptions, document["options"], "the options")
-        left_out = [
-            TableProblem(table=str(name), error=PlanFailed(str(why)))
-            for name, why in document["left_out"]
-        ]
-    except (KeyError, TypeError, ValueError, json_fields.NotAsExpected) as error:
+    except (KeyError, json_fields.NotAsExpected) as error:
         raise UnusableRecord(
             f"the record of the run that was broken off in {place} cannot be used: {error}",
             "start again with the command of the run",
@@ -156,8 +152,13 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         tables=tuple(_as_broken(each, recorded, place) for each in runs),
         options=options,
         place=place,
-        left_out=tuple(left_out),
+        left_out=tuple(map(_left_out, document.get("left_out", ()))),
     )
+
+
+def _left_out(recorded: dict[str, str]) -> TableProblem:
+    error = error_class(recorded["error"])(recorded["why"], "start the run again, and not resume")
+    return TableProblem(table=recorded["table"], error=error)
 
 
 def _first_in(document: dict[str, Any], place: str) -> ResolvedRun:

@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
 
 def tables_record(
-    resolved: OpenTables, options: TablesOptions, home: str, left_out: Sequence[TableProblem]
+    resolved: OpenTables, options: TablesOptions, home: str, problems: Sequence[TableProblem]
 ) -> bytes:
     """Return the record, without any statement of a session, which may hold a password.
 
-    `unloader.resolve.homes` knows it by its first key. Tables that are left out stand there, too:
-    a run that is gone on with is no more complete than it would have been.
+    `unloader.resolve.homes` knows it by its first key.
     """
     runs = b", ".join(run.record().rstrip() for run in resolved.runs)
+    left_out = [
+        {"table": each.table, "error": type(each.error).__name__, "why": redact(each.error.message)}
+        for each in problems
+    ]
     others = json.dumps(
         {
             "home": home,
             "options": json_fields.fields_to_json(options),
-            "left_out": [[each.table, redact(each.error.message)] for each in left_out],
+            "left_out": left_out,
         }
     )
     return b'{"tables": [' + runs + b"], " + others[1:].encode("ascii") + b"\n"

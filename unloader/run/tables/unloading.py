@@ -508,9 +508,7 @@ class _TablesRun:
             f"{len(named)} of {of} tables are not complete: "
             + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
             "fix the cause; the other tables are complete"
-            if failed
-            else "fix the cause, and unload what was left out by a run of its own; all others are "
-            "complete",
+            + ("" if failed else ", and those left out take another run"),
         )
 
     def abandon(self, error: UnloaderError | None) -> None:
@@ -537,9 +535,10 @@ class _TablesRun:
         """Return an error with the way to go on, where there is something to go on with."""
         kept = isinstance(error, Interrupted) or error.retryable
         begun = any(table.manifest or table.run.finished for table in self.tables)
-        if self.tables and all(table.manifest for table in self.tables):
-            return error  # What is left out is no part of what can be gone on with.
         if not self._is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
+            return error
+        if isinstance(error, PartialUnload) and all(table.manifest for table in self.tables):
+            # What was left out is not in the snapshot's plan: nothing can be gone on with.
             return error
         until = kept_until(self.resolved.catalog)
         if until:
