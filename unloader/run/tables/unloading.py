@@ -188,7 +188,9 @@ class _TablesRun:
         self.live.resumable = self.tables[0].run.is_resumable
         self.live.snapshot_kept_until = kept_until(catalog)
         if not self.resolved.resumed_in:
-            self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options, self.home))
+            self.storage.keep(
+                RUN_RECORD, tables_record(self.resolved, self.options, self.home, self.problems)
+            )
         self._is_recorded = True
         self._tell_start(until)
         self._take_up()
@@ -506,7 +508,8 @@ class _TablesRun:
         return PartialUnload(
             f"{len(named)} of {of} tables are not complete: "
             + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
-            "fix the cause; the other tables are complete",
+            "fix the cause; the other tables are complete"
+            + ("" if failed else ", and those left out take another run"),
         )
 
     def abandon(self, error: UnloaderError | None) -> None:
@@ -534,6 +537,9 @@ class _TablesRun:
         kept = isinstance(error, Interrupted) or error.retryable
         begun = any(table.manifest or table.run.finished for table in self.tables)
         if not self._is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
+            return error
+        if isinstance(error, PartialUnload) and all(table.manifest for table in self.tables):
+            # What was left out is not in the snapshot's plan: nothing can be gone on with.
             return error
         until = kept_until(self.resolved.catalog)
         if until:
