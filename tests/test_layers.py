@@ -75,6 +75,7 @@ FLOORS = {
             "unloader.events",
             "unloader.failures",
             "unloader.json_reading",
+            "unloader.json_text",
             "unloader.redaction",
         },
         {"unloader.json_fields", "unloader.json_schema", "unloader.transforms.model"},

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from unloader.placement.topology import Survey
     from unloader.preflight.model import Budget
     from unloader.report.model import RunReport
+    from unloader.report.of_tables import TablesReport
     from unloader.report.sweep_model import SweepPage
     from unloader.resolve.planned_tables import PlannedTables
     from unloader.selection.asked import AskedTables, TablesRequest
@@ -74,6 +75,7 @@ FOR_THE_READER = (
     "compression_choice",
     "job",
     "job_digest",
+    "routes",
 )
 """Keys of a plan file beside those of the run."""
 
@@ -95,6 +97,7 @@ class PlannedRun:
 
     def _for_the_reader(self) -> dict[str, Any]:
         from unloader.placement.topology import seat_json
+        from unloader.resolve.one_output import routes_json
 
         run = self.run
         return {
@@ -113,6 +116,7 @@ class PlannedRun:
             "places": self.places,
             "notices": list(run.seating.notices),
             "compression_choice": run.output.choice.to_json() if run.output.choice else None,
+            **({"routes": routes_json(run)} if run.request.routes is not None else {}),
         }
 
 
@@ -372,6 +376,7 @@ def unload(
 def unload_tables(
     asked: TablesRequest,
     *,
+    resume: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -383,6 +388,7 @@ def unload_tables(
 
     Args:
         asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
+        resume: As for `unload`, with a broken run of the same tables and patterns.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -394,6 +400,10 @@ def unload_tables(
     from unloader.run.starting import start_tables
 
     with _translated():
+        if resume:
+            from unloader.run.tables.resuming import resume_or_start_tables
+
+            return to_json(resume_or_start_tables(asked, observe=observe, stop=stop))
         return to_json(start_tables(asked, observe=observe, stop=stop))
 
 
@@ -564,11 +574,12 @@ def status(destination: Path) -> RunStatus:
         return status_of(str(destination))
 
 
-def report(place: Path, *, ceilings: Path | None = None) -> RunReport | SweepPage:
+def report(place: Path, *, ceilings: Path | None = None) -> RunReport | TablesReport | SweepPage:
     """Return what the page of a run or of a sweep shows.
 
     Args:
-        place: The directory of a run that is finished or broke, a manifest, or what
+        place: The directory of a run that is finished or broke (of one table, or of all tables of a
+            run), a manifest, or what
             `unloader sweep --json` wrote.
         ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
 
@@ -582,11 +593,15 @@ def report(place: Path, *, ceilings: Path | None = None) -> RunReport | SweepPag
         return report_at(place, ceilings)
 
 
-def report_of(manifest: dict[str, Any]) -> RunReport:
-    """Return what the page of a run shows, from what `unload` returned."""
+def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
+    """Return what the page of a run shows, from what `unload` or `unload_tables` returned."""
+    from unloader.manifest import tables
     from unloader.manifest.model import from_json
     from unloader.report.of_run import run_report
+    from unloader.report.of_tables import tables_report
 
+    if tables.is_of_tables(manifest):
+        return tables_report(tables.from_json(manifest))
     return run_report(from_json(manifest))
 
 
@@ -597,7 +612,7 @@ def sweep_report(document: dict[str, Any]) -> SweepPage:
     return sweep_report(document)
 
 
-def report_page(report: RunReport | SweepPage) -> str:
+def report_page(report: RunReport | TablesReport | SweepPage) -> str:
     """Return the page of a report, in HTML.
 
     Raises:
@@ -619,7 +634,7 @@ def check_report(path: Path) -> None:
     check(path)
 
 
-def write_report(path: Path, report: RunReport | SweepPage) -> None:
+def write_report(path: Path, report: RunReport | TablesReport | SweepPage) -> None:
     """Write the page of a report into a file.
 
     Raises:

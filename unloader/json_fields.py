@@ -11,7 +11,7 @@ import dataclasses
 import reprlib
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,26 +29,60 @@ class NotAsExpected(ValueError):
 
 def to_json(value: Any) -> Any:
     """Return plain data as values that `json.dumps` takes."""
-    if _has_own_form(type(value)):
-        return value.to_json()
-    if dataclasses.is_dataclass(value):
-        return fields_to_json(value)
-    if isinstance(value, (tuple, list)):
-        return [to_json(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, bytes):
-        return value.hex()  # In base64 any word may occur, "pwd=" among them.
-    return value
+    kind: type = type(value)
+    return _form_of(kind)(value)
 
 
 def fields_to_json(value: Any) -> dict[str, Any]:
     """Return a dataclass by its fields, even where it has a form of its own."""
-    return {
-        key_of(field): to_json(getattr(value, field.name))
-        for field in dataclasses.fields(value)
-        if not (field.metadata.get(OPTIONAL) and getattr(value, field.name) is None)
-    }
+    kind: type = type(value)
+    found = {}
+    for name, key, is_optional in _fields_of(kind):
+        item = getattr(value, name)
+        if not (is_optional and item is None):
+            # Asked of the type here: most values are plain, and a run over many tables has many.
+            found[key] = item if type(item) in _PLAIN_TYPES else to_json(item)
+    return found
+
+
+_PLAIN_TYPES = frozenset((str, int, float, bool, type(None)))
+
+
+@cache
+def _form_of(kind: type) -> Callable[[Any], Any]:
+    """Return what makes JSON of a value of this type."""
+    if _has_own_form(kind):
+        return _by_itself
+    if dataclasses.is_dataclass(kind):
+        return fields_to_json
+    if issubclass(kind, (tuple, list)):
+        return lambda value: [to_json(item) for item in value]
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): to_json(item) for key, item in value.items()}
+    if issubclass(kind, bytes):
+        return _in_hex
+    return _as_it_is
+
+
+def _by_itself(value: Any) -> Any:
+    return value.to_json()
+
+
+def _in_hex(value: bytes) -> str:
+    return value.hex()  # In base64 any word may occur, "pwd=" among them.
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, str, bool], ...]:
+    """Return name and key of each field of a dataclass, and whether it is left out where None."""
+    return tuple(
+        (field.name, key_of(field), bool(field.metadata.get(OPTIONAL)))
+        for field in dataclasses.fields(kind)
+    )
 
 
 def fields_from_json(kind: type[T], value: object, where: str, *, newer: bool = False) -> T:
@@ -86,8 +120,12 @@ def hints_of(kind: type) -> dict[str, Any]:
     A module that imports types of its fields for type checks alone has a function `late_types`,
     which returns them by their names.
     """
-    late = getattr(sys.modules[kind.__module__], "late_types", dict)
-    return get_type_hints(kind, localns=late())
+    try:
+        return get_type_hints(kind)
+    except NameError:
+        # Only for a class that has such a field: importing the types takes its time.
+        late = getattr(sys.modules[kind.__module__], "late_types", dict)
+        return get_type_hints(kind, localns=late())
 
 
 class _Reading:
@@ -118,7 +156,7 @@ class _Reading:
     def instance(self, kind: Any, value: object, where: str) -> Any:
         """Return a dataclass from its fields."""
         value = _object(value, where)
-        fields = {key_of(field): field for field in dataclasses.fields(kind)}
+        fields = _fields_by_key(kind)
         unknown = sorted(value.keys() - fields.keys())
         if unknown and not self._newer:
             raise NotAsExpected(f"{where} has the unknown key {unknown[0]!r}")
@@ -154,6 +192,11 @@ class _Reading:
             self.read(kind, item, f"{where}[{at}]")
             for at, (kind, item) in enumerate(zip(kinds, value, strict=True))
         )
+
+
+@cache
+def _fields_by_key(kind: Any) -> dict[str, dataclasses.Field[Any]]:
+    return {key_of(field): field for field in dataclasses.fields(kind)}
 
 
 def _may_be(kind: Any, value: object) -> bool:

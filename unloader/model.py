@@ -270,6 +270,8 @@ class OutputTask:
     """Of the output among those of the run."""
     filter: str | None = None
     """Only rows for which this condition holds; None is all that are read."""
+    route: str = ""
+    """What the output is called in errors, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -746,6 +748,12 @@ class TablesOptions:
     """What becomes of the other tables when one fails."""
     settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
     """What was set for the run, and where; what one table adds stands in its request."""
+    job: str = ""
+    """Tells whether another run was asked for the same; see `unloader.resolve.same_tables`."""
+    home: str = ""
+    """The directory of all tables, of a run in the place of a broken one; empty follows `--to`."""
+    replaces: tuple[str, ...] = ()
+    """Broken runs in whose place it is: what they have published is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

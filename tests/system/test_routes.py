@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
+import click
 import duckdb
 import pytest
-from processes import command
+from click.testing import CliRunner
+from long_tests import OTHER_ROUTES, also
+from processes import command, killing_calls
+from processes.breaking import kill_after
 
-ROWS = 30_000
+from unloader import api
+from unloader.cli.group import group
+from unloader.cli.invocation import Invocation
+from unloader.errors import PartialUnload
+from unloader.events import Event, PhaseStarted
+from unloader.model import Request
+
+ROWS = 20_000
 LAKE = 'lake:to={to}/lake,format=parquet,columns="day,id,amount",filter="id % 3 = 1 AND price > 2"'
 TEXT = "text:to={to}/text,delimiter=;,exclude=price"
 
@@ -29,8 +41,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def job(source: str, *options: str) -> tuple[str, ...]:
-    """Return a run of some ten units."""
-    units = ("--unit-bytes", "100kB", "--parallelism", "2")
+    """Return a run of a few units."""
+    units = ("--unit-bytes", "400kB", "--parallelism", "1")
     return ("run", source, "--table", "orders", *units, *options)
 
 
@@ -47,6 +59,20 @@ def written(source: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return to
 
 
+def requested(*arguments: str) -> Request:
+    """Return the request that a call of `run` makes."""
+    seen: list[Request] = []
+
+    def unload(request: Request, *_: object, **__: object) -> None:
+        seen.append(request)
+        raise click.exceptions.Exit(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "unload", unload)
+        CliRunner().invoke(group, list(arguments), obj=Invocation())
+    return seen[0]
+
+
 def files_of(directory: Path) -> dict[str, bytes]:
     """Return the data files of a directory."""
     return {path.name: path.read_bytes() for path in directory.glob("orders.*")}
@@ -60,7 +86,7 @@ def test_each_route_is_what_its_own_run_writes(source: str, written: Path, tmp_p
         *("--filter", "id % 3 = 1 AND price > 2"),
     )
     command.run(*job(source, "--to", str(text), "--delimiter", ";", "--exclude", "price"))
-    assert len(files_of(lake)) > 5
+    assert len(files_of(lake)) > 3
     assert files_of(written / "lake") == files_of(lake)
     assert files_of(written / "text") == files_of(text)
 
@@ -70,7 +96,8 @@ def test_the_manifest_of_a_route_tells_what_it_left_out(written: Path) -> None:
     lake, text = (command.manifest_of(written / name) for name in ("lake", "text"))
     assert lake["run_id"] == text["run_id"]
     assert lake["snapshot"] == text["snapshot"]
-    assert lake["route"] == {"name": "lake", "others": ["text"], "dropped": []}
+    other = {"name": "text", "to": str(written / "text")}
+    assert lake["route"] == {"name": "lake", "others": [other], "dropped": []}
     assert text["route"]["name"] == "text"
     kept = lake["totals"]["rows"]
     assert 0 < kept < ROWS
@@ -89,6 +116,7 @@ def test_each_route_is_verified_by_itself(source: str, written: Path) -> None:
     command.run("verify", str(written / "text"), source, "--level", "source")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_filter_takes_the_rows_that_where_takes(source: str, tmp_path: Path) -> None:
     """A condition that both understand alike leads to the same text."""
     condition = "note IS NULL OR day >= DATE '2021-05-01'"
@@ -104,8 +132,8 @@ def test_routes_of_a_job_file(source: str, written: Path, tmp_path: Path) -> Non
         f"""
 source = "{source}"
 table = "orders"
-unit-bytes = "100kB"
-parallelism = 2
+unit-bytes = "400kB"
+parallelism = 1
 
 [[route]]
 name = "lake"
@@ -126,3 +154,114 @@ exclude = ["price"]
     assert [each["route"]["name"] for each in answer["routes"]] == ["lake", "text"]
     for name in ("lake", "text"):
         assert files_of(tmp_path / name) == files_of(written / name)
+
+
+def three(to: Path) -> list[str]:
+    """Return three routes, of which the last one leaves rows out."""
+    return routes(to, "a:to={to}/a", "b:to={to}/b,format=parquet", "c:to={to}/c,filter=id % 7 = 0")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    source: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, bytes]]:
+    """The files of a run of three routes that came to its end, by route."""
+    to = tmp_path_factory.mktemp("undisturbed")
+    command.run(*job(source, *three(to)))
+    return {name: files_of(to / name) for name in "abc"}
+
+
+@pytest.mark.parametrize("asked", ["c", *also(OTHER_ROUTES, "a")])
+def test_a_killed_run_is_resumed_by_any_of_its_directories(
+    source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]], asked: str
+) -> None:
+    """Units that all routes have are kept, and every route ends with the same bytes."""
+    staged = kill_after(3, tmp_path / "b", *job(source, *three(tmp_path)))
+    assert staged
+    if asked == "c":
+        # One route lacks what the others have: it is read again, for that one alone.
+        for line in (tmp_path / "c" / "_run" / "staged").iterdir():
+            line.unlink()
+    command.run("resume", str(tmp_path / asked))
+    for name in "abc":
+        assert files_of(tmp_path / name) == undisturbed[name], name
+    kept = {unit["id"]: unit["attempts"] for unit in command.manifest_of(tmp_path / "a")["units"]}
+    assert all(kept[unit] == 1 for unit in staged)
+
+
+def test_a_kill_between_two_publications(
+    source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
+) -> None:
+    """The first route is whole; resume, asked at that one, publishes the others."""
+    library = killing_calls.build(tmp_path)
+    to = tmp_path / "out"
+    env = {"LD_PRELOAD": str(library), "KILL_CALL": "renameat2", "KILL_PATH": "/.b.unloader-"}
+    died = command.Running(*job(source, *three(to)), "--progress", "none", env=env)
+    assert died.finish()[0] == -signal.SIGKILL
+    assert files_of(to / "a") == undisturbed["a"]
+    command.run("verify", str(to / "a"))
+    command.run("resume", str(to / "a"))
+    assert {name: files_of(to / name) for name in "abc"} == undisturbed
+    runs = {command.manifest_of(to / name)["run_id"] for name in "abc"}
+    assert len(runs) == 1
+
+
+@pytest.fixture(scope="module")
+def awkward(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a table with one row that is no Latin-1."""
+    path = tmp_path_factory.mktemp("duck") / "u.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE orders AS SELECT i AS id, CASE WHEN i = 9000 THEN chr(26085) ELSE 'x' END"
+            " AS v FROM range(12000) t(i)"
+        )
+    return f"duckdb://{path}"
+
+
+LATIN = "latin:to={to}/latin,encoding=latin-1"
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_a_route_that_fails_stops_the_run(awkward: str, tmp_path: Path) -> None:
+    """Its name is told, and nothing is published."""
+    said = command.error_of(*job(awkward, *routes(tmp_path, "a:to={to}/a", LATIN)), status=6)
+    assert "route latin: column v" in said
+    assert not files_of(tmp_path / "a")
+
+
+def test_a_route_that_fails_may_be_dropped(awkward: str, tmp_path: Path) -> None:
+    """The others are whole and say so; what it has stays, and its own end is a failure again."""
+    drop = ("--on-route-failure", "drop")
+    said = command.error_of(*job(awkward, *routes(tmp_path, "a:to={to}/a", LATIN), *drop), status=7)
+    assert "1 of 2 routes failed: route latin: column v" in said
+    assert f"complete: a in {tmp_path}/a" in said
+    assert f"unloader resume {tmp_path}/latin" in said
+    manifest = command.manifest_of(tmp_path / "a")
+    assert manifest["totals"]["rows"] == 12000
+    assert manifest["route"]["dropped"] == ["latin"]
+    assert manifest["status"] == "complete"
+    assert not files_of(tmp_path / "latin")
+    assert (tmp_path / "latin" / "_run" / "run.json").exists()
+    command.run("verify", str(tmp_path / "a"), awkward)
+    assert "column v" in command.error_of("resume", str(tmp_path / "latin"), status=6)
+
+
+def test_a_dropped_route_is_resumed_alone(
+    source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
+) -> None:
+    """A file of somebody else in the way of one publication; without it resume publishes that."""
+    request = requested(*job(source, *three(tmp_path), "--on-route-failure", "drop"))
+    foreign = tmp_path / "b" / next(iter(undisturbed["b"]))
+
+    def observe(event: Event) -> None:
+        if isinstance(event, PhaseStarted) and event.phase == "publishing":
+            foreign.write_bytes(b"mine")
+
+    with pytest.raises(PartialUnload, match="1 of 3 routes failed: route b"):
+        api.unload(request, observe=observe)
+    assert files_of(tmp_path / "a") == undisturbed["a"]
+    assert files_of(tmp_path / "c") == undisturbed["c"]
+    assert foreign.read_bytes() == b"mine"
+    foreign.unlink()
+    api.resume(tmp_path / "b")
+    assert files_of(tmp_path / "b") == undisturbed["b"]

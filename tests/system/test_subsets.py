@@ -73,25 +73,28 @@ class Side:
 KEY_TEXTS = ["5", "-7", "0", "1000", "123456789012", None]
 """Of the whole numbers and texts below."""
 
+WORD = " Zoë Łoś 日本 % "
+"""Blanks of a text without a fixed length are a part of the key."""
+
 TABLES_OF_KEYS = {
     "duckdb": (
         "CREATE TABLE keys (n INTEGER, a BIGINT, b DECIMAL(18, 3), c VARCHAR, d HUGEINT, "
-        "half DECIMAL(4, 2), tail DECIMAL(3, 3), u UUID, x BLOB)",
+        "half DECIMAL(4, 2), tail DECIMAL(3, 3), u UUID, x BLOB, w VARCHAR)",
         "'\\xAB\\x01'::BLOB",
     ),
     "sqlite": (
         "CREATE TABLE keys (n INTEGER, a INTEGER, b NUMERIC, c TEXT, d, half NUMERIC, "
-        "tail NUMERIC, u TEXT, x BLOB)",
+        "tail NUMERIC, u TEXT, x BLOB, w)",
         "x'AB01'",
     ),
     "postgresql": (
         "CREATE TABLE keys (n integer, a bigint, b numeric, c varchar(20), d char(20), "
-        "half numeric(4, 2), tail numeric, u uuid, x bytea)",
+        "half numeric(4, 2), tail numeric, u uuid, x bytea, w text)",
         "'\\xAB01'",
     ),
     "oracle": (
         "CREATE TABLE keys (n NUMBER(3), a NUMBER(20), b NUMBER, c VARCHAR2(20), d CHAR(20), "
-        "half NUMBER(4, 2), tail NUMBER, u NVARCHAR2(36), x RAW(2))",
+        "half NUMBER(4, 2), tail NUMBER, u NVARCHAR2(36), x RAW(2), w VARCHAR2(40))",
         "HEXTORAW('AB01')",
     ),
 }
@@ -107,7 +110,7 @@ def _fill(kind: str, write: Callable[[str], object]) -> None:
         d = kept if kind in ("postgresql", "oracle") else value
         write(
             f"INSERT INTO keys VALUES ({number}, {value}, {value}, {kept}, {d}, "
-            f"-2.50, 0.125, {uuid}, {some_bytes})"
+            f"-2.50, 0.125, {uuid}, {some_bytes}, '{WORD}')"
         )
 
 
@@ -254,12 +257,9 @@ def test_samples_of_parent_and_child_join(
     assert set(orders_of(0.1)) < set(orders_of(0.25))
 
 
-@pytest.mark.parametrize("kind", ["duckdb", *also("subsets", "sqlite", "postgresql", "oracle")])
-def test_a_limit_gives_that_many_rows_of_the_table(
-    sides: dict[str, Side], kind: str, tmp_path: Path
-) -> None:
+def test_a_limit_gives_that_many_rows_of_the_table(sides: dict[str, Side], tmp_path: Path) -> None:
     """However many workers there are; the count stops there, too."""
-    side = sides[kind]
+    side = sides["duckdb"]
     manifest = side.run(
         tmp_path / "o", "--table", "orders", "--limit-rows", "900", "--parallelism", "3",
         "--unit-bytes", "8KiB",
@@ -304,7 +304,8 @@ def test_limits_of_everything_that_can_be_read(
 def test_a_sample_of_units_is_the_same_each_time(
     sides: dict[str, Side], kind: str, tmp_path: Path
 ) -> None:
-    """Some of the units that the whole is cut into, with all of their rows, counted as such."""
+    """Some of the units that the whole is cut into, with all of their rows; these are counted when
+    the run ends, and later by what the manifest tells of them."""
     side = sides[kind]
     cut = ("--table", "orders", "--split", "range", "--unit-bytes", "8KiB")
     out = tmp_path / "out"
@@ -322,9 +323,7 @@ def test_a_sample_of_units_is_the_same_each_time(
     assert len(set(found)) == len(found) == manifest["verified"]["source_rows"]
     assert set(found) < set(CUSTOMER_OF)
     assert 0 < len(found) < 0.7 * ORDERS
-    error = command.error_of("verify", str(out), side.url, status=2, env=side.environment or None)
-    assert "a sample of work units" in error
-    command.run("verify", str(out), "--quiet")
+    command.run("verify", str(out), side.url, "--quiet", env=side.environment or None)
 
 
 @pytest.mark.long("subsets")
@@ -334,6 +333,7 @@ def test_a_plan_file_keeps_the_subset(sides: dict[str, Side], tmp_path: Path) ->
     options = ("--table", "orders", "--sample", "10%", "--sample-by", "customer_id")
     shown = command.run("plan", side.url, *options, "--output", str(plan))
     assert 'sample-by "customer_id"' in shown
+    assert "subset       10% by customer_id" in shown
     command.run("run", str(plan), "--to", str(tmp_path / "o"), "--quiet")
     assert numbers(tmp_path / "o") == orders_of(0.1)
     refused = ("run", str(plan), "--to", str(tmp_path / "p"), "--limit-rows", "5")
@@ -419,6 +419,7 @@ def test_a_key_has_one_text_whatever_its_type_and_source(
             "tail": ["0.125"] * 6,
             "u": ["0a1b2c3d-0000-4000-8000-00000000000f"] * 6,
             "x": ["ab01"] * 6,
+            "w": [WORD] * 6,
         }.get(keys.column.lower(), KEY_TEXTS)
         found = side.rows(f"SELECT n, {keys.text} AS t FROM keys ORDER BY n")
         assert [text for _, text in found] == expected, keys
@@ -441,6 +442,11 @@ def test_tables_of_one_run_have_their_own_samples(sides: dict[str, Side], tmp_pa
         '[[table]]\ntable = "recent"\nsample = "100%"\nlimit-rows = 9\n'
         '[[table]]\ntable = "keys"\nsample = "100%"\n'
     )
+    planned = json.loads(command.run("plan", str(job), "--json"))["tables"]
+    assert {each["name"]: each["subset"] for each in planned} == {
+        "customers": "10% by id", "orders": "10% by customer_id", "recent": "first 9 rows",
+        "keys": None,
+    }  # fmt: skip
     command.run("run", str(job), "--quiet", "--parallelism", "1")
     out = tmp_path / "out"
     assert numbers(out / "orders") == orders_of(0.1)

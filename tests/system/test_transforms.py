@@ -8,11 +8,16 @@ import hashlib
 import hmac
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
+
+if TYPE_CHECKING:
+    from conftest import PostgresServer
 
 KEY = bytes(range(32))
 CODED = base64.b64encode(KEY).decode()
@@ -85,6 +90,29 @@ def test_a_masked_and_renamed_column_in_csv_and_parquet(source: str, tmp_path: P
     assert "masked" not in amount
 
 
+def test_a_plan_shows_what_would_be_written(source: str) -> None:
+    """For each output: the type of each column, where it comes from, and how it is masked."""
+    options = (
+        *("--expression", "domain=split_part(email, '@', 2)", "--mask", "email=hmac"),
+        *("--cast", "amount=double", "--rename", "amount=price"),
+    )
+    text = command.run("plan", source, "--table", "persons", *options, env=ENV)
+    assert "masked by hmac (HMAC-SHA-256, 64 characters of hex, key default)" in text
+    assert "computed from email; has clear values of email" in text
+    assert "amount in the source; cast to double" in text
+    document = json.loads(
+        command.run("plan", source, "--table", "persons", *options, "--json", env=ENV)
+    )
+    assert [(each["name"], each.get("values")) for each in document["columns"]] == [
+        *(("id", None), ("email", "masked"), ("born", None), ("card", None)),
+        *(("price", None), ("domain", "changed")),
+    ]
+    routes = ("--route", "a:to=null:", "--route", "b:to=null:,mask=card=redact")
+    text = command.run("plan", source, "--table", "persons", *routes, env=ENV)
+    assert "column of b" in text
+    assert "column of a" not in text
+
+
 def test_all_kinds_of_changes_in_the_order_of_the_options(source: str, tmp_path: Path) -> None:
     """Expressions, constants, casts, masks, names, and the columns that are written."""
     options = (
@@ -133,3 +161,137 @@ def test_what_cannot_be_done_is_one_error_before_anything_is_written(
     assert words in text
     assert CODED not in text
     assert not dest.exists() or not list(dest.glob("*.csv"))
+
+
+NIST_KEY = bytes.fromhex("2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94")
+
+
+def test_ff1_gives_the_known_answers_of_nist(tmp_path: Path) -> None:
+    """Samples 1, 2, 7 and 9 of SP 800-38G, from the table to the files."""
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT '0123456789' AS a, '0123456789' AS b, "
+            "'0123456789' AS c, '0123456789abcdefghi' AS d"
+        )
+    keys = {16: "short", 32: "long"}
+    env = {name: base64.b64encode(NIST_KEY[:size]).decode() for size, name in keys.items()}
+    masks = (
+        *("--mask", "a=ff1,key=short", "--mask", "b=ff1,key=short,tweak=9876543210"),
+        *("--mask", "c=ff1,key=long"),
+        *("--mask", "d=ff1,key=long,alphabet=digits-lower,tweak=7777pqrs777"),
+        *("--mask-key", "short=env:short", "--mask-key", "long=env:long"),
+    )
+    command.run(
+        *("run", f"duckdb://{path}", "--table", "t", "--to", str(tmp_path / "out"), *masks), env=env
+    )
+    (row,) = lines(tmp_path / "out")
+    assert list(row.values()) == ["2433477484", "6124200773", "6657667009", "xs8a0azh2avyalyzuwd"]
+
+
+def test_a_job_file_has_masks_for_each_route(source: str, tmp_path: Path) -> None:
+    """As tables or lists; `check` shows the columns of each output, and no row is needed for it."""
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f"""
+source = "{source}"
+[[table]]
+table = "persons"
+where = "id < 30"
+[[table.route]]
+name = "tests"
+to = "{tmp_path}/tests"
+mask-key = {{ default = "env:A", other = "env:B" }}
+output-columns = "id,token,card"
+rename = {{ email = "token" }}
+[table.route.mask]
+email = {{ method = "tokenize", domain = "person", key = "other" }}
+card = {{ method = "redact", value = "17" }}
+[[table.route]]
+name = "loader"
+to = "{tmp_path}/loader"
+format = "parquet"
+cast = ["amount=double", "id=int64"]
+constant = {{ batch = 7 }}
+""",
+        encoding="utf-8",
+    )
+    env = {"A": CODED, "B": base64.b64encode(bytes(32)).decode()}
+    document = json.loads(command.run("check", str(job), "--json", env=env))
+    shown = [
+        {each["name"]: each["lossless"] for each in output["columns"]}
+        for output in document["outputs"]
+    ]
+    assert shown[0] == {"id": True, "token": "masked", "card": "masked"}
+    assert (shown[1]["id"], shown[1]["batch"]) == (True, "changed")
+    command.run("run", str(job), env=env)
+    found = lines(tmp_path / "tests")
+    assert len({row["token"] for row in found}) == len(found) == 30
+    assert {row["card"] for row in found} == {"17"}
+    table = pq.read_table(tmp_path / "loader")
+    assert [str(kind) for kind in table.schema.types] == (
+        ["int64", "string", "date32[day]", "int64", "double", "string"]
+    )
+    assert set(table.column("batch").to_pylist()) == {"7"}
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_a_column_that_is_only_looked_at_has_the_text_that_it_would_have(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """PostgreSQL makes other text itself; a value that says less than it is refused."""
+    url = postgres.database("looked_at")
+    postgres.run(
+        "CREATE TABLE t (i int, n numeric(12,2), f float8, b bool, d date, ts timestamp, "
+        "tz timestamptz, x bytea, c char(5), u uuid); INSERT INTO t SELECT g, g * 1.5, g / 7.0, "
+        "g % 2 = 0, DATE '1969-12-30' + g, TIMESTAMP '1999-12-31 23:59:59' + g * INTERVAL "
+        "'1.25 s', TIMESTAMPTZ '2001-02-03 04:05:06.789+02' + g * INTERVAL '1 h', "
+        "decode(lpad(to_hex(g), 4, '0'), 'hex'), 'a' || g, gen_random_uuid() "
+        "FROM generate_series(1, 50) g",
+        url=url,
+    )
+    names = "i,n,f,b,d,ts,tz,x,c,u"
+    looks = " || ".join(f"{name}::VARCHAR" for name in names.split(","))
+    plain, other = tmp_path / "plain", tmp_path / "other"
+    base = ("run", url, "--table", "t", "--split", "none")
+    command.run(*base, "--to", str(plain))
+    command.run(
+        *(*base, "--to", str(other), "--expression", f"z={looks}", "--output-columns", names)
+    )
+    assert (plain / "t.0001.csv").read_bytes() == (other / "t.0001.csv").read_bytes()
+
+
+@pytest.mark.long("memory and large rows")
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_large_value_passes_where_nothing_looks_at_it(
+    postgres: PostgresServer, tmp_path: Path, form: str
+) -> None:
+    """It is renamed or redacted as any other; a mask that must look at it names the column."""
+    url = postgres.database("large_masked")
+    postgres.run(
+        "CREATE TABLE w (id int, t text); "
+        "INSERT INTO w VALUES (1, 'narrow'), (2, repeat('wide', 3000000)), (3, NULL)",
+        url=url,
+    )
+    base = ("run", url, "--table", "w", "--format", form, "--fetch-memory", "1MiB")
+    masked = ("--mask", "id=hmac", "--rename", "t=doc")
+    command.run(*base, "--to", str(tmp_path / "a"), *masked, "--verify", "full", env=ENV)
+    redacted = ("--mask", "t=redact,value=-")
+    command.run(*base, "--to", str(tmp_path / "b"), *redacted, "--verify", "full", env=ENV)
+    with duckdb.connect() as connection:
+        connection.execute("SET VARIABLE wide = repeat('wide', 3000000)")
+        sql = "SELECT id, {} FROM '{}' ORDER BY 1"
+        kind = "*.csv" if form == "csv" else "*.parquet"
+        wide = "CASE WHEN doc = getvariable('wide') THEN 'all' ELSE doc END"
+        if form == "parquet":
+            found = connection.execute(sql.format(wide, tmp_path / "a" / kind)).fetchall()
+            assert dict(found) == {digest("1"): "narrow", digest("2"): "all", digest("3"): None}
+        else:
+            assert (tmp_path / "a" / "w.0001.csv").stat().st_size > 12_000_000
+        found = connection.execute(sql.format("t", tmp_path / "b" / kind)).fetchall()
+        assert found == [(1, "-"), (2, "-"), (3, "-")]
+    text = command.error_of(
+        *(*base, "--to", str(tmp_path / "c"), "--mask", "t=hmac"), status=6, env=ENV
+    )
+    assert "column t has a value too large" in text
+    assert "wide" not in text

@@ -18,6 +18,7 @@ from unloader.model import AttemptFailure
 from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.sources.registry import source_of
+from unloader.worker.masked_failures import failure_without_values
 from unloader.worker.memory import tune
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.large_rows import LargeRow
@@ -38,6 +39,8 @@ def work(task: SampleTask, report: Callable[[object], None]) -> Sample | Attempt
     try:
         return _measured(task, _read(task))
     except Exception as error:
+        if task.transform is not None and task.transform.masked_columns:
+            return failure_without_values(error, task.extract.projection.columns)
         return failure_of(error)
 
 

@@ -5,12 +5,15 @@ How it is read back is `unloader.manifest.read`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
+from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
 from unloader.json_fields import OPTIONAL, from_json, to_json
@@ -135,7 +138,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         route=facts.route,
         snapshot=extract.snapshot,
         columns=_columns(run),
-        options=from_json(OptionsRecord, to_json(options_json(run)), "the options"),
+        options=_options(run),
         settings=tuple(
             SettingRecord(name=each.name, value=each.value, origin=each.origin)
             for each in run.request.settings
@@ -179,11 +182,14 @@ def _subset(run: ResolvedRun) -> SubsetRecord | None:
     if sampled is None:
         share, key = (None, None) if keys is None else (keys.share, keys.column)
         return SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    # Ends of ranges of keys are values of the table, which no manifest tells.
+    with_values = any(isinstance(each, KeyRange) for each in run.plan.selectors)
     return SubsetRecord(
         share=sampled.share,
         units=len(run.plan.units),
         of_units=sampled.of_units,
         cost_share=round(sampled.cost_share, 6),
+        selectors=None if with_values else tuple(each.to_json() for each in run.plan.selectors),
     )
 
 
@@ -242,6 +248,20 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
         lowest_parallelism=facts.lowest_parallelism,
         peak_worker_rss_bytes=max((unit.result.peak_rss_bytes for unit in units), default=0),
     )
+
+
+def _options(run: ResolvedRun) -> OptionsRecord:
+    """Return the options as the manifest has them."""
+    found = to_json(options_json(run))
+    place, found["to"] = found["to"], ""
+    record = _options_of(json.dumps(found))
+    return replace(record, to=tuple(place) if isinstance(place, list) else place)
+
+
+@lru_cache(maxsize=8)
+def _options_of(text: str) -> OptionsRecord:
+    """Return the options but for the place: the tables of a run have the same."""
+    return from_json(OptionsRecord, json.loads(text), "the options")
 
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:
@@ -357,7 +377,7 @@ def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
             key_proof=masked.key_proof or None,
         ),
         changes=how.changes or None,
-        read_from=None if how.inputs == (how.name,) else how.inputs,
+        read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
         clear_values_of=how.unmasked_inputs or None,
     )
 

@@ -214,6 +214,8 @@ class SubsetRecord:
     """How many units the whole was cut into."""
     cost_share: float | None = field(default=None, metadata={OPTIONAL: True})
     """What the units were estimated to be of the whole, 0 to 1."""
+    selectors: tuple[dict[str, Any], ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """What the units read, as a plan has it; none are kept that hold values of a column."""
     limit_rows: int | None = field(default=None, metadata={OPTIONAL: True})
     """No more rows than these were asked for."""
 
@@ -395,14 +397,22 @@ class VerifiedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRoute:
+    """Another output of the run."""
+
+    name: str
+    to: str
+    """Where its manifest goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRecord:
     """One of several outputs of a run, which has read the rows once for all of them."""
 
     name: str
-    others: tuple[str, ...] = ()
-    """Names of the other routes."""
+    others: tuple[OtherRoute, ...] = ()
     dropped: tuple[str, ...] = ()
-    """Those of them that had failed when this one was published."""
+    """Names of those that had failed when this one was published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from unloader.errors import OutputFailed
 from unloader.json_fields import OPTIONAL, NotAsExpected
 from unloader.json_fields import from_json as read_json
 from unloader.json_reading import decode
+from unloader.json_text import indented
 from unloader.manifest.digest import digest_at_end, is_intact, with_digest
 from unloader.manifest.model import (
     FORMAT_VERSION,
@@ -168,7 +168,7 @@ def _changed(path: Path, why: str) -> OutputFailed:
 def manifest_bytes(manifest: Manifest) -> bytes:
     """Return the text of a manifest as it is written, its digest at the end."""
     document = to_json(replace(manifest, digest=None))
-    return with_digest((json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
+    return with_digest((indented(document) + "\n").encode())
 
 
 def directories_of(manifest: Manifest, home: Path, *, recorded: bool = False) -> tuple[Path, ...]:

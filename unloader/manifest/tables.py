@@ -6,12 +6,12 @@ over. What was read of a table and into which files is in the table's own manife
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.json_fields import OPTIONAL
+from unloader.json_text import indented
 from unloader.manifest.digest import with_digest
 from unloader.manifest.model import (
     FORMAT_REVISION,
@@ -119,4 +119,4 @@ def from_json(document: object) -> TablesManifest:
 def tables_manifest_bytes(manifest: TablesManifest) -> bytes:
     """Return the text of a manifest as it is written, its digest at the end."""
     document = to_json(replace(manifest, digest=None))
-    return with_digest((json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
+    return with_digest((indented(document) + "\n").encode())

@@ -5,10 +5,11 @@ from __future__ import annotations
 from unloader.report.charts.of_run import run_charts
 from unloader.report.charts.of_sweep import sweep_charts
 from unloader.report.model import RunReport
+from unloader.report.of_tables import TablesReport
 from unloader.report.page import page
 from unloader.report.sweep_model import SweepPage
 
-Report = RunReport | SweepPage
+Report = RunReport | TablesReport | SweepPage
 
 
 def page_of(report: Report) -> str:
@@ -17,7 +18,18 @@ def page_of(report: Report) -> str:
     Raises:
         ConfigError: A library is missing.
     """
+    if isinstance(report, TablesReport):
+        return tables_page(report)
     return run_page(report) if isinstance(report, RunReport) else sweep_page(report)
+
+
+def tables_page(report: TablesReport) -> str:
+    """Return the page of a run over several tables.
+
+    Raises:
+        ConfigError: A library is missing.
+    """
+    return page("tables.html", report.to_json(), ())
 
 
 def sweep_page(report: SweepPage) -> str:

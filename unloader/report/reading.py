@@ -7,17 +7,23 @@ from typing import Any
 
 from unloader.errors import ConfigError, OutputFailed
 from unloader.json_reading import decode
-from unloader.manifest.model import Manifest
 from unloader.manifest.read import parse_manifest, read_manifest
+from unloader.manifest.read_tables import (
+    is_finished_home,
+    parse_tables_manifest,
+    read_tables_manifest,
+)
+from unloader.manifest.tables import is_of_tables
 from unloader.report.model import RunReport
 from unloader.report.of_run import run_report
 from unloader.report.of_sweep import is_sweep, sweep_report
+from unloader.report.of_tables import TablesReport, tables_report
 from unloader.report.sweep_model import SweepPage
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
 
 
-def report_at(place: Path, ceilings: Path | None = None) -> RunReport | SweepPage:
+def report_at(place: Path, ceilings: Path | None = None) -> RunReport | TablesReport | SweepPage:
     """Return the report of what lies at a place.
 
     Args:
@@ -30,7 +36,7 @@ def report_at(place: Path, ceilings: Path | None = None) -> RunReport | SweepPag
         ConfigError: The sweep has no points, or the ceilings cannot be read.
     """
     if not place.is_file():
-        return run_report(_manifest_in(place))
+        return _of_run_in(place)
     data = _data(place)
     document = _json(data)
     if isinstance(document, dict) and is_sweep(document):
@@ -40,6 +46,8 @@ def report_at(place: Path, ceilings: Path | None = None) -> RunReport | SweepPag
             f"{place} is not a manifest, and not what unloader sweep --json wrote",
             "give the directory of a finished run, or one of those files",
         )
+    if is_of_tables(document):
+        return tables_report(parse_tables_manifest(data, place))
     return run_report(parse_manifest(data, place.parent, place.name))
 
 
@@ -69,8 +77,11 @@ def _ceilings(path: Path) -> dict[str, Any]:
     return document
 
 
-def _manifest_in(place: Path) -> Manifest:
+def _of_run_in(place: Path) -> RunReport | TablesReport:
+    """Return the report of the run in a directory, finished or, without one, broken."""
     left = place / RUN / MANIFEST
     if not (place / MANIFEST).exists() and left.exists():
-        return read_manifest(left.parent)
-    return read_manifest(place)
+        place = left.parent
+    if is_finished_home(place):
+        return tables_report(read_tables_manifest(place))
+    return run_report(read_manifest(place))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from unloader.json_fields import hints_of
 from unloader.request.settings import parse_assignment
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ def _stripped(text: str | None) -> str | None:
 
 
 def _made(column: str, method: str, given: dict[str, str]) -> Mask:
+    from unloader.json_fields import hints_of
+
     known = _classes()
     if method not in known:
         raise ValueError(f"there is no mask {method!r}; {_methods()}")

@@ -79,9 +79,14 @@ class BrokenRun:
             OutputFailed: The run had another Parquet key.
             ConfigError: A key cannot be read, or is none.
         """
-        had = self.run.output.options.encryption
-        if had is None:
-            return self
+        run = self.run
+        for number, output in enumerate(run.outputs):
+            if output.options.encryption is not None:
+                run = run.with_encryption(self._keys_of(output.options.encryption, keys), number)
+        return self if run is self.run else replace(self, run=run)
+
+    def _keys_of(self, had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
+        """Return where the keys of one output are found now; see `with_keys`."""
         from unloader.secrets.keys import check_identities, check_key, identities
 
         found = _found_now(had, keys)
@@ -92,7 +97,7 @@ class BrokenRun:
             )
         if found.recipients and self.run.request.verify in COMPARING:
             check_identities(identities(found.identity), found.recipients)
-        return replace(self, run=self.run.with_encryption(found))
+        return found
 
     def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenRun:
         """Return the same with where the keys of masks are found now.
@@ -134,24 +139,38 @@ class BrokenRun:
         asked = replace(self.run.request, concurrency=known)
         return replace(self, run=replace(self.run, request=asked))
 
-    def request_here(self, *, replaces: bool = False) -> Request:
-        """Return what was asked, for a new run into the places as they are now.
-
-        Args:
-            replaces: What is published there is replaced, whatever was asked.
-        """
+    def request_here(self) -> Request:
+        """Return what was asked, for a new run into the places as they are now."""
         first, *others = self.places
         asked = self.run.request
+        if asked.routes is not None and len(asked.routes) > 1:
+            return self._routes_here(asked)
         output = replace(asked.output, destination=first, others=tuple(others))
         if has_fields(asked.output.destination):
             # Which other runs are of the same job is said by the fields, which are gone.
             output = replace(output, keep=None)
-        if replaces:
-            output = replace(output, overwrite=True)
         return replace(asked, output=output)
+
+    def _routes_here(self, asked: Request) -> Request:
+        """Return the same for several routes; those that are published are replaced."""
+        routes = tuple(
+            replace(
+                route,
+                output=replace(
+                    route.output,
+                    destination=output.options.destination,
+                    others=output.options.others,
+                    overwrite=route.output.overwrite or is_finished(output.options.destination),
+                ),
+            )
+            for route, output in zip(asked.routes or (), self.run.outputs, strict=True)
+        )
+        return replace(asked, output=routes[0].output, routes=routes)
 
     def is_at(self, output: OutputOptions) -> bool:
         """Return whether the places are those of a request, or may be one run's of those."""
+        if len(self.run.outputs) > 1:
+            return True  # It was found at one of the places that are asked for.
         if any(map(has_fields, output.destinations)):
             return len(self.places) == len(output.destinations)
         now = [os.path.realpath(each) for each in self.places]
@@ -188,7 +207,10 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         ) from error
     if not record or is_of_tables(record):
         return None
-    return BrokenRun(run=read_run(record, places[0]), places=places, left=who.left)
+    run = read_run(record, places[0])
+    if len(run.outputs) > 1:
+        _check_not_moved(destination, run)
+    return BrokenRun(run=run, places=places, left=who.left)
 
 
 def is_finished(destination: str) -> bool:
@@ -205,35 +227,47 @@ def same_job(one: Request, other: Request) -> bool:
     How fast that is done, how often it is tried and where secrets are found make no difference;
     statements of a session and the Parquet key are compared elsewhere, since no record holds them.
     """
-    return _job(one) == _job(other)
+    return job_of(one) == job_of(other)
 
 
-def _job(request: Request) -> Request:
-    source, encryption = request.source, request.output.encryption
+def job_of(request: Request) -> Request:
+    """Return what a request asks for, without where that goes and how fast, and without secrets."""
+    source = request.source
     session = replace(source.session, run_id="", session_sql=())
+    routes = request.routes
+    if routes is not None:
+        routes = tuple(
+            replace(each, output=_written_how(each.output), settings=()) for each in routes
+        )
+    return Request(
+        source=replace(source, secret=SecretReference(), session=session),
+        selection=request.selection,
+        output=_written_how(request.output),
+        consistency=request.consistency,
+        values=request.values,
+        fixed=request.fixed,
+        routes=routes,
+    )
+
+
+def _written_how(output: OutputOptions) -> OutputOptions:
+    """Return an output without its place: a broken run lies where it was found."""
+    encryption = output.encryption
     if encryption is not None:
         # The key itself is compared elsewhere; here it only matters that there is one.
         key = SecretReference(kind="file") if encryption.keyed else SecretReference()
         encryption = EncryptionOptions(
             recipients=encryption.recipients, key=key, key_name=encryption.key_name
         )
-    return Request(
-        source=replace(source, secret=SecretReference(), session=session),
-        selection=request.selection,
-        # Where a broken run lies is known from its having been found there.
-        output=replace(
-            request.output,
-            destination="",
-            others=(),
-            overwrite=False,
-            keep=None,
-            latest_link=None,
-            encryption=encryption,
-            transform=_without_keys(request.output.transform),
-        ),
-        consistency=request.consistency,
-        values=request.values,
-        fixed=request.fixed,
+    return replace(
+        output,
+        destination="",
+        others=(),
+        overwrite=False,
+        keep=None,
+        latest_link=None,
+        encryption=encryption,
+        transform=_without_keys(output.transform),
     )
 
 
@@ -263,6 +297,17 @@ def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
             f"move it back to one of {', '.join(recorded)}",
         )
     return recorded
+
+
+def _check_not_moved(destination: str, run: ResolvedRun) -> None:
+    """Refuse to go on with one of several routes elsewhere: the others would not be found."""
+    begun = [os.path.realpath(each) for each in run.directories]
+    if os.path.realpath(destination) not in begun:
+        raise OutputFailed(
+            f"{destination} is not where the run began, which has several routes and wrote to "
+            f"{' and '.join(run.directories)}",
+            "move it back there",
+        )
 
 
 def read_run(record: bytes, place: str) -> ResolvedRun:

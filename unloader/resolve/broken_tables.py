@@ -10,15 +10,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unloader import json_fields
-from unloader.errors import OutputFailed
+from unloader.errors import OutputFailed, error_class
 from unloader.events import Observer, silent
-from unloader.model import EncryptionOptions, Request, SecretReference, Setting, TablesOptions
+from unloader.model import (
+    ConcurrencyOptions,
+    EncryptionOptions,
+    Request,
+    SecretReference,
+    Setting,
+    TablesOptions,
+)
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.broken_run import BrokenRun, UnusableRecord, read_run
 from unloader.resolve.homes import directory_now, is_of_tables
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, enter_table, explained
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.table_problems import TableProblem
 from unloader.resolve.tables import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
@@ -37,6 +45,8 @@ class BrokenTables:
     options: TablesOptions
     place: str
     """The directory that those of all tables are in."""
+    left_out: tuple[TableProblem, ...] = ()
+    """Tables that were asked for, too, and could not be unloaded when the run began."""
 
     @property
     def first(self) -> BrokenRun:
@@ -67,6 +77,10 @@ class BrokenTables:
             self, tables=tuple(each.with_parallelism(setting, workers) for each in self.tables)
         )
 
+    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenTables:
+        """See `BrokenRun.with_concurrency`."""
+        return replace(self, tables=tuple(each.with_concurrency(known) for each in self.tables))
+
     def seated(self, seats: SeatPlan) -> BrokenTables:
         """Return the same with the seats of its workers on the machine as it is now."""
         return replace(
@@ -90,8 +104,8 @@ def request_of_tables(place: str) -> Request | None:
     return replace(request, selection=replace(request.selection, table=None, query=None))
 
 
-def first_of_tables(record: bytes, place: str) -> tuple[ResolvedRun, str]:
-    """Return the first table of a record, as its run was to do it, and `--to` with its fields.
+def first_of_tables(record: bytes, place: str) -> ResolvedRun:
+    """Return the first table of a record, as its run was to do it.
 
     Args:
         record: `RUN_RECORD` of a run over several tables.
@@ -100,8 +114,16 @@ def first_of_tables(record: bytes, place: str) -> tuple[ResolvedRun, str]:
     Raises:
         UnusableRecord: Another version has written it, or it was damaged or edited.
     """
-    document = _document(record) or {}
-    return _first_in(document, place), str(document["options"]["destination"])
+    return _first_in(_document(record) or {}, place)
+
+
+def options_of_tables(record: bytes) -> TablesOptions:
+    """Return what a record says of its run as a whole; nothing, if it cannot be read."""
+    try:
+        document = _document(record) or {}
+        return json_fields.from_json(TablesOptions, document.get("options"), "the options")
+    except json_fields.NotAsExpected:
+        return TablesOptions(destination="")
 
 
 def find_broken_tables(place: str) -> BrokenTables | None:
@@ -130,7 +152,13 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         tables=tuple(_as_broken(each, recorded, place) for each in runs),
         options=options,
         place=place,
+        left_out=tuple(map(_left_out, document.get("left_out", ()))),
     )
+
+
+def _left_out(recorded: dict[str, str]) -> TableProblem:
+    error = error_class(recorded["error"])(recorded["why"], "start the run again, and not resume")
+    return TableProblem(table=recorded["table"], error=error)
 
 
 def _first_in(document: dict[str, Any], place: str) -> ResolvedRun:
@@ -231,5 +259,6 @@ def reopened_tables(
             runs=tuple(each.run for each in broken.tables),
             catalog=catalog,
             started=started,
+            problems=broken.left_out,
             resumed_in=broken.place,
         )

@@ -7,10 +7,11 @@ its request asks for it alone.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unloader.model import Extract, Projection
 from unloader.resolve.guarded_columns import marked
+from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from unloader.resolve.resolved import ResolvedRun
@@ -50,3 +51,31 @@ def projection_of_output(projection: Projection, number: int) -> Projection:
         outputs=(tuple(range(len(taken))),),
         filters=None,
     )
+
+
+def routes_json(run: ResolvedRun) -> list[dict[str, Any]]:
+    """Return what each output becomes, for whoever reads a plan."""
+    found = []
+    for number, route in enumerate(run.request.routes or ()):
+        own = of_output(run, number)
+        options, shape = own.output.options, own.output.format
+        found.append(
+            {
+                "name": route.name,
+                "to": list(options.destinations) if options.destination else [],
+                "format": "csv" if isinstance(shape, TextFormat) else "parquet",
+                "compression": own.output.compression.codec,
+                "filter": options.filter,
+                "columns": [
+                    {
+                        "name": column.name,
+                        "source_type": column.source_type,
+                        "output_type": column.output_type,
+                        "lossless": column.lossless,
+                        "note": column.note,
+                    }
+                    for column in own.written.columns
+                ],
+            }
+        )
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unloader.resolve.naming import Naming
+from unloader.resolve.one_output import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.stripes import stripes
 from unloader.storage.kinds import destination_kind, pipe_template
@@ -13,11 +14,14 @@ from unloader.storage.kinds import destination_kind, pipe_template
 def places(run: ResolvedRun) -> dict[str, str]:
     """Return for each unit the file, the first of several files, or the pipe that it goes to.
 
-    Empty where the run has no destination.
+    Empty where the run has no destination, or several outputs.
 
     Raises:
         ConfigError: A name is longer than file systems allow.
     """
+    if len(run.outputs) > 1:
+        return {}
+    run = of_output(run, 0)
     output, units = run.output.options, run.plan.units
     kind = destination_kind(output.destinations)
     if not output.destination or kind == "stdout":

@@ -101,6 +101,17 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
         )
 
 
+def at_absolute_places(output: OutputOptions) -> OutputOptions:
+    """Return an output with its directories as they are found from anywhere.
+
+    Whoever resumes a run by the directory of one route must find those of the others.
+    """
+    if not output.destination or destination_kind(output.destinations) != "directories":
+        return output
+    first, *others = (os.path.abspath(each) for each in output.destinations)
+    return replace(output, destination=first, others=tuple(others))
+
+
 def _looked_at(output: OutputOptions, names: Sequence[str]) -> tuple[str, ...] | None:
     """Return the columns that a filter looks at; None where there is no filter."""
     if output.filter is None:

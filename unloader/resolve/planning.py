@@ -105,4 +105,20 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
     share = selection.sampled_share
     if share is not None and takes_units(selection):
         return sampled_plan(table, limits, share, wanted)
-    return make_plan(table, limits, wanted)
+    return _estimated(make_plan(table, limits, wanted), selection)
+
+
+def _estimated(plan: Plan, selection: Selection) -> Plan:
+    """Return a plan that expects the rows of a part, where it is told how large that is."""
+    share, most = selection.sampled_share, selection.limit_rows
+    if share is None and most is None:
+        return plan
+    units = []
+    for unit in plan.units:
+        if unit.rows is not None:
+            rows = unit.rows if share is None else round(unit.rows * share)
+            unit = replace(unit, rows=rows if most is None else min(rows, most))
+        units.append(unit)
+    return Plan.of(
+        table=plan.table, partitions=plan.partitions, units=tuple(units), limits=plan.limits
+    )

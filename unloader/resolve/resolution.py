@@ -115,10 +115,11 @@ def resolved_outputs(
             transform=each.transform,
         )
         found.append(output)
-    if ready.request.routes is not None:
-        from unloader.resolve.outputs import check_places
+    if len(found) > 1:
+        from unloader.resolve.outputs import at_absolute_places, check_places
 
         check_places(ready.request, [each.options for each in found])
+        found = [replace(each, options=at_absolute_places(each.options)) for each in found]
     return tuple(found)
 
 

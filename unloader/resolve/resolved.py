@@ -149,16 +149,20 @@ class ResolvedRun:
             run = replace(self, request=asked, extract=read)
         return run._with_statements(session_sql)
 
-    def with_encryption(self, encryption: EncryptionOptions) -> ResolvedRun:
-        """Return the run with other places where the keys of its files are found."""
-        first, *others = self.outputs
-        options = replace(first.options, encryption=encryption)
-        asked = replace(encryption, key_proof="")
-        return replace(
-            self,
-            outputs=(replace(first, options=options), *others),
-            request=replace(self.request, output=replace(self.request.output, encryption=asked)),
-        )
+    def with_encryption(self, encryption: EncryptionOptions, number: int = 0) -> ResolvedRun:
+        """Return the run with other places where the keys of the files of an output are found."""
+        outputs = list(self.outputs)
+        options = replace(outputs[number].options, encryption=encryption)
+        outputs[number] = replace(outputs[number], options=options)
+        asked, key = self.request, replace(encryption, key_proof="")
+        if not number:
+            asked = replace(asked, output=replace(asked.output, encryption=key))
+        if asked.routes is not None:
+            routes = list(asked.routes)
+            own = replace(routes[number].output, encryption=key)
+            routes[number] = replace(routes[number], output=own)
+            asked = replace(asked, routes=tuple(routes))
+        return replace(self, outputs=tuple(outputs), request=asked)
 
     def with_masking_keys(self, keys: tuple[MaskingKey, ...]) -> ResolvedRun:
         """Return the run with other places where the keys of masks are found."""

@@ -141,9 +141,7 @@ def _check_changed(name: str, columns: Sequence[OutputColumn]) -> None:
 
 def _written(column: OutputColumn, sources: dict[str, ReadColumn]) -> ReadColumn:
     """Return a column that is written as a manifest and a plan tell of it."""
-    inputs = [sources[name] for name in column.inputs]
-    # The column itself comes first, before those that a mask looks at beside it.
-    own = None if _is_new(column) or not inputs else inputs[0]
+    own = sources.get(column.source)
     same = column.masked is None and not column.changes
     return ReadColumn(
         name=column.name,
@@ -151,20 +149,15 @@ def _written(column: OutputColumn, sources: dict[str, ReadColumn]) -> ReadColumn
         expression="",
         output_type=column.output_type,
         nullable=own.nullable if own is not None and same else None,
-        lossless=_lossless(column, inputs),
+        lossless=_lossless(column, [sources[name] for name in column.inputs]),
         note="; ".join(_notes(column, own)),
     )
-
-
-def _is_new(column: OutputColumn) -> bool:
-    """Whether the values are not those of one column, masked or not."""
-    return any(each in ("computed", "constant") for each in column.changes)
 
 
 def _lossless(column: OutputColumn, inputs: Sequence[ReadColumn]) -> Lossless:
     if column.masked is not None:
         return "masked"
-    if _is_new(column):
+    if not column.source:
         return "changed"
     return all(each.lossless for each in inputs)
 

@@ -14,7 +14,7 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.model import EncryptionOptions, Request, SecretReference, Setting
+from unloader.model import EncryptionOptions, OutputOptions, Request, SecretReference, Setting
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import existing, has_fields
 from unloader.request.options.running import PARALLEL
@@ -38,6 +38,7 @@ from unloader.storage.opening import storage_at
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
+    from unloader.resolve.broken_tables import BrokenTables
     from unloader.selection.asked import TablesRequest
     from unloader.transforms.model import MaskingKey
 
@@ -78,16 +79,18 @@ def start(
 def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Begin a run over several tables; see `unloader.api.unload_tables`."""
     # Imported here: most runs are of one table.
+    from unloader.resolve.same_tables import job_digest
     from unloader.resolve.tables import resolved_tables
     from unloader.run.tables.unloading import run_tables
 
     common = asked.common
+    options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
     seats = seat_request(common)
     with early_workers(common, seats) as executor:
         _tell_settings(common, observe)
         with resolved_tables(asked, seats=seats, stop=stop, observe=observe) as ready:
-            return run_tables(ready, executor, asked.options, observe=observe, stop=stop)
+            return run_tables(ready, executor, options, observe=observe, stop=stop)
 
 
 def resume(
@@ -95,7 +98,7 @@ def resume(
 ) -> tuple[Manifest, ...]:
     """Go on with a broken run of one table; see `unloader.api.resume`."""
     done = _completed(destination, observe)
-    broken = find_broken_run(destination)
+    broken = find_broken_run(destination) or _other_route(destination)
     if broken is None:
         return _finished(destination, done, observe)
     known = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
@@ -113,9 +116,7 @@ def resume_tables(
     destination: str, again: Resumption, *, observe: Observer, stop: Stop
 ) -> TablesManifest | None:
     """Go on with a broken run over several tables; return None if none was broken off there."""
-    from unloader.resolve.broken_tables import find_broken_tables, reopened_tables
-    from unloader.run.tables.home import left_of
-    from unloader.run.tables.unloading import run_tables
+    from unloader.resolve.broken_tables import find_broken_tables
     from unloader.selection.asked import TablesRequest
 
     broken = find_broken_tables(destination)
@@ -128,13 +129,24 @@ def resume_tables(
         setting = Setting(name=PARALLEL.name, value=text, origin="resume")
         broken = broken.with_parallelism(setting, again.parallelism or None)
     if again.new_snapshot:
-        # What the broken run itself has published is no other run's that nobody agreed to replace.
-        requests = [
-            each.request_here(replaces=left_of(each.run) == "all") for each in broken.tables
-        ]
-        here = os.path.join(broken.place, "{schema}.{table}")
-        asked = TablesRequest.of(requests, replace(broken.options, destination=here))
-        return start_tables(asked, observe=observe, stop=stop)
+        requests = [each.request_here() for each in broken.tables]
+        options = replace(
+            broken.options,
+            home=broken.place,
+            replaces=(*broken.options.replaces, broken.first.run.run_id),
+        )
+        asked = TablesRequest.of(requests, options)
+        left_out = tuple((each.table, each.error.message) for each in broken.left_out)
+        return start_tables(replace(asked, left_out=left_out), observe=observe, stop=stop)
+    return go_on_with_tables(broken, observe=observe, stop=stop)
+
+
+def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) -> TablesManifest:
+    """Go on with a run over several tables, with all that no record of it may hold."""
+    from unloader.resolve.broken_tables import reopened_tables
+    from unloader.run.outputs.left import left_of
+    from unloader.run.tables.unloading import run_tables
+
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
     seats = seat_request(request, workers)
@@ -160,7 +172,11 @@ def resume_or_start(
 
 def _places_of(request: Request) -> tuple[str, ...]:
     """Return where a broken run of a request may lie."""
-    output = request.output
+    places = (place for each in request.of_outputs() for place in _places_of_output(each.output))
+    return tuple(dict.fromkeys(places))
+
+
+def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
     if destination_kind(output.destinations) != "directories":
         return ()
     if not has_fields(output.destination):
@@ -177,7 +193,7 @@ def _gone_on_with(
     alone = not has_fields(request.output.destination)
     try:
         done = _completed(place, observe)
-        broken = find_broken_run(place)
+        broken = find_broken_run(place) or _other_route(place)
     except OutputFailed as error:
         if not alone:
             return None  # Maybe another job's.
@@ -196,6 +212,21 @@ def _gone_on_with(
     return None
 
 
+def _other_route(place: str) -> BrokenRun | None:
+    """Return the broken run whose route is published at a place, while others of it are not."""
+    if not is_finished(place):
+        return None
+    manifest = read_manifest(Path(place))
+    for other in () if manifest.route is None else manifest.route.others:
+        if destination_kind((other.to,)) != "directories":
+            continue
+        with suppress(FileNotFoundError):
+            broken = find_broken_run(other.to)
+            if broken is not None and broken.run.run_id == manifest.run_id:
+                return broken
+    return None
+
+
 def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
@@ -209,12 +240,15 @@ def _is_the_job(run: ResolvedRun, request: Request) -> bool:
 
 def _has_its_key(run: ResolvedRun, request: Request) -> bool:
     """Return whether the Parquet key of a request, if it has one, is that of a run."""
-    had, asked = run.output.options.encryption, request.output.encryption
-    if had is None or asked is None:
-        return True  # Whether both are None has been compared.
-    from unloader.secrets.keys import check_key
+    for output, one in zip(run.outputs, request.of_outputs(), strict=True):
+        had, asked = output.options.encryption, one.output.encryption
+        if had is None or asked is None:
+            continue  # Whether both are None has been compared.
+        from unloader.secrets.keys import check_key
 
-    return check_key(replace(asked, key_proof=had.key_proof))
+        if not check_key(replace(asked, key_proof=had.key_proof)):
+            return False
+    return True
 
 
 def _has_its_masking_keys(run: ResolvedRun, request: Request) -> bool:

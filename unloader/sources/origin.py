@@ -20,13 +20,15 @@ def with_origin(extract: Extract) -> Extract:
     projection = extract.projection
     if not projection.schema:
         return extract
-    table = extract.table
+    table, keys, most = extract.table, extract.keys, extract.limit_rows
     origin = {
         "unloader:source": extract.source.kind,
         "unloader:schema": table.schema if extract.query is None else None,
         "unloader:table": table.name if extract.query is None else None,
         "unloader:query": extract.query,
         "unloader:where": extract.where,
+        "unloader:sample": None if keys is None else f"{keys.share * 100:.12g}% by {keys.column}",
+        "unloader:limit_rows": None if most is None else str(most),
     }
     schema = read_schema(projection.schema)
     metadata = {**(schema.metadata or {}), **{key: text for key, text in origin.items() if text}}

@@ -9,7 +9,7 @@ Steps name keys, and hold none. A `MaskingKey` says where a key is found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 Alphabet = Literal[
@@ -235,6 +235,12 @@ class TransformOptions:
         """The steps alone."""
         return Transform(steps=self.steps)
 
+    @property
+    def masked_columns(self) -> tuple[str, ...]:
+        """Names of the columns that are masked, as they were typed."""
+        masks = (step for step in self.steps if isinstance(step, Mask))
+        return tuple(str(getattr(step, fields(step)[0].name)) for step in masks)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
@@ -256,6 +262,8 @@ class OutputColumn:
     """The Arrow type."""
     inputs: tuple[str, ...]
     """The columns that went in and that it depends on; none for a constant."""
+    source: str = ""
+    """The column that went in and that this one is, changed or not; empty for a new one."""
     changes: tuple[str, ...] = ()
     """What was done to it on purpose, in words, masks aside; empty where its values are as read."""
     masked: Masked | None = None

@@ -34,6 +34,8 @@ class Column:
     """The columns that went in and that it depends on."""
     clear: frozenset[str]
     """Those of them that it has unmasked values of."""
+    source: str = ""
+    """The column that went in and that this one is, changed or not; empty for a new one."""
     changes: tuple[str, ...] = ()
     masked: Masked | None = None
     origin: int | None = None

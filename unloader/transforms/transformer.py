@@ -206,7 +206,11 @@ class _Compiling:
         self._given = schema
         self.columns: Columns = tuple(
             steps.Column(
-                field=field, inputs=(field.name,), clear=frozenset((field.name,)), origin=index
+                field=field,
+                inputs=(field.name,),
+                clear=frozenset((field.name,)),
+                source=field.name,
+                origin=index,
             )
             for index, field in enumerate(schema)
         )
@@ -289,6 +293,7 @@ def _output(
         name=column.name,
         output_type=str(column.field.type),
         inputs=column.inputs,
+        source=column.source,
         changes=column.changes,
         masked=how,
         unmasked_inputs=tuple(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import cast
 
+from partition_planner.model import KeyRange, Selector, selector_from_json
 from unloader.errors import SourceError, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.manifest.model import Manifest, OptionsRecord
@@ -31,6 +32,7 @@ from unloader.sources.hashing import HashingCatalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
+from unloader.sources.sampling import SamplingCatalog
 from unloader.verification.source_values import Asking, check_able, source_sums
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
@@ -102,9 +104,10 @@ def ask(question: Question, observe: Observer) -> SourceState:
 
 def _check_tellable(question: Question) -> None:
     subset = question.manifest.subset
-    if subset is not None and subset.units is not None:
+    if subset is not None and subset.units is not None and subset.selectors is None:
         raise UsageError(
-            "the run took a sample of work units, and only the run itself could count their rows",
+            "the run took a sample of work units that are ranges of keys, and no manifest holds "
+            "values of a table",
             "verify the files alone, without SOURCE",
         )
     if question.values and subset is not None and subset.limit_rows is not None:
@@ -129,7 +132,12 @@ def _asked(question: Question, observe: Observer) -> SourceState:
             observe(
                 Notice(text="the run's snapshot is gone: compared with the source as it is now")
             )
-        rows = catalog.count(_extract(catalog, question, snapshot))
+        extract, selectors = _extract(catalog, question, snapshot), _sampled(manifest)
+        rows = (
+            catalog.count(extract)
+            if selectors is None
+            else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
+        )
         content = _content(catalog, question, snapshot, observe) if question.values else None
         return SourceState(rows=rows, state=state, content=content)
     finally:
@@ -148,19 +156,42 @@ def _content(
             f"the columns of {extract.table.label} are not those that the run read",
             "verify the files alone, without SOURCE",
         )
-    limits = PlanOptions().limits(question.parallelism)
-    plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
     asking = Asking(
         catalog=catalog, extract=extract, parallelism=question.parallelism, observe=observe
     )
     observe(PhaseStarted(phase="comparing"))
-    sums = source_sums([unit.selectors for unit in plan.units], asking)
+    sums = source_sums(_groups(question, extract), asking)
     return SourceContent(
         sums=total(sums),
         unhashed=cast(HashingCatalog, catalog).unhashed(extract),
         schema=extract.projection.schema,
         columns=tuple(column.name for column in extract.projection.columns),
     )
+
+
+def _groups(question: Question, extract: Extract) -> list[tuple[Selector, ...]]:
+    """Return what is read of the table, in parts that several sessions share out."""
+    sampled = _sampled(question.manifest)
+    if sampled is not None:
+        return [(each,) for each in sampled]
+    limits = PlanOptions().limits(question.parallelism)
+    plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
+    return [unit.selectors for unit in plan.units]
+
+
+def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
+    """Return what the units of a sample read; None if the run took no such sample."""
+    subset = manifest.subset
+    if subset is None or subset.selectors is None:
+        return None
+    found = tuple(selector_from_json(each) for each in subset.selectors)
+    if any(isinstance(each, KeyRange) for each in found):
+        # Their ends are SQL, which nobody takes from a file.
+        raise VerifyMismatch(
+            "the manifest tells of ranges of keys, which no run has written into it",
+            "restore the manifest, or verify the files alone, without SOURCE",
+        )
+    return found
 
 
 def _without_encoded(

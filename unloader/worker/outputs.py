@@ -46,7 +46,7 @@ class UnitOutput:
             open_file: Opens the writer of its own columns.
             checksums: Add up the values that it keeps, if it does not keep all rows.
         """
-        self.number = task.number
+        self.number, self.route = task.number, task.route
         self.taken = columns_of(projection, task.number)
         self.filtered: int | None = None
         """Rows that its filter has left out; None where it has none."""
@@ -217,31 +217,26 @@ class Outputs:
         Raises:
             Exception: Whatever went wrong, if it is not that of one output, or the last one's.
         """
+        if len(self.all) == 1 and not self.all[0].route:
+            do(self.all[0])
+            return
         for output in self.left:
-            if not self._drops:
-                do(output)
-                continue
             try:
                 do(output)
             except Exception as error:
-                failure = _own_failure(error)
-                if failure is None or len(self.left) == 1:
+                known = translate(error)
+                if not isinstance(known, (OutputFailed, VerifyMismatch)):
                     raise
-                output.failure = failure
+                if not self._drops or known.retryable or len(self.left) == 1:
+                    named = f"route {output.route}: {known.message}"
+                    raise type(known)(named, known.hint) from error
+                output.failure = failure_of(error)
                 output.abort()
 
     def abort(self) -> None:
         """Leave nothing behind of those that are left."""
         for output in self.left:
             output.abort()
-
-
-def _own_failure(error: Exception) -> AttemptFailure | None:
-    """Return the failure of an output; None for one of the source, or that may pass."""
-    if not isinstance(translate(error), (OutputFailed, VerifyMismatch)):
-        return None
-    failure = failure_of(error)
-    return None if failure.retryable else failure
 
 
 def _with_columns(row: LargeRow, taken: tuple[int, ...] | None) -> LargeRow:

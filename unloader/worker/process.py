@@ -95,7 +95,18 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
         return _unload(task, report)
     except Exception as error:
         _process.drop()
-        return _worth_waiting(task, error, failure_of(error))
+        return _worth_waiting(task, error, _failure(task, error))
+
+
+def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
+    transforms = [output.transform for output in task.outputs]
+    if not any(transforms):
+        return failure_of(error)
+    from unloader.worker.masked_failures import failure_without_values, masks_any
+
+    if not masks_any(transforms):
+        return failure_of(error)
+    return failure_without_values(error, task.extract.projection.columns)
 
 
 def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) -> AttemptFailure:

@@ -12,6 +12,7 @@ from unloader.cli.display import render, seats
 from unloader.cli.display.columns import legend, terminal_width
 from unloader.cli.display.forms import csv_form, lossless_word
 from unloader.cli.display.progress import display_for
+from unloader.cli.display.subset import subset_text
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by
@@ -26,13 +27,12 @@ from unloader.cli.options.source_argument import (
 from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
 from unloader.redaction import redact
-from unloader.request.settings import percent_text
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from partition_planner.model import Plan, WorkUnit
+    from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
     from unloader.resolve.resolved import ResolvedRun
@@ -158,14 +158,24 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
         legend(table),
         _with(_units(planned, units), more),
         _with(statements, more),
+        _routes(planned),
     )
     return "\n\n".join(part for part in parts if part)
 
 
+def _routes(planned: PlannedRun) -> str:
+    if planned.run.request.routes is None:
+        return ""
+    from unloader.cli.display.routes import routes_text
+    from unloader.resolve.one_output import routes_json
+
+    return routes_text(routes_json(planned.run))
+
+
 def _columns(run: ResolvedRun) -> str:
     """Return the columns that are written, where they are not those that are read."""
-    if run.output.transform is None:
-        return ""
+    if run.request.routes is not None or run.output.transform is None:
+        return ""  # Each route has its own.
     is_text = isinstance(run.output.format, TextFormat)
     return render.table(
         ("column", "type", "in the output", "lossless", "note"),
@@ -197,7 +207,8 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
             ("columns", render.count(len(planned.run.written.columns))),
-            ("units", _number(plan)),
+            *((("subset", part),) if (part := subset_text(planned.run)) else ()),
+            ("units", render.count(len(plan.units))),
             ("workers", render.count(len(planned.run.seating.seats))),
             ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),
             ("bytes", render.about(render.size(_sum(sizes, table.bytes)), "in the source")),
@@ -211,15 +222,6 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("digest", plan.digest),
         )
     )
-
-
-def _number(plan: Plan) -> str:
-    """Return how many units there are, and of how many they are a sample."""
-    count = render.count(len(plan.units))
-    if plan.sampled is None:
-        return count
-    share = percent_text(round(plan.sampled.cost_share, 6))
-    return f"{count} of {render.count(plan.sampled.of_units)}, a sample of {share}"
 
 
 def _sum(units: Sequence[int | None], table: int | None) -> int | None:

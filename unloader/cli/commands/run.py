@@ -164,6 +164,7 @@ def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
             ("snapshot", _snapshot(manifest.snapshot)),
             *_filtered(verified),
+            *_masked(manifest),
             ("verified", _verification(verified, selected)),
             *_places(manifest, places),
         )
@@ -175,6 +176,17 @@ def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
 def _filtered(verified: VerifiedRecord) -> Iterator[tuple[str, str]]:
     if verified.filtered_rows is not None:
         yield "left out", f"{render.count(verified.filtered_rows)} rows, by the filter"
+
+
+def _masked(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the columns that are masked, and those that have clear values of them."""
+    masked = [each.name for each in manifest.columns if each.masked is not None]
+    if masked:
+        yield "masked", ", ".join(map(render.name, masked))
+    for each in manifest.columns:
+        if each.clear_values_of:
+            names = ", ".join(map(render.name, each.clear_values_of))
+            yield "not masked", f"{render.name(each.name)}, which has clear values of {names}"
 
 
 def _not_all(selected: tuple[Setting, ...]) -> str:

@@ -23,7 +23,7 @@ from unloader.cli.options.origins import settings_of
 from unloader.cli.options.parameter import JobOption, given
 from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import check_statements, default_map
-from unloader.cli.options.tables import choice_of, table_names
+from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
 from unloader.request.job.layers import pairs, values_of
@@ -206,4 +206,5 @@ class OutputReader:
         )
         if self.asked:
             context.params["password_prompt"] = False
+        context.params[ONE_OF_SEVERAL] = len(self.job.tables) > 1
         return context

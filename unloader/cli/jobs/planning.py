@@ -9,6 +9,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
+from unloader.cli.display.subset import subset_text
 from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.errors import UsageError
@@ -68,6 +69,7 @@ def _table(run: ResolvedRun) -> dict[str, Any]:
         "schema": table.schema,
         "name": table.name,
         "query": run.extract.query,
+        "subset": subset_text(run) or None,
         "rows": _rows(run),
         "bytes": _bytes(run),
         "units": len(run.plan.units),
@@ -83,7 +85,7 @@ def _table(run: ResolvedRun) -> dict[str, Any]:
                 "lossless": column.lossless,
                 "note": column.note,
             }
-            for column in run.extract.projection.columns
+            for column in run.written.columns
         ],
     }
 
@@ -116,20 +118,23 @@ def _text(planned: PlannedTables) -> str:
 
 
 def _tables(planned: PlannedTables) -> str:
-    heads = ("table", ">rows", ">bytes", ">units", ">columns", "format", "to")
+    parts = [subset_text(run) for run in planned.runs]
+    some = any(parts)
+    heads = ("table", ">rows", ">bytes", ">units", ">columns", "format")
     return render.table(
-        heads if planned.home else heads[:-1],
+        (*heads, *(("subset",) if some else ()), *(("to",) if planned.home else ())),
         (
             (
                 render.name(run.extract.table.label),
                 render.count(_rows(run)),
                 render.size(_bytes(run)),
                 render.count(len(run.plan.units)),
-                render.count(len(run.extract.projection.columns)),
+                render.count(len(run.written.columns)),
                 _form(run),
+                *([part or "all"] if some else []),
                 *([",".join(run.output.options.destinations)] if planned.home else []),
             )
-            for run in planned.runs
+            for run, part in zip(planned.runs, parts, strict=True)
         ),
     )
 
@@ -147,7 +152,7 @@ def _notes(planned: PlannedTables) -> Iterator[str]:
     notes = [
         f"{render.name(run.extract.table.label)}.{render.name(column.name)}: {column.note}"
         for run in planned.runs
-        for column in run.extract.projection.columns
+        for column in run.written.columns
         if column.note
     ]
     yield from notes[:MOST_NOTES]

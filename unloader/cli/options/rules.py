@@ -14,6 +14,7 @@ from typing import Any
 from unloader.cli.options.encryption import check_variables, has_parquet_key
 from unloader.cli.options.tables import (
     CHOOSING,
+    ONE_OF_SEVERAL,
     check_of_each_table,
     is_of_several,
     table_names,
@@ -21,7 +22,7 @@ from unloader.cli.options.tables import (
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
-from unloader.request.directory_names import check_directory, is_dated
+from unloader.request.directory_names import check_directory, home_template, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Circumstance, Option, of_command
@@ -252,15 +253,22 @@ def _directories(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
         )
 
 
+def _tells_runs_apart(place: str, *, several: bool) -> bool:
+    """Return whether the directories of all runs lie side by side: of a table, or of all tables."""
+    return is_dated(place) or (several and is_dated(home_template(place)))
+
+
 def _earlier_runs(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
     for name in ("keep", "latest_link"):
         if values.get(name) is None:
             continue
-        if not places or not all(map(is_dated, places)):
+        several = is_of_several(values) or values.get(ONE_OF_SEVERAL, False)
+        if not places or not all(_tells_runs_apart(place, several=several) for place in places):
             raise UsageError(
                 f"{_flag(name)} needs a directory for each run, side by side",
                 "put {date} or {run_id} into the last part of --to, and nowhere else: "
-                "--to '/extract/{table}/{date}'",
+                "--to '/extract/{table}/{date}'"
+                + (", or that of all tables: --to '/extract/{date}/{table}'" if several else ""),
             )
     if values.get("keep") is not None and values["verify"] == "none":
         raise UsageError(

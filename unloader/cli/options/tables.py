@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 CHOOSING = ("schema", "exclude_table", "tables_from")
 """Options that choose tables beside `--table`."""
 
+ONE_OF_SEVERAL = "one_of_several"
+"""Stands among the options of an entry of a job file that has others beside it."""
+
 _WILDCARDS = "*?["
 
 

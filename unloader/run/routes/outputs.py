@@ -25,13 +25,14 @@ from unloader.errors import (
 from unloader.events import Event, Notice, Observer, silent
 from unloader.failures import error_of, failure_of
 from unloader.manifest.build import FinishedUnit
-from unloader.manifest.model import Manifest, RouteRecord
+from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
 from unloader.manifest.read import read_manifest
 from unloader.model import AttemptFailure, OutputTask
 from unloader.resolve.one_output import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute
+from unloader.run.outputs.left import left_of_output
 from unloader.run.outputs.null import NullOutput
 from unloader.run.routes.showing import AllPlaces
 from unloader.run.routes.state import RouteState, as_read
@@ -113,7 +114,7 @@ class RouteOutputs:
         # Where the only one that lacked it was dropped, all take it again.
         for route in lacking or self._open():
             made = self._try(route, partial(route.output.tasks, assignment)) or ()
-            found += (replace(task, number=route.number) for task in made)
+            found += (replace(t, number=route.number, route=route.name) for t in made)
         return tuple(found)
 
     def check(self) -> None:
@@ -217,17 +218,21 @@ class RouteOutputs:
         return [route.finished[unit.result.unit] for unit in units]
 
     def _done_by_all(self) -> dict[str, FinishedUnit]:
-        first, *others = self._open()
+        routes = self._open()
         return {
-            unit: as_read(each)
-            for unit, each in first.finished.items()
-            if all(unit in other.finished for other in others)
+            unit: as_read([route.finished[unit] for route in routes])
+            for unit in routes[0].finished
+            if all(unit in route.finished for route in routes)
         }
 
     def _written(self, route: RouteState) -> WrittenRoute:
         record = RouteRecord(
             name=route.name,
-            others=tuple(each.name for each in self.routes if each is not route),
+            others=tuple(
+                OtherRoute(name=each.name, to=each.directory)
+                for each in self.routes
+                if each is not route
+            ),
             dropped=tuple(each.name for each in self.routes if each.failure is not None),
         )
         return WrittenRoute(run=route.run, record=record, not_compared=route.not_compared)
@@ -279,9 +284,7 @@ def _opened(run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: boo
     output = own.output.options
     if not resumed or destination_kind(output.destinations) != "directories":
         return RouteState(number=number, name=name, run=own, output=open_one(own, ()))
-    from unloader.run.tables.home import left_of
-
-    left = left_of(own)
+    left = left_of_output(own)
     if left == "all":
         manifest = read_manifest(Path(output.destination))
         nothing = NullOutput(own)

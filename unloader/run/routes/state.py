@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from unloader.manifest.build import FinishedUnit
@@ -58,7 +59,9 @@ class RouteState:
         )
 
 
-def as_read(unit: FinishedUnit) -> FinishedUnit:
-    """Return what a route has of a unit as what was read of it, for all routes."""
-    rows = unit.result.scanned
-    return replace(unit, result=replace(unit.result, rows=rows, filtered=None, content=None))
+def as_read(units: Sequence[FinishedUnit]) -> FinishedUnit:
+    """Return what routes have of a unit as what was read of it, for all of them."""
+    first = units[0].result
+    files = tuple(file for unit in units for file in unit.result.files)
+    result = replace(first, rows=first.scanned, filtered=None, files=files, content=None)
+    return replace(units[0], result=result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -15,8 +16,14 @@ class NoHome:
         """Return nothing that would be gone with the run."""
         return ()
 
-    def commit(self, files: tuple[Any, ...], manifest: bytes) -> None:
-        """Do nothing."""
+    def commit(
+        self,
+        files: tuple[Any, ...],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do what follows a run."""
+        then()
 
     def abandon(self, manifest: bytes | None) -> None:
         """Do nothing."""

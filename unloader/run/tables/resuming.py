@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
-from unloader.errors import OutputFailed
+from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
-from unloader.resolve.broken_tables import first_of_tables
+from unloader.request.directory_names import existing, has_fields, home_template
+from unloader.request.options.running import PARALLEL
+from unloader.resolve.broken_run import UnusableRecord
+from unloader.resolve.broken_tables import (
+    BrokenTables,
+    find_broken_tables,
+    first_of_tables,
+    options_of_tables,
+)
 from unloader.resolve.homes import home_above, is_of_tables
-from unloader.run.starting import Resumption, Stop, resume, resume_tables
+from unloader.resolve.same_tables import job_digest
+from unloader.run.concurrency.opening import is_adaptive
+from unloader.run.starting import (
+    Resumption,
+    Stop,
+    go_on_with_tables,
+    resume,
+    resume_tables,
+    start_tables,
+)
 from unloader.run.tables.following import Following
+from unloader.selection.asked import TablesRequest
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
 
@@ -34,6 +54,93 @@ def resume_either(
     return manifest
 
 
+def resume_or_start_tables(
+    asked: TablesRequest, *, observe: Observer, stop: Stop
+) -> TablesManifest:
+    """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload_tables`."""
+    template = home_template(asked.options.destination)
+    # One of another day is for `resume` alone: a nightly job wants the rows of this night.
+    homes = (
+        existing(template, f"{datetime.now(timezone.utc):%Y%m%d}")
+        if has_fields(template)
+        else (template or ".",)
+    )
+    for home in homes if asked.options.destination else ():
+        alone = not has_fields(template)
+        found = _gone_on_with(home, asked, alone=alone, observe=observe, stop=stop)
+        if isinstance(found, TablesManifest):
+            return found
+        asked = found
+    return start_tables(asked, observe=observe, stop=stop)
+
+
+def _gone_on_with(
+    home: str, asked: TablesRequest, *, alone: bool, observe: Observer, stop: Stop
+) -> TablesManifest | TablesRequest:
+    """Bring the broken run of a job to its end; return what is to be begun if that cannot be."""
+    job = job_digest(asked)
+    try:
+        record = completed(home, observe)
+        broken = find_broken_tables(home)
+    except OutputFailed as error:
+        if alone and not isinstance(error, UnusableRecord):
+            raise
+        if alone:
+            observe(Notice(text=f"{error.message}; this one begins anew"))
+        return asked  # In one of several directories it may be another job's.
+    if broken is None:
+        return _finished_just_now(home, record, job, observe) or asked
+    run_id = broken.first.run.run_id
+    if broken.options.job != job:
+        if alone:
+            text = f"run {run_id}, which was broken off in {home}, was another job"
+            observe(Notice(text=f"{text}: this one begins anew"))
+        return asked
+    try:
+        known = _as_asked(broken, asked)
+    except OutputFailed as error:
+        # Other statements of the sessions, or another key: files of both are not to be mixed.
+        observe(Notice(text=f"{error.message}: this one begins anew"))
+        return asked
+    observe(Notice(text=f"resuming run {run_id}, which was broken off in {home}"))
+    try:
+        return go_on_with_tables(known, observe=observe, stop=stop)
+    except SnapshotGone as error:
+        observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
+    replaces = (*broken.options.replaces, run_id)
+    return replace(asked, options=replace(asked.options, home=home, replaces=replaces))
+
+
+def _finished_just_now(
+    home: str, record: bytes, job: str, observe: Observer
+) -> TablesManifest | None:
+    """Return the manifest of a run of the job that died while it was published; else None."""
+    if not is_of_tables(record) or options_of_tables(record).job != job:
+        return None
+    observe(Notice(text=f"the run in {home} is finished: nothing is left to do"))
+    return read_tables_manifest(Path(home))
+
+
+def _as_asked(broken: BrokenTables, asked: TablesRequest) -> BrokenTables:
+    """Return the broken run with what no record may hold, and as fast as is asked for now.
+
+    Raises:
+        OutputFailed: A secret is not the one that it had.
+    """
+    request = asked.common
+    source = request.source
+    masks = (
+        output.output.transform for each in asked.entries for output in each.request.of_outputs()
+    )
+    keys = tuple(key for each in masks if each is not None for key in each.keys)
+    known = broken.with_source(source.secret, source.session.session_sql)
+    known = known.with_keys(request.output.encryption).with_masking_keys(keys)
+    for setting in request.settings:
+        if setting.name == PARALLEL.name and not is_adaptive(request):
+            known = known.with_parallelism(setting, request.limits.parallelism)
+    return known.with_concurrency(request.concurrency)
+
+
 def completed(home: str, observe: Observer) -> bytes:
     """Finish the publication of a run that was cut short; return its record, empty if none was.
 
@@ -47,8 +154,8 @@ def completed(home: str, observe: Observer) -> bytes:
             observe(Notice(text=text))
         record = each.record
     if is_of_tables(record) and is_finished_home(Path(home)):
-        run, template = first_of_tables(record, home)
-        following = Following.of_run(run, home, template)
+        run = first_of_tables(record, home)
+        following = Following.of_run(run, home, options_of_tables(record).destination)
         manifest = read_tables_manifest(Path(home))
         if run.run_id == manifest.run_id:
             following.after_all(manifest, observe)

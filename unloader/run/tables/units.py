@@ -7,7 +7,7 @@ becomes of the others where one table fails.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from unloader.model import AttemptFailure
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.room import RoomWatch
+from unloader.run.tables.counting import size_of
 from unloader.run.tables.state import TableState
 from unloader.run.units import UnitWork
 
@@ -37,6 +38,20 @@ class TableUnit:
     def id(self) -> str:
         """Tell the unit from those of all tables."""
         return f"{self.table}.{self.unit.id}"
+
+
+def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
+    """Return units in the order in which they are handed out; of equals, as they come.
+
+    A worker that ends leaves none idle as long as there is a further unit, so what is left at the
+    end are small ones: no large one is begun when the others have nothing more to do. One of which
+    the source knows no size, such as a view, may be the largest of all.
+    """
+    return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
+
+
+def _is_known(unit: WorkUnit) -> bool:
+    return unit.bytes is not None or unit.rows is not None
 
 
 @dataclass(slots=True, kw_only=True)

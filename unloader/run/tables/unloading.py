@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,26 +58,29 @@ from unloader.resolve.tables import OpenTables
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
+from unloader.run.outputs.left import left_of
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.checking import check_tables
-from unloader.run.tables.counting import Counting, rows_of, size_of
+from unloader.run.tables.counting import Counting, rows_of
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
-from unloader.run.tables.home import left_of, take_home
+from unloader.run.tables.home import take_home
 from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.room import room_watch
 from unloader.run.tables.state import TableState
-from unloader.run.tables.units import TablesWork, TableUnit, named
+from unloader.run.tables.units import TablesWork, TableUnit, largest_first, named
 from unloader.sources.abilities import end_keeping, end_sessions_sql, keep_until_gone, kept_until
 from unloader.sources.base import Catalog
 from unloader.status.recording import LiveRun
+from unloader.status.tables import is_published
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
+from writers.errors import WriteError
 
 MOST_NAMED = 20
 """So many tables are named in a message."""
@@ -106,7 +109,8 @@ def run_tables(
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         UnloaderError: Whatever ended the run.
     """
-    home = resolved.resumed_in or home_of(options.destination, resolved.runs)
+    home = home_of(options.destination, resolved.runs)
+    home = resolved.resumed_in or options.home or home
     with ExitStack() as held:
         taken = (
             None
@@ -143,7 +147,7 @@ def run_tables(
             if known is not None:
                 known = current.advised(live.told_by(known))
             live.close(taken, known or error)
-            with suppress(UnloaderError, OSError):
+            with suppress(UnloaderError, WriteError, OSError):
                 current.abandon(known)
             if known is not None:
                 raise known from error
@@ -184,7 +188,9 @@ class _TablesRun:
         self.live.resumable = self.tables[0].run.is_resumable
         self.live.snapshot_kept_until = kept_until(catalog)
         if not self.resolved.resumed_in:
-            self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options, self.home))
+            self.storage.keep(
+                RUN_RECORD, tables_record(self.resolved, self.options, self.home, self.problems)
+            )
         self._is_recorded = True
         self._tell_start(until)
         self._take_up()
@@ -219,7 +225,8 @@ class _TablesRun:
 
     def _complete(self) -> None:
         """Bring publications of earlier runs that were cut short to their end."""
-        places = [place for run in self.resolved.runs for place in run.output.options.destinations]
+        outputs = [output for run in self.resolved.runs for output in run.outputs]
+        places = [place for output in outputs for place in output.options.destinations]
         for each in storage_at(self.home).complete_all(places):
             for text in each.messages:
                 self.live(Notice(text=text))
@@ -228,6 +235,7 @@ class _TablesRun:
         """Return a table with its directory taken, or with its manifest if it is complete."""
         directory = run.output.options.destination
         before = left_of(run) if self.resolved.resumed_in else None
+        run = self._replacing(run)
         resumed_in = (directory,) if before == "units" else ()
         if before == "all":
             output: RunOutput = NullOutput(run)
@@ -250,6 +258,16 @@ class _TablesRun:
         state.then = lambda manifest: self.following.after(run, manifest, state.observe)
         manifest = read_manifest(Path(directory)) if before == "all" else None
         return TableState(number=len(self.tables), run=state, manifest=manifest, release=own.close)
+
+    def _replacing(self, run: ResolvedRun) -> ResolvedRun:
+        """Return a table that may replace what a run has published in whose place this one is."""
+        place = run.output.options.destination
+        earlier = self.options.replaces
+        if not any(is_published(storage_at(place), place, each) for each in earlier):
+            return run
+        first, *others = run.outputs
+        options = replace(first.options, overwrite=True)
+        return replace(run, outputs=(replace(first, options=options), *others))
 
     def _take_up(self) -> None:
         """Confirm what an earlier process of the run has done."""
@@ -318,7 +336,12 @@ class _TablesRun:
 
     def _unload(self, executor: Executor, load: Any) -> None:
         request = self.tables[0].run.run.request
-        units = _largest_first(self.tables)
+        units = largest_first(
+            TableUnit(table=table.number, unit=unit)
+            for table in self.tables
+            if not table.is_over
+            for unit in table.run.units_left()
+        )
         places = max(1, min(self._most_workers(), len(units)))
         steering = RunSteering(
             request=request,
@@ -485,7 +508,8 @@ class _TablesRun:
         return PartialUnload(
             f"{len(named)} of {of} tables are not complete: "
             + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
-            "fix the cause; the other tables are complete",
+            "fix the cause; the other tables are complete"
+            + ("" if failed else ", and those left out take another run"),
         )
 
     def abandon(self, error: UnloaderError | None) -> None:
@@ -501,7 +525,7 @@ class _TablesRun:
                 bool(table.run.finished) or self.tables[0].run.is_resumable
             )
             kept = kept or worth
-            with suppress(UnloaderError, OSError):
+            with suppress(UnloaderError, WriteError, OSError):
                 table.run.abandon(kept=worth)
         partial = (
             tables_manifest_bytes(self.manifest(complete=False)) if self._is_recorded else None
@@ -513,6 +537,9 @@ class _TablesRun:
         kept = isinstance(error, Interrupted) or error.retryable
         begun = any(table.manifest or table.run.finished for table in self.tables)
         if not self._is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
+            return error
+        if isinstance(error, PartialUnload) and all(table.manifest for table in self.tables):
+            # What was left out is not in the snapshot's plan: nothing can be gone on with.
             return error
         until = kept_until(self.resolved.catalog)
         if until:
@@ -605,17 +632,6 @@ class _TablesRun:
 
 def _why(failure: AttemptFailure | None) -> str:
     return "the run ended before" if failure is None else failure.message
-
-
-def _largest_first(tables: list[TableState]) -> list[TableUnit]:
-    """Return the units of all tables; of equals those of the table that was asked for first."""
-    units = [
-        TableUnit(table=table.number, unit=unit)
-        for table in tables
-        if not table.is_over
-        for unit in table.run.units_left()
-    ]
-    return sorted(units, key=lambda each: -size_of(each.unit))
 
 
 def _total(values: list[int | None]) -> int | None:

@@ -157,14 +157,15 @@ class PostgresCatalog:
         if table.schema is None:
             return ()
         relation = qualified(table.schema, table.name)
-        oid = self._session.value("SELECT $1::text::regclass::oid", relation)
-        leaves = dictionary.leaves(self._session, oid)
+        with self._apart():
+            oid = self._session.value("SELECT $1::text::regclass::oid", relation)
+            leaves = dictionary.leaves(self._session, oid)
+            found = self._policies(oid)
         missing = [
             f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
             for leaf in leaves
             if not leaf.granted
         ]
-        found = self._policies(oid)
         return (*missing, f"BYPASSRLS is missing: {found}") if found else tuple(missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
@@ -256,11 +257,11 @@ class PostgresCatalog:
         and so would a count. Many partitions are locked by LOCK TABLE, ten times as fast; the rest
         by EXPLAIN, which takes the lock that a SELECT takes, with the same rights.
         """
-        self._check_policies(extract)
-        if extract.snapshot is None or extract.snapshot.kind == "none":
-            return
         # Where it raises, no lock of it is left: those of other tables are looked at later.
         with self._apart():
+            self._check_policies(extract)
+            if extract.snapshot is None or extract.snapshot.kind == "none":
+                return
             with self._holding():
                 changed = self._locked_and_changed(extract, selectors)
             if changed is not None:
@@ -280,6 +281,8 @@ class PostgresCatalog:
             return held_tables(
                 self._session,
                 tables,
+                # A query has names of its own to be looked at, and a keeper is asked for each.
+                alone=lambda each: each[0].query is not None or self._kept is not None,
                 together=self._held_together,
                 one=lambda each: self.hold(*each),
                 patience_seconds=self._spec.session.lock_timeout_seconds,
@@ -287,8 +290,6 @@ class PostgresCatalog:
 
     def _held_together(self, tables: Sequence[Held]) -> bool:
         """Lock tables; return whether all are as they were, and no policy hides rows of them."""
-        if any(extract.query is not None for extract, _ in tables) or self._kept is not None:
-            return False
         if not self._policies_apply and dictionary.any_guarded(
             self._session, [qualified(each.table.schema, each.table.name) for each, _ in tables]
         ):

@@ -29,10 +29,12 @@ class EarlierRuns:
         Raises:
             OutputFailed: A finished run has files in directories that are not ours to replace.
         """
-        known = {os.path.realpath(directory.path) for directory in self._directories}
         found: list[set[str]] = [set() for _ in self._directories]
-        for home in self._directories:
-            standing = home.finished(self._read_index)
+        finished = [directory.finished(self._read_index) for directory in self._directories]
+        if finished.count(None) == len(finished):
+            return found
+        known = {os.path.realpath(directory.path) for directory in self._directories}
+        for home, standing in zip(self._directories, finished, strict=True):
             if standing is None:
                 continue
             for path in standing.places:

@@ -271,12 +271,14 @@ def staged_files(room: Path) -> tuple[os.DirEntry[str], ...]:
 def strangers(room: Path) -> tuple[Path, ...]:
     """Return what lies in a `_run` and no run has put there; it is never removed."""
     known = {*BULK, *_PARTS, RECORD, LOCK}
-    replaced = _recorded(room)
-    found = [
-        *(entry for entry in _entries(room) if entry.name not in known),
-        *(entry for entry in _entries(room / STAGED) if not _is_staged(entry)),
-        *(entry for entry in _entries(room / REPLACED) if entry.name not in replaced),
-    ]
+    here = _entries(room)
+    found = [entry for entry in here if entry.name not in known]
+    names = {entry.name for entry in here}
+    if STAGED in names:
+        found += [entry for entry in _entries(room / STAGED) if not _is_staged(entry)]
+    if REPLACED in names:
+        replaced = _recorded(room)
+        found += [entry for entry in _entries(room / REPLACED) if entry.name not in replaced]
     return tuple(sorted(Path(entry.path) for entry in found))
 
 
@@ -295,12 +297,19 @@ def remove_room(room: Path) -> None:
 
 def remove_bulk(room: Path) -> None:
     """Remove all of a `_run` but its record and its lock; never raises."""
-    replaced = _recorded(room)
-    _remove(room / STAGED, _is_staged)
-    _remove(room / REPLACED, lambda entry: entry.name in replaced)
+    try:
+        there = set(os.listdir(room))
+    except OSError:
+        there = {STAGED, REPLACED, *BULK, *_PARTS}
+    if STAGED in there:
+        _remove(room / STAGED, _is_staged)
+    if REPLACED in there:
+        replaced = _recorded(room)
+        _remove(room / REPLACED, lambda entry: entry.name in replaced)
     for name in (*BULK, *_PARTS):
-        with suppress(OSError):
-            (room / name).unlink()
+        if name in there:
+            with suppress(OSError):
+                os.unlink(room / name)
 
 
 def _remove(folder: Path, is_ours: Callable[[os.DirEntry[str]], bool]) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,23 @@ class Placed(NamedTuple):
     bytes: int
 
 
+# Each step of a publication asks for these paths, and making one costs more than most of what is
+# done with it. A few publications go on at a time.
+@lru_cache(maxsize=64)
+def _path(text: str) -> Path:
+    return Path(text)
+
+
+@lru_cache(maxsize=64)
+def _room(text: str) -> Path:
+    return Path(text) / RUN
+
+
+@lru_cache(maxsize=64)
+def _beside(text: str, twin: str) -> Path:
+    return Path(text).with_name(twin) if twin else Path(text) / RUN / "twin"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """What one directory gets."""
@@ -72,17 +90,17 @@ class Share:
     @property
     def directory(self) -> Path:
         """The directory itself."""
-        return Path(self.path)
+        return _path(self.path)
 
     @property
     def room(self) -> Path:
         """Its `_run`, as long as it has not been exchanged."""
-        return self.directory / RUN
+        return _room(self.path)
 
     @property
     def beside(self) -> Path:
         """The twin: before the exchange with the new files, after it with the old ones."""
-        return self.directory.with_name(self.twin) if self.twin else self.room / "twin"
+        return _beside(self.path, self.twin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

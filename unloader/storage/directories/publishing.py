@@ -46,6 +46,12 @@ def carry_out(
         OSError: The file system refused; all can be repeated, or taken back.
         WriteError: As above.
     """
+    if live and len(publication.shares) == 1 and not publication.home.twin:
+        # Who publishes has just made and checked all of it: there is one way to go.
+        _one_by_one(publication.home)
+        clearing()
+        remove_room(publication.home.room)
+        return ()
     check_real(publication)
     out = not live and is_out(publication)
     check_found(publication, out=out)
@@ -236,7 +242,7 @@ def _gather(publication: Publication, share: Share) -> None:
 def _one_by_one(share: Share) -> None:
     """Put the earlier run's files aside, then the new ones in their places, the manifest last."""
     here, sources = share.directory, {file.final: file.source for file in share.files}
-    aside = _replaced(share)
+    aside = _replaced(share) if share.replaced else share.room / REPLACED
     # The manifest goes first: it must not stand while its files go.
     for name in sorted(share.replaced, key=lambda each: (each != MANIFEST, each)):
         # Under a name that both runs use lies the new file once it is not staged any more.

@@ -38,6 +38,7 @@ from writers.files.publish import check_moves, remove_staged, sync_directory
 
 _T = TypeVar("_T")
 _TRIES = 3
+_FILE_AND_MANIFEST = 2
 
 
 class RunDirectories:
@@ -75,6 +76,7 @@ class RunDirectories:
             self.notices += tuple(
                 f"kept {path}, which no run has written"
                 for directory in self.all
+                if not directory.is_new
                 for path in strangers(directory.room)
             )
             undo.pop_all()
@@ -149,7 +151,7 @@ class RunDirectories:
         if name not in self._journals:
             path = self.first.room / _known(name)
             staged = [directory.staged for directory in self.all]
-            before = [directory.make_durable for directory in self.all]
+            before = [directory.make_durable_in_time for directory in self.all]
             opened = _on(self.first, lambda: Journal(path, staged, before), "write the journal in")
             self._journals[name] = opened
         return self._journals[name]
@@ -190,7 +192,7 @@ class RunDirectories:
         self._earlier.check_unchanged()
         earlier = self._earlier.files()
         for directory in self.all:
-            _on(directory, directory.make_durable, "publish in")
+            _on(directory, directory.make_durable_in_time, "publish in")
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
@@ -315,14 +317,25 @@ class RunDirectories:
             shares.append(
                 Share(
                     path=str(here),
-                    # What others have in it must not move.
-                    twin="" if self._shared else twin_name(here, self._run_id),
+                    twin=""
+                    if self._goes_in_singly(directory, files)
+                    else twin_name(here, self._run_id),
                     files=tuple(files),
                     replaced=tuple(sorted(replaced[number])),
                 )
             )
         owners = frozenset().union(*(directory.owners for directory in self.all))
         return Publication(run_id=self._run_id, shares=tuple(shares), owners=owners)
+
+    def _goes_in_singly(self, directory: RunDirectory, files: Sequence[Placed]) -> bool:
+        """Tell whether files go into the directory one by one, and it is not exchanged as a whole.
+
+        What others have in it must not move. And where a run has many directories, each made for
+        one file and the manifest behind it, there is nothing that could be seen by half: this takes
+        fewer steps than a second directory.
+        """
+        few = self._one_of_many and directory.is_new and len(files) <= _FILE_AND_MANIFEST
+        return self._shared or few
 
     def _take_back(self, publication: Publication, error: BaseException) -> None:
         """Undo what was begun.

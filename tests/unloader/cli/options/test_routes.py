@@ -78,3 +78,23 @@ def test_a_text_that_is_no_route(text: str) -> None:
     with pytest.raises(ValueError, match="route") as refused:
         parse_route(text)
     assert "=x" not in str(refused.value)
+
+
+def test_a_plan_shows_each_route(source: str, tmp_path: Path) -> None:
+    """Its place, its filter, and its columns with their types there; nothing is made."""
+    said = [f"lake:to={tmp_path}/lake,format=parquet,columns=id,filter=name <> 'x1'"]
+    said += [f"text:to={tmp_path}/text,exclude=id"]
+    routes = [part for text in said for part in ("--route", text)]
+    result = CliRunner().invoke(group, ["plan", source, "--table", "t", *routes], obj=Invocation())
+    assert result.exit_code == 0, result.output
+    lake, text = result.output.split("route lake")[1].split("route text")
+    assert f"{tmp_path}/lake" in lake
+    assert "name <> 'x1'" in lake
+    assert [line.split()[:3] for line in lake.splitlines() if line.startswith("id ")] == [
+        ["id", "BIGINT", "int64"]
+    ]
+    assert f"{tmp_path}/text" in text
+    assert [line.split()[:2] for line in text.splitlines() if line.startswith("name ")] == [
+        ["name", "VARCHAR"]
+    ]
+    assert not list(tmp_path.iterdir())

@@ -11,21 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 
 from unloader.errors import SnapshotGone, SourceError
-from unloader.sources.postgres.errors import state_of
+from unloader.sources.postgres.dictionary import SHORT_SECONDS
+from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.several import Held
-
-_SHORT_SECONDS = 0.2
-"""Guess: locks of short statements are free again within that time."""
-
-_LOCKED = "55P03"
-"""What the server says after lock_timeout."""
 
 
 def held_tables(
     session: Session,
     tables: Sequence[Held],
     *,
+    alone: Callable[[Held], bool],
     together: Callable[[Sequence[Held]], bool],
     one: Callable[[Held], None],
     patience_seconds: float,
@@ -35,7 +31,8 @@ def held_tables(
     Args:
         session: Within the transaction of the snapshot.
         tables: What is to be held.
-        together: Holds all, and returns whether they are as they were at the snapshot.
+        alone: Tells of one that can only be held by itself.
+        together: Holds the others, and returns whether they are as they were at the snapshot.
         one: Holds one, or raises.
         patience_seconds: How long all the locks of others may be waited for; 0 is as the server is
             set.
@@ -43,26 +40,27 @@ def held_tables(
     Raises:
         SourceError: The connection is lost.
     """
-    short = min(_SHORT_SECONDS, patience_seconds or _SHORT_SECONDS)
+    short = min(SHORT_SECONDS, patience_seconds or SHORT_SECONDS)
+    several = [number for number, table in enumerate(tables) if not alone(table)]
+    found: list[SourceError | None] = [None] * len(tables)
     try:
         with session.waiting(short), session.apart():
-            if together(tables):
-                return (None,) * len(tables)
-            raise SourceError("a table has changed")
+            if not together([tables[number] for number in several]):
+                raise SourceError("a table has changed")
     except SourceError:
         _check_alive(session)
-    found: list[SourceError | None] = []
-    for table in tables:
+        several = []
+    for number in sorted(set(range(len(tables))) - set(several)):
         with session.waiting(short):
-            found.append(_error_of(session, one, table))
+            found[number] = _error_of(session, one, tables[number])
     end = time.monotonic() + patience_seconds
     for at, error in enumerate(found):
-        if error is None or state_of(error.__cause__) != _LOCKED:
+        if error is None or state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
             continue
         if not patience_seconds:
             found[at] = _error_of(session, one, tables[at])
             continue
-        with session.waiting(max(end - time.monotonic(), _SHORT_SECONDS)):
+        with session.waiting(max(end - time.monotonic(), SHORT_SECONDS)):
             found[at] = _error_of(session, one, tables[at])
     return tuple(found)
 

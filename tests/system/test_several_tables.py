@@ -1,0 +1,273 @@
+"""Which tables a run over several unloads, from the command line and from job files."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from long_tests import OTHER_ROUTES
+from processes import command
+
+HOSTILE = ("Order", "order", 'a "quoted" one', "a/b", "dots.in.name", "ünïcode ❄", " _x", "*")
+"""Names of tables that hold 0, 1, 2 and so on, in the order of this list."""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A DuckDB file with two schemas, a view, and more rows in one table than in the others."""
+    path = tmp_path_factory.mktemp("several") / "s.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("""
+            CREATE SCHEMA sales; CREATE SCHEMA hr;
+            CREATE TABLE sales.orders AS
+                SELECT i AS id, 'note ' || i AS note, 'x' AS pin FROM range(5000) r(i);
+            CREATE TABLE sales.lines AS SELECT i AS id, i % 7 AS n FROM range(300) r(i);
+            CREATE TABLE sales.empty (id INTEGER);
+            CREATE TABLE sales.tmp_old AS SELECT 1 AS id;
+            CREATE VIEW sales.large AS SELECT id FROM sales.orders WHERE id >= 4990;
+            CREATE TABLE hr.staff AS SELECT i AS id, 'secret' AS pin FROM range(3) r(i);
+        """)
+    return f"duckdb://{path}"
+
+
+def unload(source: str, to: Path, *options: str, status: int = 0) -> dict[str, Any]:
+    """Unload tables into directories below another; return the run's own manifest."""
+    place = f"{to}/{{schema}}.{{table}}"
+    done = command.ended("run", source, "--to", place, "--progress", "none", *options)
+    assert done.returncode == status, done.stderr
+    return manifest_in(to) if status == 0 else {}
+
+
+def manifest_in(to: Path) -> dict[str, Any]:
+    """Return the manifest of a run over several tables."""
+    found: dict[str, Any] = json.loads((to / "_manifest.json").read_text("utf-8"))
+    return found
+
+
+def rows_of(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """Return what the run says of its tables."""
+    return {
+        f"{each['table']['schema']}.{each['table']['name']}": each["rows"]
+        for each in manifest["tables"]
+    }
+
+
+def read(directory: Path) -> list[tuple[Any, ...]]:
+    """Return the rows of a table as another program reads its files."""
+    form = "parquet" if list(directory.glob("*.parquet")) else "csv"
+    with duckdb.connect() as connection:
+        query = f"SELECT * FROM read_{form}('{directory}/*.{form}') ORDER BY 1"
+        return connection.execute(query).fetchall()
+
+
+def test_patterns_schemas_and_exclusions_choose(source: str, tmp_path: Path) -> None:
+    """Every table that matches and is not excluded, each with its manifest; no view."""
+    found = unload(source, tmp_path, "--table", "sales.*", "--exclude-table", "TMP_*")
+    assert rows_of(found) == {"sales.empty": 0, "sales.lines": 300, "sales.orders": 5000}
+    assert found["status"] == "complete"
+    assert len(read(tmp_path / "sales.orders")) == 5000
+    assert command.manifest_of(tmp_path / "sales.lines")["totals"]["rows"] == 300
+    again = unload(source, tmp_path / "b", "--schema", "hr", "--schema", "sal*",
+                   "--exclude-table", "orders", "--exclude-table", "*.tmp_?ld")  # fmt: skip
+    assert rows_of(again) == {"hr.staff": 3, "sales.empty": 0, "sales.lines": 300}
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_a_file_of_tables_and_names_go_together(source: str, tmp_path: Path) -> None:
+    """Names in full are taken whatever kind they are, each table once."""
+    (tmp_path / "tables.txt").write_text("# nightly\nsales.l*\n\nhr.staff\n")
+    found = unload(source, tmp_path / "out", "--tables-from", str(tmp_path / "tables.txt"),
+                   "--table", "sales.large", "--table", "SALES.LINES")  # fmt: skip
+    assert rows_of(found) == {"hr.staff": 3, "sales.large": 10, "sales.lines": 300}
+    assert [row[0] for row in read(tmp_path / "out/sales.large")] == list(range(4990, 5000))
+
+
+def test_a_pattern_that_matches_one_table_is_a_run_of_several(source: str, tmp_path: Path) -> None:
+    """What a pattern matches may be more tomorrow; a name in full stays a run of one table."""
+    assert rows_of(unload(source, tmp_path / "a", "--table", "hr.s*")) == {"hr.staff": 3}
+    error = command.error_of(
+        "run", source, "--table", "hr.s*", "--to", str(tmp_path / "b"), status=2
+    )
+    assert "{table}" in error
+    command.run("run", source, "--table", "hr.staff", "--to", str(tmp_path / "c"))
+    assert command.manifest_of(tmp_path / "c")["table"] == {"schema": "hr", "name": "staff"}
+
+
+JOB = """
+source = "{source}"
+to = "{to}/{{schema}}.{{table}}"
+publish = "run"
+[defaults]
+row-group-rows = 100
+[[table]]
+table = ["sales.*", "hr.*"]
+exclude-table = "tmp_*"
+exclude = ["pin"]
+[[table]]
+table = "sales.orders"
+format = "parquet"
+where = "id < 1000"
+[[table]]
+query = "SELECT n, count(*) AS c FROM sales.lines GROUP BY n"
+to = "{to}/totals"
+[[table]]
+table = "sales.large"
+dialect = "tsv"
+"""
+
+
+def test_entries_of_a_job_file_have_options_of_their_own(source: str, tmp_path: Path) -> None:
+    """A table that one entry names is not taken by the pattern of another."""
+    job = tmp_path / "job.toml"
+    job.write_text(JOB.format(source=source, to=tmp_path))
+    shown = json.loads(command.run("plan", str(job), "--json"))
+    assert [(each["name"], each["format"]) for each in shown["tables"]] == [
+        ("staff", "csv"), ("empty", "csv"), ("lines", "csv"), ("orders", "parquet"),
+        ("query", "csv"), ("large", "csv"),
+    ]  # fmt: skip
+    assert not (tmp_path / "totals").exists()
+    command.run("run", str(job), "--progress", "none", "--parallelism", "2")
+    found = manifest_in(tmp_path)
+    assert [each["rows"] for each in found["tables"]] == [3, 0, 300, 1000, 7, 10]
+    assert read(tmp_path / "hr.staff") == [(0,), (1,), (2,)]
+    assert len(read(tmp_path / "sales.orders")[999]) == 3
+    assert sum(row[1] for row in read(tmp_path / "totals")) == 300
+    assert [each.suffix for each in (tmp_path / "sales.large").glob("large*")] == [".tsv"]
+    settings = {each["name"]: each["value"] for each in found["settings"]}
+    assert settings["publish"] == "run"
+    assert "exclude" not in settings
+    own = command.manifest_of(tmp_path / "sales.orders")["settings"]
+    assert {"name": "where", "value": "id < 1000", "from": f"job file {job}"} in own
+
+
+def test_a_job_file_is_checked_table_by_table(source: str, tmp_path: Path) -> None:
+    """All that is wrong, with the entry and the table; of what is right each table is shown."""
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f'source = "{source}"\nto = "{tmp_path}/{{table}}"\n[[table]]\ntable = "sales.*"\n'
+        'where = "n < 3"\n[[table]]\ntable = "hr.nobody"\n[[table]]\ntable = "x*"\n'
+    )
+    found = json.loads(command.run("check", str(job), "--json", status=4))
+    assert {each["table"] for each in found["outputs"]} >= {"sales.lines", "sales.orders"}
+    said = [(each["entry"], each["message"]) for each in found["problems"]]
+    assert [entry for entry, _ in said] == [
+        "[[table]] 1", "[[table]] 1", "[[table]] 1", "[[table]] 2", "[[table]] 3",
+    ]  # fmt: skip
+    assert said[0][1].startswith("sales.empty: ")
+    assert "nobody" in said[3][1]
+    assert "x*" in said[4][1]
+
+
+def test_whatever_is_wrong_is_told_at_once(source: str, tmp_path: Path) -> None:
+    """Names, patterns, conditions and directories, before anything is read or made."""
+    error = command.error_of(
+        "run", source, "--to", f"{tmp_path}/out/{{table}}", "--table", "nothing",
+        "--table", "nix*", "--exclude-table", "zz", "--table", "sales.*", status=4,
+    )  # fmt: skip
+    for part in ("nothing", "nix*", "zz", "--on-table-failure continue"):
+        assert part in error
+    assert not (tmp_path / "out").exists()
+    error = command.error_of(
+        "run", source, "--to", f"{tmp_path}/out/{{schema}}.{{table}}", "--table", "sales.*",
+        "--where", "note IS NOT NULL", status=4,
+    )  # fmt: skip
+    assert "sales.lines: " in error
+    assert "sales.empty: " in error
+    assert "sales.orders" not in error
+
+
+def test_a_column_that_no_table_has_is_told(source: str, tmp_path: Path) -> None:
+    """One that some have is left out of those."""
+    found = unload(source, tmp_path, "--table", "*.*", "--exclude", "pin")
+    assert rows_of(found)["hr.staff"] == 3
+    assert read(tmp_path / "hr.staff") == [(0,), (1,), (2,)]
+    assert len(read(tmp_path / "sales.orders")[0]) == 2
+    error = command.error_of(
+        "run", source, "--to", f"{tmp_path}/b/{{table}}", "--table", "*.*", "--exclude", "pinn",
+        status=4,
+    )  # fmt: skip
+    assert "--exclude pinn: it matches no column of the tables" in error
+
+
+def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Path) -> None:
+    """The others are complete, and the exit status says that not all are."""
+    options = ("--table", "nothing", "--table", "hr.*", "--on-table-failure", "continue")
+    unload(source, tmp_path, *options, status=7)
+    assert read(tmp_path / "hr.staff") == [(0, "secret"), (1, "secret"), (2, "secret")]
+    again = command.error_of("resume", str(tmp_path), "--progress", "none", status=7)
+    assert "1 of 2 tables are not complete: nothing: " in again
+    shown = command.ended("plan", source, *options)
+    assert shown.returncode == 0
+    assert "nothing  is left out: there is no table nothing" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (("--table", "*.*", "--to", "{to}/{{table}}"), "directory of"),
+        (("--table", "sales.*", "--to", "{to}/x"), "write {table} into it"),
+        (("--table", "sales.*", "--to", "-"), "is a stream"),
+        (("--table", "sales.*", "--to", "pipe:{to}/p"), "is a stream"),
+        (("--table", "sales.*", "--query", "SELECT 1", "--to", "{to}/x"), "exclude each other"),
+        (("--query", "SELECT 1", "--schema", "hr", "--to", "{to}/x"), "does not apply to --query"),
+        (("--exclude-table", "x", "--to", "{to}/{{table}}"), "nothing says what to unload"),
+        (("--table", 'a."b', "--table", "c", "--to", "{to}/{{table}}"), "neither a table name"),
+        (("--tables-from", "{to}/none", "--to", "{to}/{{table}}"), "cannot be read"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, options: tuple[str, ...], part: str
+) -> None:
+    """Each in one sentence, with nothing made."""
+    path = tmp_path / "s.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE SCHEMA sales; CREATE SCHEMA hr")
+        connection.execute("CREATE TABLE sales.t (n INT); CREATE TABLE hr.t (n INT)")
+    to = tmp_path / "out"
+    filled = [each.format(to=to) for each in options]
+    assert part in command.error_of("run", f"duckdb://{path}", *filled, status=2)
+    assert not to.exists()
+
+
+def test_a_plan_file_is_of_one_table(source: str, tmp_path: Path) -> None:
+    """Instead of one that run would not take."""
+    error = command.error_of(
+        "plan", source, "--table", "sales.*", "--output", str(tmp_path / "p.json"), status=2
+    )
+    assert "--output writes the plan of one table" in error
+
+
+def test_the_answer_in_json_is_the_manifest_of_the_run(source: str, tmp_path: Path) -> None:
+    """Also where the output is dropped, and no manifest is written."""
+    place = f"{tmp_path}/{{schema}}.{{table}}"
+    text = command.run("run", source, "--table", "hr.*", "--to", place, "--json")
+    written = manifest_in(tmp_path)
+    assert written.pop("digest")
+    assert {**json.loads(text), "digest": None} == {**written, "digest": None}
+    dropped = json.loads(command.run("run", source, "--table", "*.*", "--to", "null:", "--json"))
+    assert rows_of(dropped)["sales.orders"] == 5000
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_hostile_names_have_directories_of_their_own(tmp_path: Path) -> None:
+    """In SQLite, where names that are equal but for their case are one table."""
+    names = [name for name in HOSTILE if name != "order"]
+    path = tmp_path / "s.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for number, name in enumerate(names):
+            quoted = name.replace('"', '""')
+            connection.execute(f'CREATE TABLE "{quoted}" AS SELECT {number} AS n')
+    found = unload(f"sqlite://{path}", tmp_path / "out", "--table", "*")
+    places = {each["table"]["name"]: each["directory"] for each in found["tables"]}
+    assert sorted(places) == sorted(names)
+    for number, name in enumerate(names):
+        (file,) = (tmp_path / "out" / places[name]).glob("[!_]*")
+        assert file.read_text().split() == ["n", str(number)]
+    only = unload(f"sqlite://{path}", tmp_path / "only", "--table", '"*"', "--table", '"a/b"')
+    assert sorted(each["table"]["name"] for each in only["tables"]) == ["*", "a/b"]

@@ -1,0 +1,87 @@
+"""In which order the units of several tables are handed out: the largest first, of whichever."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partition_planner.model import WholeTable, WorkUnit
+from unloader.engine.schedule import Schedule
+from unloader.model import RetryOptions
+from unloader.run.tables.units import TableUnit, largest_first
+
+
+def units(table: int, sizes: Iterable[int]) -> list[TableUnit]:
+    """Return units of a table, of so many bytes."""
+    return [
+        TableUnit(
+            table=table,
+            unit=WorkUnit(id=f"{number:04d}", selectors=(WholeTable(),), bytes=size),
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+
+def run(order: list[TableUnit], workers: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Simulate: a unit takes as long as it is large; return begin, end and size of each, and the
+    time at which the first worker found nothing more to do.
+    """
+    schedule: Schedule[TableUnit] = Schedule(units=order, retry=RetryOptions())
+    idle = [(0, place) for place in range(workers)]
+    heapq.heapify(idle)
+    done, first_idle = [], None
+    while idle:
+        now, place = heapq.heappop(idle)
+        if schedule.running(place) is not None:
+            schedule.finished(place)
+        attempt = schedule.take(place, now)
+        if attempt is None:
+            first_idle = now if first_idle is None else first_idle
+            continue
+        size = cast(Any, attempt.unit.unit.bytes)
+        done.append((now, now + size, size))
+        heapq.heappush(idle, (now + size, place))
+    return done, cast(int, first_idle)
+
+
+SIZES = st.lists(st.lists(st.integers(1, 1000), max_size=6), min_size=1, max_size=8)
+
+
+@given(SIZES, st.integers(1, 6))
+def test_no_worker_idles_while_a_unit_is_left(tables: list[list[int]], workers: int) -> None:
+    """Every unit is read once; when the first worker ends, all that is left is being read, and no
+    unit that was begun later is larger than one begun before.
+    """
+    every = [unit for number, sizes in enumerate(tables) for unit in units(number, sizes)]
+    done, first_idle = run(largest_first(every), workers)
+    assert sorted(size for _, _, size in done) == sorted(size for sizes in tables for size in sizes)
+    assert all(begin <= first_idle for begin, _, _ in done)
+    assert [size for _, _, size in done] == sorted((size for _, _, size in done), reverse=True)
+
+
+def test_three_huge_tables_are_not_left_to_the_end() -> None:
+    """With two hundred small tables in front of them they are begun at once, and all workers end
+    within the time of one unit.
+    """
+    small = [unit for number in range(200) for unit in units(number, [number % 7 + 1])]
+    huge = [unit for number in range(3) for unit in units(200 + number, [100] * 4)]
+    done, first_idle = run(largest_first([*small, *huge]), 4)
+    assert [size for _, _, size in done[:12]] == [100] * 12
+    assert max(end for _, end, _ in done) - first_idle <= 7
+
+
+def test_units_of_equal_size_go_by_the_order_of_their_tables() -> None:
+    """So that a table is done, and published, before the next is begun."""
+    every = [unit for number in (0, 1, 2) for unit in units(number, [5, 5])]
+    assert [unit.table for unit in largest_first(every)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_view_of_unknown_size_is_begun_first() -> None:
+    """It may be the largest of all."""
+    unknown = WorkUnit(id="0000", selectors=(WholeTable(),))
+    every = [*units(0, [1000, 1]), TableUnit(table=1, unit=unknown), *units(2, [0])]
+    assert [unit.table for unit in largest_first(every)] == [1, 0, 0, 2]

@@ -1,0 +1,32 @@
+"""Whether two runs over several tables were asked for the same.
+
+Which tables there are may differ from one hour to the next. So it is the question that is compared,
+with its patterns, and not what came of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+from unloader import json_fields
+from unloader.resolve.broken_run import job_of
+from unloader.selection.asked import AskedTables, TablesRequest
+
+
+def job_digest(asked: TablesRequest) -> str:
+    """Return the SHA-256, in hex, of what is asked for, without any secret.
+
+    How fast that is done, how often it is tried, and where secrets are found make no difference.
+    """
+    document = {
+        "to": asked.options.destination,
+        "entries": [json_fields.to_json(_bare(entry)) for entry in asked.entries],
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _bare(entry: AskedTables) -> AskedTables:
+    return replace(entry, request=job_of(entry.request), label="")

@@ -1,0 +1,80 @@
+"""Failures of units whose columns are masked: no text of theirs shows a value that was read.
+
+Errors of our own steps and writers name columns and show no value. What a database or its driver
+says of a row may show any, so its words are left out: its codes and the columns that it names stay.
+Errors that another attempt may get past are about sessions and not about rows.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from unloader.errors import ConfigError, SnapshotGone, translate
+from unloader.failures import failure_of, internal_failure
+from unloader.model import AttemptFailure
+
+if TYPE_CHECKING:
+    from unloader.model import ReadColumn
+    from unloader.transforms.model import TransformOptions
+
+_SOURCES = "unloader.sources."
+_CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")
+_MOST_NAMED = 5
+
+
+def masks_any(transforms: Iterable[TransformOptions | None]) -> bool:
+    """Return whether one of some outputs masks a column."""
+    return any(each is not None and each.masked_columns for each in transforms)
+
+
+def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) -> AttemptFailure:
+    """Return an exception as data, without what it may show of values.
+
+    Args:
+        error: What ended an attempt.
+        columns: Those that are read.
+    """
+    known = translate(error)
+    if known is None:
+        text = f"its text is not shown, as columns are masked{_named(str(error), columns)}"
+        return internal_failure(type(error).__name__, text, _frames(error))
+    kept = known.retryable or isinstance(known, (ConfigError, SnapshotGone))
+    if kept or not _is_of_source(error.__traceback__):
+        return failure_of(error)
+    codes = " ".join(dict.fromkeys(_CODE.findall(known.message)))
+    return AttemptFailure(
+        error=type(known).__name__,
+        message="the source cannot give a row; what it says of it is not shown, as columns are "
+        f"masked{_named(known.message, columns)}" + (f" ({codes})" if codes else ""),
+        hint=f"{known.hint}; the message is shown by a run without masks, to null:rows",
+        retryable=known.retryable,
+        traceback=_frames(error),
+    )
+
+
+def _named(text: str, columns: Iterable[ReadColumn]) -> str:
+    """Return the columns that a text names, in words."""
+    names = [
+        each.name for each in columns if re.search(rf"\bcolumn {re.escape(each.name)}\b", text)
+    ]
+    return f"; it names {', '.join(names[:_MOST_NAMED])}" if names else ""
+
+
+def _is_of_source(trace: TracebackType | None) -> bool:
+    return any(name.startswith(_SOURCES) for name in _modules(trace))
+
+
+def _modules(trace: TracebackType | None) -> Iterator[str]:
+    while trace is not None:
+        yield str(trace.tb_frame.f_globals.get("__name__", ""))
+        trace = trace.tb_next
+
+
+def _frames(error: BaseException) -> str:
+    """Return where an error was raised, without its text and that of those behind it."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"Traceback (most recent call last):\n{frames}{type(error).__name__}\n"
