@@ -139,3 +139,34 @@ def test_a_night_of_postgres_that_is_killed(library: Path, postgres: Any, tmp_pa
     assert {each["table"]["name"]: each["rows"] for each in tables} == SIZES
     assert not any(b"later" in data for data in files_of(home).values())
     assert "no snapshot is kept" in command.ended("keepers", env=variables).stdout
+
+
+@pytest.mark.long(KIND)
+def test_a_night_can_be_seen_changed_and_stopped(url: str, tmp_path: Path) -> None:
+    """By the directory of all tables; that of one says where it is."""
+    home = tmp_path / "out"
+    # It waits for more room than there is.
+    running = command.Running(*job(url, home, "--min-free", "900TB", "--parallelism", "2"))
+    running.wait_until((home / "_run" / "status.json").exists, "its record")
+    running.wait_until(lambda: live(home).get("phase") == "unloading", "the first unit")
+    found = live(home)
+    assert (found["tables"]["total"], found["tables"]["largest_open"]) == (4, "main.large")
+    assert [each["state"] for each in runs_in(tmp_path)] == ["running"]
+    command.run("set", str(home), "--parallelism", "1")
+    one = home / "main.large"
+    assert f"unloader stop {home}" in command.error_of("stop", str(one), status=6)
+    assert "tables" in command.run("stop", str(home))
+    status, _, err = running.finish()
+    assert (status, "stopped by `unloader stop`" in err) == (130, True)
+
+
+def live(home: Path) -> dict[str, Any]:
+    """Return what a run shows of itself."""
+    found = json.loads(command.ended("status", str(home), "--json").stdout)
+    return found["live"] or {}
+
+
+def runs_in(directory: Path) -> list[dict[str, Any]]:
+    """Return what `unloader runs` lists."""
+    found: list[dict[str, Any]] = json.loads(command.run("runs", str(directory), "--json"))["runs"]
+    return found

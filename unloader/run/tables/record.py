@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from unloader import json_fields
@@ -10,10 +11,13 @@ from unloader.redaction import redact
 
 if TYPE_CHECKING:
     from unloader.model import TablesOptions
+    from unloader.resolve.table_problems import TableProblem
     from unloader.resolve.tables import OpenTables
 
 
-def tables_record(resolved: OpenTables, options: TablesOptions, home: str) -> bytes:
+def tables_record(
+    resolved: OpenTables, options: TablesOptions, home: str, problems: Sequence[TableProblem]
+) -> bytes:
     """Return the record, without any statement of a session, which may hold a password.
 
     `unloader.resolve.homes` knows it by its first key.
@@ -21,7 +25,7 @@ def tables_record(resolved: OpenTables, options: TablesOptions, home: str) -> by
     runs = b", ".join(run.record().rstrip() for run in resolved.runs)
     left_out = [
         {"table": each.table, "error": type(each.error).__name__, "why": redact(each.error.message)}
-        for each in resolved.problems
+        for each in problems
     ]
     others = json.dumps(
         {

@@ -80,6 +80,7 @@ from unloader.status.tables import is_published
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
+from writers.errors import WriteError
 
 MOST_NAMED = 20
 """So many tables are named in a message."""
@@ -146,7 +147,7 @@ def run_tables(
             if known is not None:
                 known = current.advised(live.told_by(known))
             live.close(taken, known or error)
-            with suppress(UnloaderError, OSError):
+            with suppress(UnloaderError, WriteError, OSError):
                 current.abandon(known)
             if known is not None:
                 raise known from error
@@ -187,7 +188,9 @@ class _TablesRun:
         self.live.resumable = self.tables[0].run.is_resumable
         self.live.snapshot_kept_until = kept_until(catalog)
         if not self.resolved.resumed_in:
-            self.storage.keep(RUN_RECORD, tables_record(self.resolved, self.options, self.home))
+            self.storage.keep(
+                RUN_RECORD, tables_record(self.resolved, self.options, self.home, self.problems)
+            )
         self._is_recorded = True
         self._tell_start(until)
         self._take_up()
@@ -522,7 +525,7 @@ class _TablesRun:
                 bool(table.run.finished) or self.tables[0].run.is_resumable
             )
             kept = kept or worth
-            with suppress(UnloaderError, OSError):
+            with suppress(UnloaderError, WriteError, OSError):
                 table.run.abandon(kept=worth)
         partial = (
             tables_manifest_bytes(self.manifest(complete=False)) if self._is_recorded else None

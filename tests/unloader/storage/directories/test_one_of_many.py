@@ -67,7 +67,24 @@ def test_a_journal_is_synced_behind_the_way_to_it(
     with taken([out], overwrite=False, one_of_many=True) as directory:
         directory.append(JOURNAL, b"{}\n")
     synced = [path for kind, path in calls if kind == "sync"]
-    assert [str(out / "_run" / "lock"), str(out / "_run"), str(out)] == synced[:3]
+    way = [out / "_run" / "lock", out, tmp_path, out / "_run", out / "_run" / "staged"]
+    assert synced == [str(each) for each in way]
+
+
+def test_the_directory_above_is_synced_once_for_all(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """Behind the last one that is made in it."""
+    made = [
+        taken([tmp_path / f"{number}"], overwrite=False, one_of_many=True) for number in range(3)
+    ]
+    for directory in made:
+        published(directory)
+        directory.close()
+    assert calls.count(("sync", str(tmp_path))) == 1
+    with taken([tmp_path / "later"], overwrite=False, one_of_many=True) as directory:
+        published(directory)
+    assert calls.count(("sync", str(tmp_path))) == 2
 
 
 def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Path) -> None:

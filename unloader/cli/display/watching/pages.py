@@ -85,10 +85,11 @@ def next_step(status: RunStatus) -> str:
         return f"unloader resume {status.home} continues the run over all tables"
     many = status.tables
     if many is not None:
-        units = f"{kept:,} work {'unit is' if kept == 1 else 'units are'}"
+        units = f"{kept:,} work {'unit' if kept == 1 else 'units'}"
         return (
-            f"unloader resume {status.destination} unloads the other {many.total - many.done:,} of "
-            f"{many.total:,} tables, of which {units} done{until and f', until {until}'}"
+            f"unloader resume {status.destination} keeps {units} of the "
+            f"{many.total - many.done:,} tables that are not complete, and unloads the rest of them"
+            f"{until and f', until {until}'}"
         )
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (
