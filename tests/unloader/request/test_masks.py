@@ -78,7 +78,9 @@ def test_a_place_of_a_key_is_read(text: str, place: tuple[str, str]) -> None:
     assert parse_key_place(text) == place
 
 
-@pytest.mark.parametrize("text", ["", "Zm9vYmFyYmF6Zm9vYmFyYmF6==", "k=Zm9v", "K=file:/a", "file: "])
+@pytest.mark.parametrize(
+    "text", ["", "Zm9vYmFyYmF6Zm9vYmFyYmF6==", "k=Zm9v", "K=file:/a", "file: "]
+)
 def test_what_is_no_place_may_be_the_key_and_is_not_shown(text: str) -> None:
     """Neither in the message nor in what it came from."""
     with pytest.raises(ValueError, match="not shown") as raised:
