@@ -125,7 +125,7 @@ def test_a_table_of_which_one_output_is_published(library: Path, url: str, tmp_p
         f'[[route]]\nname = "csv"\nto = "{home}/{{schema}}.{{table}}"\n'
         f'[[route]]\nname = "lake"\nto = "{home}/lake/{{table}}"\nformat = "parquet"\n'
     )
-    killed(library, ".large.unloader-", "run", str(file), "--quiet")
+    killed(library, "lake/.large.unloader-", "run", str(file), "--quiet")
     assert {"main.large"} <= published(home).keys()
     assert json.loads(command.ended("status", str(home), "--json").stdout)["tables"]["done"] < 2
     done = command.ended("resume", str(home), "--json")
