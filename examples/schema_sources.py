@@ -125,7 +125,7 @@ def _postgres(tables: tuple[Sample, ...], directory: Path) -> Iterator[Schema]:
             bin=Path(server.bin_path),
             postmaster=psutil.Process(pid),
         )
-        _fill(schema)
+        filled(schema)
         yield schema
     finally:
         server.cleanup()
@@ -145,7 +145,7 @@ def psql(schema: Schema, sql: str) -> str:
     return done.stdout.strip()
 
 
-def _fill(schema: Schema) -> None:
+def filled(schema: Schema) -> None:
     """Make the tables, unless an earlier run of the same sizes has."""
     mark = json.dumps([[table.name, table.rows] for table in schema.tables])
     here = quoted(SCHEMA)
@@ -161,19 +161,20 @@ def _fill(schema: Schema) -> None:
         f"CREATE TABLE {owners} (id integer PRIMARY KEY, name text); "
         f"INSERT INTO {owners} SELECT g, 'owner ' || g FROM generate_series(0, 99) g",
     )
+    made = []
     for table in schema.tables:
         name = f"{here}.{quoted(table.name)}"
-        psql(
-            schema,
+        made.append(
             f"CREATE TABLE {name} (id bigint NOT NULL, owner integer, balance bigint NOT NULL, "
             "price numeric(12,2), name text, made timestamp); "
             f"INSERT INTO {name} SELECT g, g % 100, {BALANCE}, g * 0.25, "
             "CASE g % 7 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'a,\"b\"' || chr(10) || g "
             "ELSE 'name ' || g END, timestamp '2026-01-01' + g * interval '1 second' "
             f"FROM generate_series(1, {table.rows}) g; "
-            f"ALTER TABLE {name} ADD PRIMARY KEY (id); "
-            f"ALTER TABLE {name} ADD FOREIGN KEY (owner) REFERENCES {owners} (id)",
+            f"ALTER TABLE {name} ADD PRIMARY KEY (id), "
+            f"ADD FOREIGN KEY (owner) REFERENCES {owners} (id);"
         )
+    psql(schema, "\n".join(made))
     psql(schema, "VACUUM (FREEZE, ANALYZE)")
     comment = mark.replace("'", "''")
     psql(schema, f"COMMENT ON SCHEMA {here} IS '{comment}'; CHECKPOINT")
@@ -268,6 +269,7 @@ def writing(schema: Schema, arguments: list[str], script: Path) -> Iterator[None
     finally:
         process.stdin.close()
         process.wait()
+        process.stdout.close()
 
 
 # --- the others

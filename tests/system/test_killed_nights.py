@@ -115,6 +115,30 @@ def test_another_job_does_not_go_on_with_it(library: Path, url: str, tmp_path: P
 
 
 @pytest.mark.long(KIND)
+def test_a_table_of_which_one_output_is_published(library: Path, url: str, tmp_path: Path) -> None:
+    """It is not complete before all its outputs are; each has an entry in the end."""
+    home = tmp_path / "out"
+    file = tmp_path / "night.toml"
+    file.write_text(
+        f'source = "{url}"\nunit-bytes = "16kB"\nparallelism = 1\n'
+        '[[table]]\ntable = "large"\n[[table]]\ntable = "small"\n'
+        f'[[route]]\nname = "csv"\nto = "{home}/{{schema}}.{{table}}"\n'
+        f'[[route]]\nname = "lake"\nto = "{home}/lake/{{table}}"\nformat = "parquet"\n'
+    )
+    killed(library, "lake/.large.unloader-", "run", str(file), "--quiet")
+    assert {"main.large"} <= published(home).keys()
+    assert json.loads(command.ended("status", str(home), "--json").stdout)["tables"]["done"] < 2
+    done = command.ended("resume", str(home), "--json")
+    assert done.returncode == 0, done.stderr
+    entries = json.loads(done.stdout)["tables"]
+    assert [(each["table"]["name"], each["route"], each["rows"]) for each in entries] == [
+        *(("large", "csv", 3000), ("large", "lake", 3000)),
+        *(("small", "csv", 10), ("small", "lake", 10)),
+    ]
+    command.run("verify", str(home), "--strict", "--quiet")
+
+
+@pytest.mark.long(KIND)
 def test_a_night_of_postgres_that_is_killed(library: Path, postgres: Any, tmp_path: Path) -> None:
     """The kept snapshot is read again, whatever was committed since."""
     url: str = postgres.database("night")
@@ -139,3 +163,34 @@ def test_a_night_of_postgres_that_is_killed(library: Path, postgres: Any, tmp_pa
     assert {each["table"]["name"]: each["rows"] for each in tables} == SIZES
     assert not any(b"later" in data for data in files_of(home).values())
     assert "no snapshot is kept" in command.ended("keepers", env=variables).stdout
+
+
+@pytest.mark.long(KIND)
+def test_a_night_can_be_seen_changed_and_stopped(url: str, tmp_path: Path) -> None:
+    """By the directory of all tables; that of one says where it is."""
+    home = tmp_path / "out"
+    # It waits for more room than there is.
+    running = command.Running(*job(url, home, "--min-free", "900TB", "--parallelism", "2"))
+    running.wait_until((home / "_run" / "status.json").exists, "its record")
+    running.wait_until(lambda: live(home).get("phase") == "unloading", "the first unit")
+    found = live(home)
+    assert (found["tables"]["total"], found["tables"]["largest_open"]) == (4, "main.large")
+    assert [each["state"] for each in runs_in(tmp_path)] == ["running"]
+    command.run("set", str(home), "--parallelism", "1")
+    one = home / "main.large"
+    assert f"unloader stop {home}" in command.error_of("stop", str(one), status=6)
+    assert "tables" in command.run("stop", str(home))
+    status, _, err = running.finish()
+    assert (status, "stopped by `unloader stop`" in err) == (130, True)
+
+
+def live(home: Path) -> dict[str, Any]:
+    """Return what a run shows of itself."""
+    found = json.loads(command.ended("status", str(home), "--json").stdout)
+    return found["live"] or {}
+
+
+def runs_in(directory: Path) -> list[dict[str, Any]]:
+    """Return what `unloader runs` lists."""
+    found: list[dict[str, Any]] = json.loads(command.run("runs", str(directory), "--json"))["runs"]
+    return found

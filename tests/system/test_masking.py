@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from long_tests import OTHER_ROUTES
+from long_tests import OTHER_ROUTES, also
 from processes import command
 from processes.breaking import kill_after, staged_units
 
@@ -148,9 +148,8 @@ def test_nothing_clear_is_left_of_runs_that_are_killed_and_resumed(
     source: str, place: Place
 ) -> None:
     """With another key they do not go on; with the same, wherever it is, they end as they would."""
-    job = place.job(source, *MASKS)
-    done = kill_after(2, place.path / "out", *job, env=place.env)
-    assert done
+    job = place.job(source, *MASKS, "--verify", "full", "--unit-bytes", "2kB", "--parallelism", "1")
+    assert kill_after(1, place.path / "out", *job, env=place.env)
     place.check()
     out = str(place.path / "out")
     wrong = {"UNLOADER_MASKING_KEY_DEFAULT": OTHER_KEY}
@@ -166,11 +165,14 @@ def test_nothing_clear_is_left_of_runs_that_are_killed_and_resumed(
     "options",
     [
         ("--expression", "n=CAST(substr(email, 1, 5) AS INTEGER)"),
-        ("--expression", "n=error(email)"),
         ("--cast", "name=int64"),
-        ("--cast", "card=int32"),
-        ("--mask", "name=ff1"),
-        ("--filter", "CAST(email AS DATE) > DATE '2000-01-01'"),
+        *also(
+            OTHER_ROUTES,
+            (("--expression", "n=error(email)"),),
+            (("--cast", "card=int32"),),
+            (("--mask", "name=ff1"),),
+            (("--filter", "CAST(email AS DATE) > DATE '2000-01-01'"),),
+        ),
     ],
 )
 def test_a_value_that_a_step_cannot_take_is_not_shown(
@@ -186,7 +188,7 @@ def test_a_value_that_a_step_cannot_take_is_not_shown(
     place.check()
 
 
-@pytest.mark.parametrize("codec", ["none", "fastest"])
+@pytest.mark.parametrize("codec", ["none", *also(OTHER_ROUTES, "fastest")])
 def test_what_a_database_says_of_a_row_is_not_shown(source: str, place: Place, codec: str) -> None:
     """Its message has the value that it cannot convert; the sample for a codec meets it, too."""
     query = "SELECT id, email, CAST(email AS INTEGER) AS number, name FROM persons"
@@ -205,6 +207,75 @@ def test_a_run_that_fails_half_way_is_masked_as_far_as_it_came(source: str, plac
     place.run(*place.job(source, *MASKS, *failing, "--parallelism", "1"), status=6)
     assert staged_units(place.path / "out")
     place.check()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of orders and their customers, whose numbers have other types."""
+    path = tmp_path_factory.mktemp("shop") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE customers AS SELECT i::INT AS id, '{CLEAR}' || i AS name "
+            "FROM range(500) r(i); CREATE TABLE orders AS SELECT i AS no, "
+            f"(i % 500)::DECIMAL(9, 0) AS customer, '{CLEAR}' || (i % 500) AS name "
+            "FROM range(4000) r(i)"
+        )
+    return f"duckdb://{path}"
+
+
+def several(place: Place, shop: str) -> str:
+    """Return a job of both tables, with masks above them and of each alone."""
+    job = place.path / "job.toml"
+    job.write_text(
+        f"""
+source = "{shop}"
+to = "{place.path}/out/{{table}}"
+parallelism = 1
+unit-bytes = "4kB"
+mask = ["name=hmac"]
+[[table]]
+table = "customers"
+mask = {{ id = "tokenize", name = "hmac" }}
+[[table]]
+table = "orders"
+format = "parquet"
+mask = {{ customer = "tokenize", name = "hmac" }}
+""",
+        encoding="utf-8",
+    )
+    return str(job)
+
+
+def check_joins(place: Place) -> None:
+    """Fail unless each order finds its one customer, and nothing clear is left."""
+    with duckdb.connect() as connection:
+        joined = connection.execute(
+            "SELECT count(*), count(DISTINCT c.id) FROM "
+            f"read_csv('{place.path}/out/customers/*.csv', header = true) c JOIN "
+            f"read_parquet('{place.path}/out/orders/*.parquet') o "
+            "ON o.customer = c.id AND o.name = c.name"
+        ).fetchall()
+    assert joined == [(4_000, 500)]
+    place.check()
+
+
+def test_tables_of_one_run_join_by_their_tokens(shop: str, place: Place) -> None:
+    """Whatever their types and formats."""
+    place.run("run", several(place, shop))
+    check_joins(place)
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_a_run_over_tables_goes_on_with_its_key_alone(shop: str, place: Place) -> None:
+    """Killed while it unloads, it is resumed by the directory of all its tables."""
+    job = several(place, shop)
+    kill_after(1, place.path / "out" / "orders", "run", job, env=place.env)
+    place.check()
+    wrong = {"UNLOADER_MASKING_KEY_DEFAULT": OTHER_KEY}
+    out = str(place.path / "out")
+    assert "masking key default" in place.run("resume", out, status=3, env=wrong)
+    place.run("resume", out, "--mask-key", "env:ELSEWHERE", env={**wrong, "ELSEWHERE": KEY})
+    check_joins(place)
 
 
 @pytest.mark.long(OTHER_ROUTES)

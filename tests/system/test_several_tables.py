@@ -182,6 +182,26 @@ def test_whatever_is_wrong_is_told_at_once(source: str, tmp_path: Path) -> None:
     assert "sales.orders" not in error
 
 
+def test_what_is_there_on_some_nights_may_be_missing(source: str, tmp_path: Path) -> None:
+    """Told in the log, if asked; other kinds of tables are matched, if asked."""
+    place = f"{tmp_path}/{{table}}"
+    done = command.ended(
+        "plan", source, "--table", "sales.l*", "--table", "nix*", "--exclude-table", "lines",
+        "--schema", "none", "--allow-unmatched", "--table-kinds", "view", "--to", place, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [each["name"] for each in json.loads(done.stdout)["tables"]] == ["large"]
+    assert "nix*" in done.stderr
+    assert "none" in done.stderr
+    error = command.error_of(
+        "plan", source, "--table", "nix*", "--allow-unmatched", "--to", place, status=4
+    )
+    assert "no table of those asked for is left" in error
+    assert "names what is no kind of table" in command.error_of(
+        "plan", source, "--table", "x*", "--table-kinds", "tables", status=2
+    )
+
+
 def test_a_column_that_no_table_has_is_told(source: str, tmp_path: Path) -> None:
     """One that some have is left out of those."""
     found = unload(source, tmp_path, "--table", "*.*", "--exclude", "pin")
@@ -200,6 +220,8 @@ def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Pat
     options = ("--table", "nothing", "--table", "hr.*", "--on-table-failure", "continue")
     unload(source, tmp_path, *options, status=7)
     assert read(tmp_path / "hr.staff") == [(0, "secret"), (1, "secret"), (2, "secret")]
+    again = command.error_of("resume", str(tmp_path), "--progress", "none", status=7)
+    assert "1 of 2 tables are not complete: nothing: " in again
     shown = command.ended("plan", source, *options)
     assert shown.returncode == 0
     assert "nothing  is left out: there is no table nothing" in shown.stdout

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unloader import json_fields
-from unloader.errors import OutputFailed
+from unloader.errors import OutputFailed, error_class
 from unloader.events import Observer, silent
 from unloader.model import (
     ConcurrencyOptions,
@@ -26,6 +26,7 @@ from unloader.resolve.homes import directory_now, is_of_tables
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, enter_table, explained
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.table_problems import TableProblem
 from unloader.resolve.tables import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
@@ -44,6 +45,8 @@ class BrokenTables:
     options: TablesOptions
     place: str
     """The directory that those of all tables are in."""
+    left_out: tuple[TableProblem, ...] = ()
+    """Tables that were asked for, too, and could not be unloaded when the run began."""
 
     @property
     def first(self) -> BrokenRun:
@@ -149,7 +152,13 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         tables=tuple(_as_broken(each, recorded, place) for each in runs),
         options=options,
         place=place,
+        left_out=tuple(map(_left_out, document.get("left_out", ()))),
     )
+
+
+def _left_out(recorded: dict[str, str]) -> TableProblem:
+    error = error_class(recorded["error"])(recorded["why"], "start the run again, and not resume")
+    return TableProblem(table=recorded["table"], error=error)
 
 
 def _first_in(document: dict[str, Any], place: str) -> ResolvedRun:
@@ -250,5 +259,6 @@ def reopened_tables(
             runs=tuple(each.run for each in broken.tables),
             catalog=catalog,
             started=started,
+            problems=broken.left_out,
             resumed_in=broken.place,
         )

@@ -17,7 +17,7 @@ from typing import TypeVar
 from partition_planner.errors import PlanError
 from partition_planner.several import estimated_bytes, unit_bytes
 from unloader.codecs.choice import chosen
-from unloader.errors import ConfigError, Interrupted, UnloaderError, translate
+from unloader.errors import ConfigError, Interrupted, SourceError, UnloaderError, translate
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
@@ -156,9 +156,13 @@ class _Resolving:
         runs, problems = known._decided(catalog, snapshot)
         return _Found(
             runs=runs,
-            problems=each_once((*chosen.problems, *problems)),
+            problems=each_once((*self._left_out(), *chosen.problems, *problems)),
             notices=chosen.notices,
         )
+
+    def _left_out(self) -> Iterator[TableProblem]:
+        for table, why in self.asked.left_out:
+            yield TableProblem(table=table, error=SourceError(why, "start the run again"))
 
     def _decided(
         self, catalog: Catalog, snapshot: Snapshot

@@ -136,7 +136,8 @@ def resume_tables(
             replaces=(*broken.options.replaces, broken.first.run.run_id),
         )
         asked = TablesRequest.of(requests, options)
-        return start_tables(asked, observe=observe, stop=stop)
+        left_out = tuple((each.table, each.error.message) for each in broken.left_out)
+        return start_tables(replace(asked, left_out=left_out), observe=observe, stop=stop)
     return go_on_with_tables(broken, observe=observe, stop=stop)
 
 

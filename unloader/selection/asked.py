@@ -51,6 +51,8 @@ class TablesRequest:
     entries: tuple[AskedTables, ...]
     """All have the same source, and the same of what is of the run as a whole."""
     options: TablesOptions
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Tables that a broken run, in whose place this one is, could not unload; and why not."""
 
     @classmethod
     def of(cls, requests: Iterable[Request], options: TablesOptions) -> TablesRequest:

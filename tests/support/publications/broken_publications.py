@@ -6,7 +6,7 @@ for each moment. Forks, so that a moment costs milliseconds.
     python publications/broken_publications.py DIRECTORY SETTING...
 
 Settings: `overwrite`, `two` directories, `foreign` file in the way of an exchange, `noexchange`,
-`fail` instead of being killed.
+`many`: one file in a new directory of a run that has many, `fail` instead of being killed.
 """
 
 from __future__ import annotations
@@ -51,10 +51,17 @@ def manifest_of(paths: list[Path], files: dict[str, int], run: str) -> dict[str,
     }  # fmt: skip
 
 
-def do_run(paths: list[Path], files: dict[str, int], run: str, before: Callable[[], None]) -> None:
+def do_run(
+    paths: list[Path],
+    files: dict[str, int],
+    run: str,
+    before: Callable[[], None],
+    *,
+    many: bool = False,
+) -> None:
     """Do a whole run that leaves these files, each with the run's name as text."""
     files = {name: number % len(paths) for name, number in files.items()}
-    with taken(paths, overwrite=True, run_id=run) as directories:
+    with taken(paths, overwrite=True, run_id=run, one_of_many=many) as directories:
         for name, number in files.items():
             (directories.all[number].staged / f"{name}.part").write_text(f"{run}\n")
         moves = [Move(number, f"{name}.part", name) for name, number in files.items()]
@@ -82,8 +89,9 @@ def _text(path: Path) -> str:
 def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
     """Break one publication off at a moment; return what was seen after each step."""
     paths = [root / "x" / "out", root / "y" / "out"][: 2 if "two" in settings else 1]
+    many = "many" in settings
     for path in paths:
-        path.mkdir(parents=True)
+        (path.parent if many else path).mkdir(parents=True)
         if "foreign" in settings:
             (path / FOREIGN).write_text("mine")
     if "overwrite" in settings:
@@ -101,7 +109,7 @@ def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
     child = os.fork()
     if not child:
         try:
-            do_run(paths, NEW, "new", break_off)
+            do_run(paths, {"a.csv": 0} if many else NEW, "new", break_off, many=many)
             os._exit(UNREACHED if "fail" in settings and not library.has_failed() else 0)
         except Exception as error:
             os._exit(6 if "Next: " in str(error) else 1)

@@ -35,6 +35,9 @@ def command(context: click.Context, /, directories: tuple[Path, ...], **values: 
     run has written are kept and listed. The next run into DEST removes the same leftovers; this
     command frees the space without one.
 
+    With the directory of a run over several tables, this is done for each table that is not
+    published. Published tables stay.
+
     A run that was cut short while it was published is complete. Its files get their final names
     first.
     """

@@ -32,6 +32,7 @@ def command(destination: Path, output: str | None, ceilings: str | None, **value
     """Write a page in HTML on the run in DEST: speed, timelines, stages, load and settings.
 
     DEST is the directory of a finished run, or of a broken one of which some work units are done.
+    With the directory of a run over several tables, the page has a line for each table.
     It may also be a file: a manifest, or what unloader sweep --json wrote. The page of a sweep
     shows its curve with the fit, the knee and the ceilings, and what each point cost.
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
       unloader resume /extract/orders --password-file ~/.secrets/db01
       unloader resume /extract/orders --parallelism 4
       unloader resume /extract/orders --new-snapshot
+      unloader resume /extract/20260102
     """,
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
@@ -42,6 +43,9 @@ def command(context: click.Context, /, destination: Path, **values: Any) -> None
     reads at the same snapshot. Work units that were done are kept once their files have been read
     again and their checksums are right. The others are unloaded again. Files and manifest are then
     the same as those of a run that was never interrupted.
+
+    Of a run over several tables DEST is the directory that those of all tables are in. Tables that
+    are published stay as they are and are not read again.
 
     If the database can no longer read the snapshot, the command fails with exit status 4. Then
     --new-snapshot unloads everything again. Two snapshots never end up in one output.

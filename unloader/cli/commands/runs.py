@@ -29,6 +29,8 @@ from unloader.cli.options.source_argument import finished_directory
 def command(directory: Path, depth: int, **values: Any) -> None:
     """List the runs in DIR and below it: those that go on, those that broke, and finished ones.
 
+    A run over several tables is listed once, by the directory that those of all tables are in.
+
     Only what the runs keep in their directories is read, and nothing is changed. Symbolic links
     and hidden directories are not followed. Rows and bytes of a run that is not finished are what
     it last showed of itself.

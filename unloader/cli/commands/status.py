@@ -44,6 +44,8 @@ def command(
     Only what the run keeps in DEST is read. So this works from another shell, as another user who
     may read there, and for a run on another machine. Nothing is changed.
 
+    Of a run over several tables DEST is the directory that those of all tables are in.
+
     The exit status is 0 for a run that goes on or is finished, 7 for one that broke and can be
     resumed, and 6 if there is none. With --watch it is that of the end. With --watch --json each
     look is one JSON object on a line of its own.

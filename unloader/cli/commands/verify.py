@@ -34,6 +34,9 @@ def command(
 ) -> None:
     """Compare the files in DEST with their manifest, and with SOURCE if it is given.
 
+    With the directory of a run over several tables, each of them is checked, and all that differ
+    are named.
+
     With SOURCE, rows are counted in the database at the snapshot of the run. The exit status is 8
     if anything differs. Files in the run's directories that are not in the manifest and that a
     loader would read are reported; with --strict they count as a difference. Names that begin with

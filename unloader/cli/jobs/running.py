@@ -9,6 +9,7 @@ import click
 
 from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
+from unloader.cli.reporting import write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
 
@@ -28,9 +29,11 @@ def run_tables(
         watched(values, _shown(asked), "several tables") as display,
         stop_on_signals(display.stopping) as stop,
     ):
-        return api.unload_tables(
+        manifest = api.unload_tables(
             asked, resume=values["resume_or_start"], observe=display, stop=stop
         )
+        write_report(values, manifest)
+    return manifest
 
 
 def _shown(asked: TablesRequest) -> Request:

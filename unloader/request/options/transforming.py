@@ -15,7 +15,7 @@ from unloader.request.options.option import Option
 
 TRANSFORMS = "Transforms and masks"
 
-_COMMANDS = ("codecs", "plan", "run", "sweep")
+_COMMANDS = ("codecs", "plan", "run", "preflight", "sweep")
 """Those that write rows anywhere, if only to measure it: none writes what is to be masked."""
 
 TRANSFORMING = (

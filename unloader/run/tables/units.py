@@ -44,9 +44,14 @@ def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
     """Return units in the order in which they are handed out; of equals, as they come.
 
     A worker that ends leaves none idle as long as there is a further unit, so what is left at the
-    end are small ones: no large one is begun when the others have nothing more to do.
+    end are small ones: no large one is begun when the others have nothing more to do. One of which
+    the source knows no size, such as a view, may be the largest of all.
     """
-    return sorted(units, key=lambda each: -size_of(each.unit))
+    return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
+
+
+def _is_known(unit: WorkUnit) -> bool:
+    return unit.bytes is not None or unit.rows is not None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
+from unloader.errors import SourceError
 from unloader.model import TableName
+from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.statement import quoted
 
@@ -34,7 +36,9 @@ SIZES = """
 WITH RECURSIVE tree (root, oid) AS (
   SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY($1::oid[])
   UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
-SELECT root, sum(pg_table_size(c.oid))::bigint AS bytes,
+SELECT root, sum(CASE WHEN c.oid = ANY ($2::oid[]) THEN
+         c.relpages * current_setting('block_size')::bigint ELSE pg_table_size(c.oid) END)::bigint
+         AS bytes,
        sum(CASE WHEN c.reltuples >= 0 AND c.relkind <> 'p' THEN c.reltuples END)::bigint AS rows,
        count(*) FILTER (WHERE c.relkind <> 'p') AS leaves
 FROM tree JOIN pg_class c ON c.oid = tree.oid WHERE c.relkind <> 'v' GROUP BY root
@@ -70,8 +74,11 @@ SELECT DISTINCT ON (tree.root, tree.oid) tree.root, tree.oid, tree.path,
        array_to_string(tree.names, '/') AS name, n.nspname AS schema, c.relname AS relation,
        c.relkind::text AS kind, coalesce(am.amname, '') AS access_method,
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
-       CASE WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END AS bytes,
-       CASE WHEN c.relkind IN ('r', 'm')
+       CASE WHEN c.oid = ANY ($2::oid[]) THEN
+              c.relpages * current_setting('block_size')::bigint
+            WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END AS bytes,
+       CASE WHEN c.oid = ANY ($2::oid[]) THEN c.relpages::bigint
+            WHEN c.relkind IN ('r', 'm')
             THEN pg_relation_size(c.oid) / current_setting('block_size')::bigint END AS blocks,
        has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS granted,
        row_security_active(c.oid) AS guarded
@@ -80,6 +87,12 @@ LEFT JOIN pg_am am ON am.oid = c.relam
 WHERE c.relkind <> 'p'
 ORDER BY tree.root, tree.oid, tree.path
 """
+
+LOCKED = """
+SELECT DISTINCT relation FROM pg_locks
+WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
+"""
+"""Those that are waited for, too: whoever comes next waits behind them."""
 
 CHANGED = """
 SELECT l.relation::regclass::text FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation
@@ -141,6 +154,9 @@ WHERE c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT')
 """
 """LOCK TABLE takes no other kinds, and asks for the right to the whole table."""
 
+SHORT_SECONDS = 0.2
+"""Guess: locks of short statements are free again within that time."""
+
 LOCK_RELATIONS = 500
 """Relations that one statement locks."""
 
@@ -194,7 +210,27 @@ def meant(session: Session, table: TableName) -> int | None:
 
 def sizes(session: Session, oids: list[int]) -> dict[int, Any]:
     """Return bytes, rows and leaves of whole partition trees, by the oid of their root."""
-    return {row["root"]: row for row in session.rows(SIZES, oids)}
+    return {row["root"]: row for row in _sized(session, SIZES, oids)}
+
+
+def _sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
+    """Return the rows of a statement that asks for sizes.
+
+    A function that tells a size waits for whoever has the relation for himself. Many tables are not
+    to wait for one: of such relations the size is as it was when they were last analyzed. Whether
+    they can be read is found out when they are locked.
+    """
+    if not session.in_transaction:
+        return session.rows(sql, oids, [])
+    try:
+        with session.waiting(SHORT_SECONDS), session.apart():
+            return session.rows(sql, oids, [])
+    except SourceError as error:
+        if state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
+            raise
+    locked = [row["relation"] for row in session.rows(LOCKED)]
+    with session.apart():
+        return session.rows(sql, oids, locked)
 
 
 def columns(session: Session, oid: int) -> tuple[ColumnInfo, ...]:
@@ -227,7 +263,7 @@ def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
     """Return the relations that hold the rows of tables, by the table's oid."""
     ranges = session.version[0] >= TID_RANGE_VERSION
     found: dict[int, list[Leaf]] = {}
-    for row in sorted(session.rows(LEAVES, oids), key=lambda row: list(row["path"])):
+    for row in sorted(_sized(session, LEAVES, oids), key=lambda row: list(row["path"])):
         found.setdefault(row["root"], []).append(_leaf(row, ranges=ranges))
     return {oid: tuple(some) for oid, some in found.items()}
 

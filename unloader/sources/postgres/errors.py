@@ -31,6 +31,9 @@ TRANSIENT_STATES = (
 FULL = "53300"
 """Too many connections: of the server, the database or the role."""
 
+LOCK_NOT_AVAILABLE = "55P03"
+"""A lock was waited for as long as lock_timeout says."""
+
 POOLER_FULL = "no more connections allowed"
 """What PgBouncer says beyond its max_client_conn, under a SQLSTATE that stands for much."""
 

@@ -20,7 +20,6 @@ from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import Phase, is_loss, translated
 from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.registry import missing_driver
-from unloader.sources.statement import literal
 
 T = TypeVar("T")
 
@@ -95,6 +94,7 @@ class Session:
         self._loop = asyncio.new_event_loop()
         self._connection: Any = None
         self._cancelled = self._lost = False
+        self._lock_timeout = "DEFAULT"
         self._rows_copied = 0
         try:
             self._connection = self._connect(spec)
@@ -102,7 +102,8 @@ class Session:
             name = session_name(spec, program)
             self.execute(SETTINGS.format(gather=gather, name=name, policies=policies))
             if spec.session.lock_timeout_seconds:
-                self.execute(f"SET lock_timeout = {_lock_timeout(spec)}")
+                self._lock_timeout = str(_lock_timeout(spec))
+                self.execute(f"SET lock_timeout = {self._lock_timeout}")
             self._watch_connection()
         except BaseException:
             self.close()
@@ -145,6 +146,11 @@ class Session:
         return not (self._lost or self._connection.is_closed())
 
     @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, such as that of a snapshot."""
+        return bool(self._connection.is_in_transaction())
+
+    @property
     def version(self) -> tuple[int, int]:
         """Major and minor version of the server."""
         found = self._connection.get_server_version()
@@ -182,7 +188,6 @@ class Session:
     @contextmanager
     def waiting(self, seconds: float) -> Iterator[None]:
         """Wait no longer than that for a lock within the block, inside a transaction."""
-        before = self.value("SHOW lock_timeout")
         milliseconds = max(1, min(round(seconds * 1000), LONGEST_LOCK_MILLISECONDS))
         self.execute(f"SET LOCAL lock_timeout = {milliseconds}")
         try:
@@ -190,7 +195,7 @@ class Session:
         finally:
             if self.alive:
                 with suppress(SourceError):
-                    self.execute(f"SET LOCAL lock_timeout = {literal(before)}")
+                    self.execute(f"SET LOCAL lock_timeout = {self._lock_timeout}")
 
     def rows(self, sql: str, *arguments: object) -> list[Any]:
         """Return all rows of a query, as records with attributes by name."""

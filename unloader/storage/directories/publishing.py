@@ -47,8 +47,7 @@ def carry_out(
         WriteError: As above.
     """
     if live and len(publication.shares) == 1 and not publication.home.twin:
-        # Who publishes has just made all of it: there is one way to go, and nothing to be found.
-        check_real(publication)
+        # Who publishes has just made and checked all of it: there is one way to go.
         _one_by_one(publication.home)
         clearing()
         remove_room(publication.home.room)

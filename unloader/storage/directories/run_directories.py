@@ -151,7 +151,7 @@ class RunDirectories:
         if name not in self._journals:
             path = self.first.room / _known(name)
             staged = [directory.staged for directory in self.all]
-            before = [directory.make_durable for directory in self.all]
+            before = [directory.make_durable_in_time for directory in self.all]
             opened = _on(self.first, lambda: Journal(path, staged, before), "write the journal in")
             self._journals[name] = opened
         return self._journals[name]
@@ -192,7 +192,7 @@ class RunDirectories:
         self._earlier.check_unchanged()
         earlier = self._earlier.files()
         for directory in self.all:
-            _on(directory, directory.make_durable, "publish in")
+            _on(directory, directory.make_durable_in_time, "publish in")
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])

@@ -9,8 +9,10 @@ DIR/_run/                 of a run that goes on or has died; see `leftovers`
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -72,6 +74,7 @@ class RunDirectory:
         self._room_descriptor: int | None = None
         self._is_durable = False
         self._created = self._create()
+        self._made_at = time.monotonic()
         self._lock = self._take_lock()
 
     @property
@@ -133,6 +136,20 @@ class RunDirectory:
         if not self._is_durable:
             os.fsync(self._lock)
             self._sync_names()
+            self._is_durable = True
+
+    def make_durable_in_time(self) -> None:
+        """Do the same, for a caller that syncs the `_run` itself behind it.
+
+        Raises:
+            OSError: The file system refused.
+            WriteError: So it did.
+        """
+        if not self._is_durable:
+            os.fsync(self._lock)
+            _sync_if_readable(self.path)
+            for made in self._created:
+                _sync_once(made.parent, since=self._made_at)
             self._is_durable = True
 
     def go_on(self, holder: Holder) -> None:
@@ -297,8 +314,7 @@ class RunDirectory:
             WriteError: The file system refused.
         """
         for folder in (self.room, self.path, *(made.parent for made in self._created)):
-            if os.access(folder, os.R_OK):
-                sync_directory(folder)
+            _sync_if_readable(folder)
 
     def _create(self) -> tuple[Path, ...]:
         """Create the directory; return what was not there before, innermost first."""
@@ -361,6 +377,25 @@ class RunDirectory:
     def _is_ours(self, name: str) -> bool:
         # Only files of this directory: a manifest that was tampered with may not reach out of it.
         return name == os.path.basename(name) != "" and (self.path / name).is_file()
+
+
+_synced: dict[Path, float] = {}
+"""When the latest sync of a directory began in this process, by the monotonic clock. The thousand
+directories of a run over many tables are made in one, which is synced once behind them all."""
+
+
+def _sync_once(folder: Path, *, since: float) -> None:
+    """Sync the names in a directory, unless that was done after a moment."""
+    if _synced.get(folder, -math.inf) > since:
+        return
+    began = time.monotonic()
+    _sync_if_readable(folder)
+    _synced[folder] = began
+
+
+def _sync_if_readable(folder: Path) -> None:
+    if os.access(folder, os.R_OK):
+        sync_directory(folder)
 
 
 def read_record(room: Path, name: str) -> bytes:

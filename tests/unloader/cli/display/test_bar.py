@@ -14,10 +14,12 @@ from unloader.events import (
     Event,
     PhaseStarted,
     RunStarted,
+    TableFinished,
     UnitAdvanced,
     UnitFinished,
     UnitStarted,
 )
+from unloader.model import TableCounts
 
 EVIL = "p[red]\n\x1b[31m"
 
@@ -57,6 +59,16 @@ def test_every_worker_keeps_its_line() -> None:
     assert after[1].split() == ["worker", "0", "idle"]
     assert after[3].split(" rows")[0] == before[3].split(" rows")[0]
     assert len(after) == len(before)
+
+
+def test_several_tables_have_a_line() -> None:
+    """How many are done, which is the largest that is not, and how much is written of how much."""
+    counts = TableCounts(total=5, done=2, failed=1, largest_open="s.big")
+    over = TableFinished(table="s.a", rows=1, bytes=9, directory="d", tables=counts)
+    done = UnitFinished(worker=0, unit="s.a/0001", rows=100, bytes=900, seconds=1.0)
+    lines = picture(taken(0, "s.a/0001"), done, over, taken(0, "s.big/0001"))
+    assert lines[1].startswith("2/5 tables, 1 failed, largest still open: s.big, 900 B of about 8")
+    assert "unit s.big/0001" in lines[2]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from processes import command
 from reports.reading import Page, agrees, at
@@ -66,7 +67,7 @@ def test_a_broken_run_is_continued_with_the_same_bytes(
     home = copied(broken, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (home / "main.large").iterdir()}
     hook = f"env > {tmp_path}/facts"
-    answer = answer_of("resume", str(home), "--on-success", hook)
+    answer = answer_of("resume", str(home), "--on-success", hook, "--log-format", "json")
     check(answer)
     facts = dict(line.split("=", 1) for line in (tmp_path / "facts").read_text().splitlines())
     told = {name.removeprefix("UNLOADER_RUN_"): value for name, value in facts.items()}
@@ -104,7 +105,7 @@ def test_the_status_of_a_home(broken: Path, finished: Path, tmp_path: Path) -> N
     assert found["state"] == "interrupted"
     assert (found["tables"]["total"], found["tables"]["done"]) == (len(SIZES), 1)
     page = command.ended("status", str(home)).stdout
-    assert "unloads the other 3 of 4 tables, of which 1 work unit is done" in page
+    assert "keeps 1 work unit of the 3 tables that are not complete" in page
     found = answer_of("status", str(finished))
     assert (found["state"], found["finished"]["tables"]) == ("finished", len(SIZES))
     assert found["finished"]["rows"] == sum(SIZES.values())
@@ -187,3 +188,45 @@ def test_the_page_of_a_home_has_a_line_for_each_table(
     assert [each["table"] for each in found["tables"]] == ["main.large"]
     assert len(found["missing"]) == 3
     assert {each["status"] for each in found["missing"]} == {"failed"}
+
+
+def test_a_failed_table_leaves_the_others_whole(tmp_path: Path) -> None:
+    """Status, message and hook say which it is; the partial manifest has them all."""
+    spec = made(tmp_path / "s.db", {"good": 5, "other": 7})
+    with duckdb.connect(spec.location) as connection:
+        connection.execute("CREATE VIEW bad AS SELECT error('no luck') AS e FROM good")
+    home = tmp_path / "out"
+    hook = f'echo "$UNLOADER_RUN_PARTIAL_MANIFEST $UNLOADER_RUN_TABLES_FAILED" > {tmp_path}/told'
+    error = command.error_of(
+        *("run", f"duckdb://{spec.location}", "--table", "*", "--table", "bad"),
+        *("--to", f"{home}/{{table}}", "--on-table-failure", "continue", "--on-failure", hook),
+        status=7,
+    )
+    assert "1 of 3 tables are not complete: main.bad: " in error
+    assert "no luck" in error
+    assert f"unloader resume {home}" in error
+    path, failed = (tmp_path / "told").read_text().split()
+    assert failed == "1"
+    partial = json.loads(Path(path).read_text())
+    check(partial)
+    assert {each["table"]["name"]: each["status"] for each in partial["tables"]} == {
+        "bad": "failed",
+        "good": "complete",
+        "other": "complete",
+    }
+    for name in ("good", "other"):
+        command.run("verify", str(home / name))
+
+
+def test_what_is_left_out_stays_missing(source: SourceSpec, tmp_path: Path) -> None:
+    """A run that is continued does not pass for complete without it."""
+    home = tmp_path / "night"
+    requests = requests_of(source, f"{home}/{{schema}}.{{table}}", [*SIZES, "nowhere"])
+    break_off(requests, "main.large", "main.middle", on_failure="continue")
+    for _ in range(2):
+        error = command.error_of("resume", str(home), status=7)
+        assert "1 of 5 tables are not complete: nowhere: " in error
+        assert "those left out take another run" in error
+    assert not (home / "_manifest.json").exists()
+    partial = json.loads((home / "_run" / "_manifest.json").read_text())
+    assert partial["tables"][-1]["status"] == "left out"

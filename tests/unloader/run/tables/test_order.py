@@ -78,3 +78,10 @@ def test_units_of_equal_size_go_by_the_order_of_their_tables() -> None:
     """So that a table is done, and published, before the next is begun."""
     every = [unit for number in (0, 1, 2) for unit in units(number, [5, 5])]
     assert [unit.table for unit in largest_first(every)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_view_of_unknown_size_is_begun_first() -> None:
+    """It may be the largest of all."""
+    unknown = WorkUnit(id="0000", selectors=(WholeTable(),))
+    every = [*units(0, [1000, 1]), TableUnit(table=1, unit=unknown), *units(2, [0])]
+    assert [unit.table for unit in largest_first(every)] == [1, 0, 0, 2]

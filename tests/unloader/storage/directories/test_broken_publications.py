@@ -27,6 +27,7 @@ ONE = {
     "new": [["_manifest.json=new", "a.csv=new", "b.csv=new", "e.csv=new", "f.csv=new"]],
     "nothing": [[]],
 }
+OF_MANY = {"new": [["_manifest.json=new", "a.csv=new"]], "nothing": [[]]}
 TWO = {
     "old": [["_manifest.json=old", "a.csv=old", "c.csv=old"], ["b.csv=old", "d.csv=old"]],
     "new": [["_manifest.json=new", "a.csv=new", "f.csv=new"], ["b.csv=new", "e.csv=new"]],
@@ -145,6 +146,24 @@ def test_files_that_go_in_one_by_one(
         for names in each["after"]:
             assert len({name.partition("=")[2] for name in names}) <= 1, each
     check_aftermath(found, runs, {*run, why})
+
+
+def test_the_file_of_one_of_many_directories_comes_before_its_manifest(
+    library: Path, quick: Path
+) -> None:
+    """Killed before any system call: nothing, the whole file, or both; the next one completes it."""
+    found = broken(library, quick, "many")
+    for each in found:
+        assert each["after"] in ([[]], [["a.csv=new"]], OF_MANY["new"]), each
+    check_aftermath(found, OF_MANY, set())
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_a_call_that_fails_leaves_nothing_of_one_of_many(library: Path, quick: Path) -> None:
+    """A refused system call is told, and nothing has a final name; or it costs nothing."""
+    for each in broken(library, quick, "many", "fail"):
+        assert each["after"] == ([[]] if each["status"] == 6 else OF_MANY["new"]), each
+        assert each["completed"] == each["after"], each
 
 
 @pytest.mark.long(OTHER_ROUTES)

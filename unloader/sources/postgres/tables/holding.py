@@ -11,15 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from unloader.errors import SnapshotGone, SourceError
-from unloader.sources.postgres.errors import state_of
+from unloader.sources.postgres.dictionary import SHORT_SECONDS
+from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.several import Held
-
-_SHORT_SECONDS = 0.2
-"""Guess: locks of short statements are free again within that time."""
-
-_LOCKED = "55P03"
-"""What the server says after lock_timeout."""
 
 
 def held_tables(
@@ -45,7 +40,7 @@ def held_tables(
     Raises:
         SourceError: The connection is lost.
     """
-    short = min(_SHORT_SECONDS, patience_seconds or _SHORT_SECONDS)
+    short = min(SHORT_SECONDS, patience_seconds or SHORT_SECONDS)
     several = [number for number, table in enumerate(tables) if not alone(table)]
     found: list[SourceError | None] = [None] * len(tables)
     try:
@@ -60,12 +55,12 @@ def held_tables(
             found[number] = _error_of(session, one, tables[number])
     end = time.monotonic() + patience_seconds
     for at, error in enumerate(found):
-        if error is None or state_of(error.__cause__) != _LOCKED:
+        if error is None or state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
             continue
         if not patience_seconds:
             found[at] = _error_of(session, one, tables[at])
             continue
-        with session.waiting(max(end - time.monotonic(), _SHORT_SECONDS)):
+        with session.waiting(max(end - time.monotonic(), SHORT_SECONDS)):
             found[at] = _error_of(session, one, tables[at])
     return tuple(found)
 

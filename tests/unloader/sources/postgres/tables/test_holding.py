@@ -15,7 +15,9 @@ from unloader.model import Extract, OutputOptions, Request, Selection, Snapshot,
 from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
 from unloader.resolve.preparation import chosen_table, prepared_table
-from unloader.sources.many_tables import described_or_obstacle
+from unloader.selection.choice import TableChoice, choose
+from unloader.selection.patterns import parse_pattern
+from unloader.sources.many_tables import describe_tables, described_or_obstacle, list_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource
@@ -112,6 +114,21 @@ def test_a_lock_is_waited_for_by_its_own_table_alone(
         assert "55P03" in errors["locked"].message
         other.execute("ROLLBACK")
         assert held(catalog, wanted)["locked"] is None
+
+
+def test_tables_are_listed_and_described_beside_one_that_is_locked(
+    catalog: PostgresCatalog, spec: SourceSpec
+) -> None:
+    """Its size is an older one; nobody waits for it."""
+    other = Session(spec)
+    with closing(other):
+        other.execute("SET default_transaction_read_only = off")
+        other.execute("BEGIN; LOCK TABLE s.locked IN ACCESS EXCLUSIVE MODE")
+        listing = list_tables(catalog)
+        wanted = TableChoice(tables=(parse_pattern("s.*"),))
+        described = describe_tables(catalog, choose(wanted, listing))
+        assert described.problems == ()
+        assert {table.name for table in described.tables} >= set(SIZES)
 
 
 def test_counted_together_is_as_counted_alone(catalog: PostgresCatalog, spec: SourceSpec) -> None:

@@ -1,0 +1,136 @@
+"""What goes wrong with one table of many, or with a worker: the other tables are whole."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from long_tests import OTHER_ROUTES, also
+from processes import command
+from processes.faulty_calls import FaultyCalls
+
+SIZES = {"large": 30_000, "bad": 2_000, "middle": 3_000, "empty": 0, "small": 5}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A DuckDB file of a few tables."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for name, rows in SIZES.items():
+            connection.execute(f"CREATE TABLE {name} AS SELECT i, i AS v FROM range({rows}) r(i)")
+    return f"duckdb://{path}"
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> FaultyCalls:
+    """The library that makes calls fail."""
+    return FaultyCalls.build(tmp_path_factory.mktemp("faults"))
+
+
+def rows_of(home: Path, name: str) -> int:
+    """Return the rows in the files of a table that is published; -1 if it is not."""
+    if not (home / name / "_manifest.json").exists():
+        return -1
+    command.manifest_of(home / name)
+    return sum(path.read_bytes().count(b"\n") - 1 for path in (home / name).glob("*.csv"))
+
+
+def check_others(home: Path) -> None:
+    """Check that all tables but the bad one are whole, and that of this nothing has a name."""
+    found = {name: rows_of(home, f"main.{name}") for name in SIZES}
+    assert found == {**SIZES, "bad": -1}
+    assert not list((home / "main.bad").glob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("call", "where", "more"),
+    [
+        ("write", "main.bad/_run/staged/", ()),
+        ("rename", "main.bad/", ("--publish", "run")),
+        *also(
+            OTHER_ROUTES,
+            ("fsync", "main.bad/_run/staged/", ("--parallelism", "1")),
+            ("rename", "main.bad/", ()),
+            ("fsync", "main.bad/_run/lock", ()),
+        ),
+    ],
+)
+def test_a_full_disk_under_one_table_fails_that_alone(
+    database: str,
+    faults: FaultyCalls,
+    tmp_path: Path,
+    call: str,
+    where: str,
+    more: tuple[str, ...],
+) -> None:
+    """Wherever it is noticed: in a worker, or while the table is published."""
+    home = tmp_path / "night"
+    done = command.ended(
+        *("run", database, "--table", "main.*", "--on-table-failure", "continue", "--quiet"),
+        *("--to", f"{home}/{{schema}}.{{table}}", *more),
+        env={**os.environ, **faults.environment(call, errno.ENOSPC, files=where)},
+    )
+    assert done.returncode == 7, done.stderr
+    assert "bad" in done.stderr
+    assert "No space left on device" in done.stderr
+    check_others(home)
+
+
+def test_the_number_of_workers_is_found_over_several_tables(database: str, tmp_path: Path) -> None:
+    """Units of all tables count, and every table is as without."""
+    for name, parallelism in (("adaptive", "adaptive"), ("fixed", "2")):
+        command.run(
+            *("run", database, "--table", "main.*", "--quiet", "--unit-bytes", "32KiB"),
+            *("--to", f"{tmp_path}/{name}/{{schema}}.{{table}}", "--parallelism", parallelism),
+        )
+    for table, rows in SIZES.items():
+        found = [tmp_path / name / f"main.{table}" for name in ("adaptive", "fixed")]
+        assert [rows_of(tmp_path / each.parent.name, each.name) for each in found] == [rows, rows]
+        texts = [sorted(path.read_bytes() for path in each.glob("*.csv")) for each in found]
+        assert texts[0] == texts[1]
+    manifest = json.loads((tmp_path / "adaptive" / "main.large" / "_manifest.json").read_text())
+    assert manifest["options"]["adaptive"] is True
+    assert manifest["parallelism_steps"]
+
+
+def test_a_killed_worker_costs_one_attempt_of_one_table(postgres: Any, tmp_path: Path) -> None:
+    """The unit that it was at is read again, and all tables are whole."""
+    url = postgres.database("killed_among_many")
+    postgres.run(
+        "CREATE SCHEMA s; CREATE VIEW s.slow AS SELECT g AS id, pg_sleep(0.002)::text AS z "
+        "FROM generate_series(1, 1000) g;"
+        + "".join(
+            f"CREATE TABLE s.t{number} AS SELECT g AS id FROM generate_series(1, {number}) g;"
+            for number in range(12)
+        ),
+        url=url,
+    )
+    home = tmp_path / "night"
+    running = command.Running(
+        *(
+            "run",
+            url,
+            "--table",
+            "s.slow",
+            "--table",
+            "s.t*",
+            "--to",
+            f"{home}/{{schema}}.{{table}}",
+        ),
+        *("--parallelism", "1", "--progress", "log"),
+    )
+    staged = home / "s.slow" / "_run" / "staged"
+    running.wait_until(lambda: any(staged.glob("*")) and bool(running.workers()), "a staged file")
+    running.workers()[0].kill()
+    status, _, err = running.finish()
+    assert status == 0, err
+    assert "signal 9" in err or "SIGKILL" in err
+    (unit,) = command.manifest_of(home / "s.slow")["units"]
+    assert (unit["attempts"], unit["rows"]) == (2, 1000)
+    assert [rows_of(home, f"s.t{number}") for number in range(12)] == list(range(12))

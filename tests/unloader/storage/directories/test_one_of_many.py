@@ -1,0 +1,115 @@
+"""The directory of one table of many: what is on the disk when, and what is given back."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from publications.staged_runs import as_bytes, manifest_of, stage, taken
+
+from unloader.storage.directories.recovery import complete_all
+from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.model import JOURNAL
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What is synced, and what gets which name, in order."""
+    found: list[tuple[str, str]] = []
+    sync, rename = os.fsync, os.rename
+
+    def recorded_sync(descriptor: int) -> None:
+        found.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def recorded_rename(source: Path, target: Path) -> None:
+        found.append(("rename", str(target)))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_sync)
+    monkeypatch.setattr(os, "rename", recorded_rename)
+    return found
+
+
+def published(directory: RunDirectories) -> None:
+    """Publish one file."""
+    directory.commit(stage(directory, "a.csv"), as_bytes(manifest_of(["a.csv"])))
+
+
+def test_the_way_to_the_record_is_synced_before_the_first_final_name(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """A power cut loses neither whose the directory is nor where it is; until there is something
+    to lose nothing is synced.
+    """
+    out = tmp_path / "made" / "out"
+    with taken([out], overwrite=False, one_of_many=True) as directory:
+        assert [call for call in calls if call[0] == "sync"] == []
+        published(directory)
+    first = calls.index(("rename", str(out / "a.csv")))
+    synced = [path for kind, path in calls[:first] if kind == "sync"]
+    way = [out / "_run" / "lock", out / "_run", out, out.parent, tmp_path, out / "_run" / "staged"]
+    assert {str(each) for each in way} <= set(synced)
+    record = synced.index(str(out / "_run" / "publication.json.part"))
+    assert record > max(synced.index(str(each)) for each in way)
+    manifest = calls.index(("rename", str(out / "_manifest.json")))
+    assert ("sync", str(out)) in calls[first:manifest]
+    assert ("sync", str(out)) in calls[manifest:]
+
+
+def test_a_journal_is_synced_behind_the_way_to_it(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """What a power cut leaves of a large table can be found, hours before it is published."""
+    out = tmp_path / "out"
+    with taken([out], overwrite=False, one_of_many=True) as directory:
+        directory.append(JOURNAL, b"{}\n")
+    synced = [path for kind, path in calls if kind == "sync"]
+    way = [out / "_run" / "lock", out, tmp_path, out / "_run", out / "_run" / "staged"]
+    assert synced == [str(each) for each in way]
+
+
+def test_the_directory_above_is_synced_once_for_all(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """Behind the last one that is made in it."""
+    made = [
+        taken([tmp_path / f"{number}"], overwrite=False, one_of_many=True) for number in range(3)
+    ]
+    for directory in made:
+        published(directory)
+        directory.close()
+    assert calls.count(("sync", str(tmp_path))) == 1
+    with taken([tmp_path / "later"], overwrite=False, one_of_many=True) as directory:
+        published(directory)
+    assert calls.count(("sync", str(tmp_path))) == 2
+
+
+def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Path) -> None:
+    """A run over thousands of tables has few files open at a time."""
+    before, threads = set(os.listdir("/proc/self/fd")), threading.active_count()
+    directories = [
+        taken([tmp_path / str(number)], overwrite=False, one_of_many=True) for number in range(5)
+    ]
+    for directory in directories:
+        directory.append(JOURNAL, b"{}\n")
+    assert threading.active_count() == threads + 1
+    for directory in directories:
+        published(directory)
+        directory.close()
+    assert threading.active_count() == threads
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_was_cut_short_beside_many_directories_is_completed(tmp_path: Path) -> None:
+    """A directory that was to be exchanged is found by what lies beside it, once for all."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    twin = tmp_path / ".one.unloader-dead"
+    twin.mkdir()
+    assert complete_all([tmp_path / "one", tmp_path / "other", tmp_path / "missing"]) == ()
+    assert twin.exists()
+    taken([tmp_path / "one"], overwrite=False, one_of_many=True).close()
+    assert not twin.exists()
