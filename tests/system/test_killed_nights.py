@@ -115,6 +115,30 @@ def test_another_job_does_not_go_on_with_it(library: Path, url: str, tmp_path: P
 
 
 @pytest.mark.long(KIND)
+def test_a_table_of_which_one_output_is_published(library: Path, url: str, tmp_path: Path) -> None:
+    """It is not complete before all its outputs are; each has an entry in the end."""
+    home = tmp_path / "out"
+    file = tmp_path / "night.toml"
+    file.write_text(
+        f'source = "{url}"\nunit-bytes = "16kB"\nparallelism = 1\n'
+        '[[table]]\ntable = "large"\n[[table]]\ntable = "small"\n'
+        f'[[route]]\nname = "csv"\nto = "{home}/{{schema}}.{{table}}"\n'
+        f'[[route]]\nname = "lake"\nto = "{home}/lake/{{table}}"\nformat = "parquet"\n'
+    )
+    killed(library, "lake/.large.unloader-", "run", str(file), "--quiet")
+    assert {"main.large"} <= published(home).keys()
+    assert json.loads(command.ended("status", str(home), "--json").stdout)["tables"]["done"] < 2
+    done = command.ended("resume", str(home), "--json")
+    assert done.returncode == 0, done.stderr
+    entries = json.loads(done.stdout)["tables"]
+    assert [(each["table"]["name"], each["route"], each["rows"]) for each in entries] == [
+        *(("large", "csv", 3000), ("large", "lake", 3000)),
+        *(("small", "csv", 10), ("small", "lake", 10)),
+    ]
+    command.run("verify", str(home), "--strict", "--quiet")
+
+
+@pytest.mark.long(KIND)
 def test_a_night_of_postgres_that_is_killed(library: Path, postgres: Any, tmp_path: Path) -> None:
     """The kept snapshot is read again, whatever was committed since."""
     url: str = postgres.database("night")
