@@ -9,7 +9,6 @@ from typing import Any
 
 import psutil
 import pytest
-from long_tests import also
 from processes import command, killing_calls
 from several_tables import made
 
@@ -67,20 +66,15 @@ def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None
     psutil.wait_procs(workers, timeout=60)
 
 
+@pytest.mark.long(KIND)
 @pytest.mark.parametrize(
     ("path", "way"),
     [
         (".main.middle.unloader-", "resume"),
-        *also(
-            KIND,
-            ("out/_run/run.json", "run"),
-            ("main.large/_run/publication.json", "run"),
-            (".main.large.unloader-", "run"),
-            ("out/_run/publication.json", "run"),
-            ("out/_run/publication.json", "resume"),
-            ("out/_manifest.json", "run"),
-            ("out/_manifest.json", "resume"),
-        ),
+        (".main.large.unloader-", "run"),
+        ("out/_run/run.json", "run"),
+        ("out/_run/publication.json", "resume"),
+        ("out/_manifest.json", "run"),
     ],
 )
 def test_a_killed_night_is_brought_to_its_end(

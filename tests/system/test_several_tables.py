@@ -215,6 +215,27 @@ def test_a_column_that_no_table_has_is_told(source: str, tmp_path: Path) -> None
     assert "--exclude pinn: it matches no column of the tables" in error
 
 
+def test_routes_of_several_tables_go_by_what_each_has(source: str, tmp_path: Path) -> None:
+    """Two outputs of each table, one of them without a column that only some have."""
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f'source = "{source}"\n[[table]]\ntable = ["*.*"]\nexclude-table = "tmp_*"\n'
+        f'[[table]]\ntable = "sales.large"\n'
+        f'[[route]]\nname = "open"\nto = "{tmp_path}/{{schema}}.{{table}}/open"\n'
+        f'exclude = ["pin"]\n[[route]]\nname = "all"\nformat = "parquet"\n'
+        f'to = "{tmp_path}/{{schema}}.{{table}}/all"\n'
+    )
+    error = command.error_of("run", str(job), "--progress", "none", status=4)
+    assert "--exclude pin: it matches no column of the tables" in error
+    job.write_text(job.read_text().replace('table = "sales.large"', 'table = "hr.staff"'))
+    command.run("run", str(job), "--progress", "none")
+    assert read(tmp_path / "hr.staff/open") == [(0,), (1,), (2,)]
+    assert read(tmp_path / "hr.staff/all") == [(n, "secret") for n in range(3)]
+    assert (
+        len(read(tmp_path / "sales.lines/all")) == len(read(tmp_path / "sales.lines/open")) == 300
+    )
+
+
 def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Path) -> None:
     """The others are complete, and the exit status says that not all are."""
     options = ("--table", "nothing", "--table", "hr.*", "--on-table-failure", "continue")
