@@ -395,9 +395,16 @@ class _TablesRun:
         executor.begin_with(min(steering.first_workers, places), places)
         engine.run(executor)
         if engine.failure is not None:
-            raise error_of(engine.failure)
+            raise self._ended_by(engine.failure)
         if schedule.given_up and self.options.on_failure == "stop":
-            raise error_of(next(iter(schedule.given_up.values())))
+            raise self._ended_by(next(iter(schedule.given_up.values())))
+
+    def _ended_by(self, failure: AttemptFailure) -> UnloaderError:
+        """Return the error of a run that ends with one of its tables, which it names."""
+        names = [table.name for table in self.tables if table.failure is not None]
+        if names:
+            failure = replace(failure, message=f"{names[0]}: {failure.message}")
+        return error_of(failure)
 
     def _most_workers(self) -> int:
         return self.tables[0].run.run.plan.limits.parallelism
@@ -427,7 +434,7 @@ class _TablesRun:
                 table.failure = failure
                 self._tell_of(table)
                 if self.options.on_failure == "stop":
-                    raise error_of(failure)
+                    raise self._ended_by(failure)
             else:
                 self._tell_of(table)
 

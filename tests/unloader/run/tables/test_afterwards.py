@@ -221,6 +221,9 @@ def test_a_failed_table_leaves_the_others_whole(tmp_path: Path) -> None:
     }
     for name in ("good", "other"):
         command.run("verify", str(home / name))
+    again = ("run", f"duckdb://{spec.location}", "--table", "bad", "--table", "good")
+    error = command.error_of(*again, "--to", f"{tmp_path}/again/{{table}}", status=4)
+    assert "main.bad: " in error
 
 
 @pytest.mark.long(OTHER_ROUTES)
