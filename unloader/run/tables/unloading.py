@@ -471,6 +471,7 @@ class _TablesRun:
         """
         finisher = self._finisher
         assert finisher is not None
+        finisher.hurry()
         if finisher.is_busy and phase:
             self.live(PhaseStarted(phase=phase))
         while finisher.is_busy:
