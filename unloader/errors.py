@@ -6,7 +6,7 @@
     ├── SourceError          4   the database refused, failed or went away
     ├── PlanFailed           5   the table cannot be cut as asked
     ├── OutputFailed         6   the destination or the format refused
-    ├── PartialUnload        7   some work units failed; the next run starts anew
+    ├── PartialUnload        7   some work units failed, or some of several tables are not complete
     ├── VerifyMismatch       8   output and source differ
     ├── AnswerLost           9   done, but the answer could not be written
     ├── FollowUpFailed      10   done, but what was to follow the run failed

@@ -46,6 +46,7 @@ def fields_to_json(value: Any) -> dict[str, Any]:
 
 
 _PLAIN_TYPES = frozenset((str, int, float, bool, type(None)))
+_READ_AS_THEY_ARE = (str, int, float, bool)
 
 
 @cache
@@ -136,6 +137,8 @@ class _Reading:
 
     def read(self, kind: Any, value: object, where: str) -> Any:
         """Return a value of a type from what was decoded."""
+        if kind in _READ_AS_THEY_ARE and type(value) is kind:
+            return value
         origin = get_origin(kind)
         if origin in (Union, types.UnionType):
             return self._one_of(get_args(kind), value, where)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from json.encoder import encode_basestring
+from math import isfinite
 from typing import Any
 
 _STEP = "  "
@@ -28,6 +29,10 @@ def _text(value: Any, line: str) -> str:
         return encode_basestring(value)
     if kind is int:
         return str(value)
+    if kind is float and isfinite(value):
+        return repr(value)
+    if value is None:
+        return "null"
     if kind is dict and value:
         inner = line + _STEP
         items = (f"{encode_basestring(key)}: {_text(each, inner)}" for key, each in value.items())
@@ -35,5 +40,5 @@ def _text(value: Any, line: str) -> str:
     if kind in (list, tuple) and value:
         inner = line + _STEP
         return f"[{inner}{f',{inner}'.join(_text(each, inner) for each in value)}{line}]"
-    # Numbers with a fraction, constants, what is empty, and subclasses of any of these.
+    # True and false, what is no finite number or empty, and subclasses of any of these.
     return json.dumps(value, ensure_ascii=False)

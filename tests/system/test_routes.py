@@ -265,3 +265,28 @@ def test_a_dropped_route_is_resumed_alone(
     foreign.unlink()
     api.resume(tmp_path / "b")
     assert files_of(tmp_path / "b") == undisturbed["b"]
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_routes_of_several_tables(tmp_path: Path) -> None:
+    """Each table is written to each route, which is what its own run writes."""
+    path = tmp_path / "two.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for name in ("first", "second"):
+            connection.execute(f"CREATE TABLE {name} AS SELECT i AS id FROM range(2000) t(i)")
+    said = ("p:to={to}/p/{{table}},format=parquet", "q:to={to}/q/{{table}},filter=id%2=0")
+    command.run("run", f"duckdb://{path}", "--table", "*", *routes(tmp_path, *said))
+    runs = set()
+    for name in ("first", "second"):
+        manifests = [command.manifest_of(tmp_path / route / name) for route in "pq"]
+        assert [each["totals"]["rows"] for each in manifests] == [2000, 1000]
+        assert [each["table"]["name"] for each in manifests] == [name, name]
+        runs |= {each["run_id"] for each in manifests}
+    assert len(runs) == 1
+    alone = tmp_path / "alone"
+    command.run(
+        *("run", f"duckdb://{path}", "--table", "first", "--to", str(alone)),
+        *("--filter", "id%2=0"),
+    )
+    (file,) = alone.glob("first.*")
+    assert file.read_bytes() == (tmp_path / "q" / "first" / file.name).read_bytes()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from long_tests import OTHER_ROUTES
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def test_a_plan_shows_what_would_be_written(source: str) -> None:
     ]
     routes = ("--route", "a:to=null:", "--route", "b:to=null:,mask=card=redact")
     text = command.run("plan", source, "--table", "persons", *routes, env=ENV)
-    assert "column of b" in text
-    assert "column of a" not in text
+    assert "masked by redact" in text.partition("route b")[2]
+    assert "masked" not in text.partition("route b")[0]
 
 
 def test_all_kinds_of_changes_in_the_order_of_the_options(source: str, tmp_path: Path) -> None:
@@ -138,16 +138,19 @@ def test_all_kinds_of_changes_in_the_order_of_the_options(source: str, tmp_path:
     ("options", "status", "words"),
     [
         (("--mask", "mail=hmac"), 2, "'mail'"),
-        (("--mask", "amount=truncate,characters=3"), 2, "amount"),
-        (("--mask", "email=sha"), 2, "'sha'"),
-        (("--mask", "email=hmac,size=3"), 2, "'size'"),
-        (("--mask", "born=truncate-date"), 2, "needs to="),
         (("--mask", "email=hmac,key=other"), 3, "UNLOADER_MASKING_KEY_OTHER"),
-        (("--rename", "email=id"), 2, "'id'"),
-        (("--expression", "x=nothing + 1"), 2, "'nothing'"),
-        (("--cast", "amount=money"), 2, "'money'"),
         (("--mask-key", CODED, "--mask", "email=hmac"), 2, "not shown"),
         (("--mask", "email=hmac", "--verify", "source"), 2, "--verify source"),
+        *also(
+            OTHER_ROUTES,
+            (("--mask", "amount=truncate,characters=3"), 2, "amount"),
+            (("--mask", "email=sha"), 2, "'sha'"),
+            (("--mask", "email=hmac,size=3"), 2, "'size'"),
+            (("--mask", "born=truncate-date"), 2, "needs to="),
+            (("--rename", "email=id"), 2, "'id'"),
+            (("--expression", "x=nothing + 1"), 2, "'nothing'"),
+            (("--cast", "amount=money"), 2, "'money'"),
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_error_before_anything_is_written(

@@ -29,6 +29,8 @@ class TableEntry:
 
     table: TableRecord | None
     """None for a query."""
+    route: str | None = field(default=None, metadata={OPTIONAL: True})
+    """Which of several outputs of the table it is; each has an entry."""
     directory: str
     """Of its files and its own manifest, as seen from the directory of this one.
 

@@ -127,4 +127,5 @@ def _line(entry: TableEntry, busy: float) -> TableLine:
 
 def _name(entry: TableEntry) -> str:
     table = entry.table
-    return "" if table is None else ".".join(filter(None, (table.schema, table.name)))
+    name = "" if table is None else ".".join(filter(None, (table.schema, table.name)))
+    return f"{name} ({entry.route})" if entry.route else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal
 
 from unloader.errors import SourceError, UsageError
@@ -50,6 +51,7 @@ Folding = Literal["lower", "upper", "any"]
 """What a database makes of a plain name: lower case, upper case, or any case that is there."""
 
 
+@lru_cache(maxsize=1 << 16)
 def folded(text: str, folding: Folding) -> str:
     """Return a plain name as the database reads it.
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from partition_planner.model import TableInfo
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Observer, silent
-from unloader.model import Request, Selection
+from unloader.model import Request
 from unloader.request.names import matching_any, means_a_column
 from unloader.resolve.preparation import chosen_table, with_columns
 from unloader.resolve.table_problems import TableProblem, each_once
@@ -190,7 +191,7 @@ class _Choosing:
         listed = {table.key: table for table in self.kept[number]}
         found = {key: self.infos[key] for key in listed if key in self.infos}
         found.update(self._unlisted(number, chosen, found))
-        for pattern, option in _unmet(entry.request.selection, list(found.values()), self.catalog):
+        for pattern, option in _unmet(entry.request, list(found.values()), self.catalog):
             problem = SelectionProblem(
                 kind="unmatched",
                 table=f"{option} {pattern}",
@@ -219,10 +220,9 @@ class _Choosing:
         return others
 
     def _take(self, number: int, info: TableInfo, listed: ListedTable | None) -> None:
-        request = self.entries[number].request
-        selection = _said_of(request.selection, info, self.catalog)
-        name = quoted_name(info.schema, info.name)
-        request = replace(request, selection=replace(selection, table=name))
+        request = _said_of(self.entries[number].request, info, self.catalog)
+        selection = replace(request.selection, table=quoted_name(info.schema, info.name))
+        request = replace(request, selection=selection)
         try:
             table = with_columns(info, selection, self.catalog.capabilities.folding)
         except UsageError as error:
@@ -253,23 +253,35 @@ class _Choosing:
         self.tables.append(ChosenTable(entry=number, request=request, table=table))
 
 
-def _said_of(selection: Selection, table: TableInfo, catalog: Catalog) -> Selection:
-    """Return a selection without the columns of other tables that it leaves out or has as text."""
+def _said_of(request: Request, table: TableInfo, catalog: Catalog) -> Request:
+    """Return a request without the columns of other tables that it leaves out or has as text."""
+    selection, routes = request.selection, request.routes
+
+    def own(exclude: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each for each in exclude if _has(table, each, catalog))
+
     return replace(
-        selection,
-        exclude=tuple(each for each in selection.exclude if _has(table, each, catalog)),
-        as_text=tuple(each for each in selection.as_text if _has_text(table, each)),
+        request,
+        selection=replace(
+            selection,
+            exclude=own(selection.exclude),
+            as_text=tuple(each for each in selection.as_text if _has_text(table, each)),
+        ),
+        routes=None
+        if routes is None
+        else tuple(replace(route, exclude=own(route.exclude)) for route in routes),
     )
 
 
 def _unmet(
-    selection: Selection, tables: Sequence[TableInfo], catalog: Catalog
+    request: Request, tables: Sequence[TableInfo], catalog: Catalog
 ) -> Iterator[tuple[str, str]]:
     """Yield each name or pattern of columns that is said of none of the tables, with its option."""
-    for each in selection.exclude if tables else ():
+    excluded = [request.selection.exclude, *(route.exclude for route in request.routes or ())]
+    for each in dict.fromkeys(chain.from_iterable(excluded)) if tables else ():
         if not any(_has(table, each, catalog) for table in tables):
             yield each, "--exclude"
-    for each in selection.as_text if tables else ():
+    for each in request.selection.as_text if tables else ():
         if not any(_has_text(table, each) for table in tables):
             yield each, "--as-text"
 

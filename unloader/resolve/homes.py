@@ -36,7 +36,9 @@ class RecordedTable:
     name: str
     """With its schema; empty for a query."""
     directories: tuple[str, ...]
-    """The one of its manifest first, of each of its outputs."""
+    """Of each of its outputs, the one of the manifest first."""
+    homes: tuple[str, ...]
+    """Those of manifests: one for each output."""
     units: int
 
 
@@ -176,5 +178,9 @@ def _tables_in(document: dict[str, object], home: str) -> Iterator[RecordedTable
         yield RecordedTable(
             name=name if query is None else "",
             directories=tuple(directory_now(place, recorded, home) for place in places),
+            homes=tuple(
+                directory_now(output["options"]["destination"], recorded, home)
+                for output in each["outputs"]
+            ),
             units=len(each["plan"]["units"]),
         )

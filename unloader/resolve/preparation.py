@@ -255,7 +255,10 @@ class ScanColumns:
     def written(self) -> Projection:
         """The columns that the first output writes."""
         first = self.transforms[0]
-        return self.read if first is None else first.written
+        if first is not None:
+            return first.written
+        # What a filter alone looks at is read, and not written.
+        return self.read if self.read.filters is None else projection_of_output(self.read, 0)
 
 
 def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColumns:

@@ -80,9 +80,10 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
         work.problems.append(
             TableProblem(
                 kind="unmatched",
-                table=", ".join(dict.fromkeys(each.text for each in wanted.exclude)),
-                what="it leaves no table of those asked for",
-                hint="exclude fewer tables",
+                table=", ".join(dict.fromkeys(each.text for each in wanted.exclude))
+                or "the patterns",
+                what="no table of those asked for is left",
+                hint="exclude fewer tables, or see all with: unloader describe SOURCE",
             )
         )
     work.notices.extend(_twice_read(tables))
@@ -200,7 +201,7 @@ class _Choosing:
         others = _counted(left)
         if not kept:
             what = f"it matches {others}, and no table" if others else "it matches no table"
-            hint = "name those in full, or ask for that kind, too" if others else ""
+            hint = "name those in full, or give --table-kinds" if others else ""
             self._unmatched(text, origin, what, hint)
         elif others:
             self.notices.append(f"{text} also matches {others}, which it leaves out")

@@ -326,8 +326,8 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
         raise OutputFailed(f"{path} is damaged: {error}", "unload the table again") from error
     start, totals = _start_of(facts.run_id), facts.totals
     if isinstance(facts, _SeveralFacts):
-        many: int | None = len(facts.tables)
-        table, verified = tables_label(len(facts.tables)), _verified(facts)
+        many: int | None = facts.totals.tables
+        table, verified = tables_label(facts.totals.tables), _verified(facts)
     else:
         many, table, verified = None, _label(facts.table), facts.verified.result
     return FinishedRun(

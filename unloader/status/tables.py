@@ -52,7 +52,7 @@ def tables_left(
 
 def _left_of(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | None:
     """Return what is staged of a table; None if it is published."""
-    if is_published(storage, table.directories[0], run_id):
+    if all(is_published(storage, home, run_id) for home in table.homes):
         return None
     parts = []
     for place in table.directories:

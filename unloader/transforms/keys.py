@@ -103,7 +103,7 @@ def masking_key(key: MaskingKey) -> bytes:
         raise ConfigError(
             f"the masking key {key.name} is not the one that the rows were, or are being, masked "
             "with",
-            "give the key of the run",
+            f"give the key of the run; --mask-key {key.name}=file:PATH says where it is",
         )
     return found
 

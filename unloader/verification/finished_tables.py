@@ -78,10 +78,11 @@ def verify_tables(
 
 
 def label_of(entry: TableEntry) -> str:
-    """Return the name of a table, or the directory of a query."""
+    """Return the name of a table and of its output, or the directory of a query."""
     if entry.table is None:
         return entry.directory
-    return ".".join(filter(None, (entry.table.schema, entry.table.name)))
+    name = ".".join(filter(None, (entry.table.schema, entry.table.name)))
+    return f"{name} ({entry.route})" if entry.route else name
 
 
 @dataclass(slots=True, kw_only=True)

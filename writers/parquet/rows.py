@@ -15,6 +15,46 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+PAGE_ROWS = 1024
+"""Arrow looks after so many values of a chunk whether a page is full; the default of its
+`write_batch_size`."""
+
+
+def aligned(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a row group in batches that end where Arrow may end a page.
+
+    Pages would end at other rows if the same rows came in other batches, and the file have other
+    bytes. Only the rows around an end that is elsewhere are copied.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        start = min(PAGE_ROWS - rows, batch.num_rows) if rows else 0
+        if start:
+            held.append(batch.slice(0, start))
+            rows += start
+            if rows < PAGE_ROWS:
+                continue
+            yield from _joined(held)
+            held, rows = [], 0
+        whole = (batch.num_rows - start) // PAGE_ROWS * PAGE_ROWS
+        if whole:
+            yield batch.slice(start, whole)
+        if start + whole < batch.num_rows:
+            held.append(batch.slice(start + whole))
+            rows = held[-1].num_rows
+    if held:
+        yield from _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return batches as one; as several where a column would hold more than an array can."""
+    import pyarrow as pa
+
+    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
+
+
 class RowGroups:
     """Gathers the batches of one row group after the other.
 

@@ -26,7 +26,7 @@ from writers.parquet.options import (
     format_options,
 )
 from writers.parquet.order import OrderCheck, sorting_columns
-from writers.parquet.rows import RowGroups
+from writers.parquet.rows import RowGroups, aligned
 from writers.parquet.types import check_types, refusal
 from writers.schema import check_schema
 
@@ -128,7 +128,7 @@ class ParquetWriter:
         import pyarrow as pa
 
         started = perf_counter()
-        table = pa.Table.from_batches(batches, self._schema)
+        table = pa.Table.from_batches(aligned(batches), self._schema)
         if not self._options:
             self._options = self._choose_options(table)
         if self._writer is None:

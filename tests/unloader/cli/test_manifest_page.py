@@ -115,6 +115,10 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
             *("--compression", "balanced", "--sorted-by", "id", "--split", "range"),
         ),
         ("The manifest", "run", database, "--query", "SELECT 1 AS i", "--to", "q"),
+        (
+            *("The manifest of several tables", "run", database, "--table", "*"),
+            *("--to", "many/{schema}.{table}"),
+        ),
         ("unloader describe", "describe", database),
         ("unloader describe --table", "describe", *table),
         (

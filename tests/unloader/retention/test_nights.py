@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES
+from processes import command
 from several_tables import made, requests_of, unload
 
 from unloader.errors import OutputFailed
@@ -41,6 +42,7 @@ def night(
     return f"{found.run_id} {' '.join(told)}"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_link_and_the_kept_ones_are_whole_nights(source: SourceSpec, tmp_path: Path) -> None:
     """A table that is not unloaded any more goes with the night that it is of."""
     nights = [
@@ -61,7 +63,6 @@ def test_the_link_and_the_kept_ones_are_whole_nights(source: SourceSpec, tmp_pat
     ("path", "why"),
     [
         ("notes.txt", "is no table of the run"),
-        ("main/third/x.csv", "is no table of the run"),
         ("main/first/x.csv", "is no file of the run"),
     ],
 )
@@ -115,3 +116,18 @@ def test_tables_with_dated_directories_have_links_of_their_own(
         for name in SIZES:
             assert os.readlink(tmp_path / name / "latest") == found.run_id
             assert len(list((tmp_path / name).iterdir())) == 2
+
+
+def test_the_directory_of_all_tables_may_be_the_one_that_is_dated(tmp_path: Path) -> None:
+    """In a run over one table there is no such directory."""
+    to = f"{tmp_path}/{{date}}/{{table}}"
+    url = f"duckdb://{tmp_path}/none.db"
+    night = ("run", url, "--to", to, "--keep", "2", "--latest-link", "latest")
+    assert "side by side" in command.error_of(*night, "--table", "t", status=2)
+    error = command.error_of(*night, "--table", "*", status=4)
+    assert "none.db" in error
+    job = tmp_path / "night.toml"
+    job.write_text(
+        f'source = "{url}"\nto = "{to}"\nkeep = 2\n[[table]]\ntable = "a"\n[[table]]\ntable = "b"\n'
+    )
+    assert command.error_of("run", str(job), status=4) == error

@@ -143,7 +143,7 @@ def test_names_in_another_case_are_told() -> None:
 def test_nothing_is_left() -> None:
     """Excluding everything is a problem, asking for nothing a wrong command."""
     (problem,) = chosen(SHOP, "HR.*", exclude=("HR.*",)).problems
-    assert problem.what == "it leaves no table of those asked for"
+    assert problem.what == "no table of those asked for is left"
     with pytest.raises(UsageError, match="no table is named"):
         choose(TableChoice(exclude=(parse_pattern("A"),)), SHOP)
 

@@ -48,7 +48,11 @@ def test_usual_row_group_has_32_mib(tmp_path: Path) -> None:
     assert group_rows(path) == [1_048_576, 51_424]
 
 
-@pytest.mark.parametrize("shape", [{"row_group_rows": 1000}, {"row_group_bytes": 50_000}], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [{"row_group_rows": 1000}, {"row_group_bytes": 50_000}, {"row_group_rows": 2900}],
+    ids=str,
+)
 def test_batches_do_not_show_in_the_bytes(tmp_path: Path, shape: dict[str, int]) -> None:
     """The same rows give the same bytes, however they were cut into batches."""
     table = reference_rows(3000)

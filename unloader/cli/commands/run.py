@@ -1,4 +1,4 @@
-"""`unloader run`: unload one table or query."""
+"""`unloader run`: unload tables, or a query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.command(
     "run",
     cls=JobCommand,
-    short_help="Unload one table or query to files.",
+    short_help="Unload tables or a query to files.",
     epilog="""\b
     Examples:
       unloader run oracle://scott@db01:1521/SALES --table ORDERS --to /extract/orders \\
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
       unloader run postgresql://etl@db01/sales --table public.orders \\
           --to /extract/orders --format parquet --parallelism 8
       unloader run duckdb:///data/sales.db --table ORDERS --to - | psql -c 'COPY orders FROM STDIN'
+      unloader run oracle://etl@db01:1521/SALES --table 'SALES.*' --exclude-table 'TMP_*' \\
+          --to '/extract/{schema}.{table}'
       unloader run plan.json --to /extract/orders
       unloader run nightly.toml --to /extract/orders
     """,
@@ -45,11 +47,14 @@ if TYPE_CHECKING:
 @declared_options("run")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
-    """Unload one table or query to files.
+    """Unload tables or a query to files.
 
     SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
     duckdb:///data/sales.db. It can also be a plan made by `unloader plan --output`,
     or a job file in TOML. A URL before the file then replaces the source in the file.
+
+    Several tables, by patterns or by repeating --table, are read at one snapshot by one set of
+    workers. Each has a directory and a manifest of its own, so --to has {table} in it.
 
     Files are spread over several directories by size: --to /disk1/x,/disk2/x. The manifest is in
     the first. Output to standard output or a pipe has no manifest, and an attempt that fails after

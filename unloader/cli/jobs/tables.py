@@ -16,7 +16,7 @@ from unloader.cli.options.command import ARGUMENTS
 from unloader.cli.options.origins import settings_of
 from unloader.cli.options.routes import asked_request
 from unloader.cli.options.source_argument import SourceArgument, check_statements
-from unloader.cli.options.tables import choice_of
+from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import OutputOptions, Request, Setting, TablesOptions
 from unloader.request.job.layers import SUBJECT, only_route, routes_of, values_of
@@ -117,6 +117,7 @@ def _context_of(context: click.Context, job: JobFile, table: Entry) -> click.Con
         job_file=job.path, job_values=values, routes=routes if len(routes) > 1 else ()
     )
     inner = entry_context(str(context.command.name), context.meta[ARGUMENTS], known)
+    inner.params[ONE_OF_SEVERAL] = True
     if context.command.name == "run" and not (inner.params["to"] or len(routes) > 1):
         raise UsageError("nothing says where the output goes", "give it the key to")
     return inner

@@ -7,12 +7,21 @@ together is written out here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from unloader.cli.options.encryption import encryption_of
 from unloader.cli.options.tables import is_of_several, table_names
 from unloader.errors import UsageError
-from unloader.model import OutputOptions, Request, SeatOptions, SessionOptions, Setting, SourceSpec
+from unloader.model import (
+    OutputOptions,
+    Request,
+    Route,
+    SeatOptions,
+    SessionOptions,
+    Setting,
+    SourceSpec,
+)
 from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
 from unloader.request.names import parse_table
 from unloader.request.options.fields import build, field_values
@@ -68,7 +77,20 @@ def request_of(
     fields = {path: value for path, value in fields.items() if not path.startswith("source.")}
     request: Request = build(Request, {**fields, "source": source}, every_option())
     _check_format(request.output, fixed=request.fixed is not None)
-    return request
+    return request if request.output.filter is None else _with_filter(request)
+
+
+def _with_filter(request: Request) -> Request:
+    """Return the request of an output with a filter, which may look at any column there is."""
+    only = Route(
+        name="",
+        output=request.output,
+        columns=request.selection.columns,
+        exclude=request.selection.exclude,
+        fixed=request.fixed,
+    )
+    selection = replace(request.selection, columns=(), exclude=())
+    return replace(request, selection=selection, routes=(only,), fixed=None)
 
 
 def session_of(values: Mapping[str, Any]) -> SessionOptions:

@@ -42,7 +42,8 @@ def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -
         rules.validate(values, given(context))
         source = connect_to(url, values, given(context))
         request = request_of(values, source, settings_of(context, source.kind))
-        return request if request.output.filter is None else _with_filter(request)
+        _check_verify(request)
+        return request
     return request_of_routes(context, url, values, entries)
 
 
@@ -69,14 +70,15 @@ def request_of_routes(
             asked = request_of(own, source, settings_of(context, source.kind))
         except UnloaderError as error:
             raise type(error)(f"route {name}: {error.message}", error.hint) from error
+        (only,) = asked.of_outputs()
         requests.append(asked)
         routes.append(
             Route(
                 name=name,
                 output=asked.output,
-                columns=asked.selection.columns,
-                exclude=asked.selection.exclude,
-                fixed=asked.fixed,
+                columns=only.selection.columns,
+                exclude=only.selection.exclude,
+                fixed=only.fixed,
                 settings=_settings(entry),
             )
         )
@@ -97,30 +99,23 @@ def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
             "--keep and --latest-link are for a run of one output",
             "leave them out, and remove old directories by a job of its own",
         )
-    if first.verify == "source":
-        raise UsageError(
-            "--verify source compares one output with the source, and there are several or a "
-            "filter",
-            "use --verify full",
-        )
-    return replace(
+    found = replace(
         first,
         selection=replace(first.selection, columns=(), exclude=()),
         routes=tuple(routes),
         fixed=None,
     )
+    _check_verify(found)
+    return found
 
 
-def _with_filter(request: Request) -> Request:
-    """Return the request of one output with a filter, which may look at any column there is."""
-    only = Route(
-        name="",
-        output=request.output,
-        columns=request.selection.columns,
-        exclude=request.selection.exclude,
-        fixed=request.fixed,
-    )
-    return _together([request], [only])
+def _check_verify(request: Request) -> None:
+    if request.routes is not None and request.verify == "source":
+        raise UsageError(
+            "--verify source compares one output with the source, and there are several or a "
+            "filter",
+            "use --verify full",
+        )
 
 
 def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:

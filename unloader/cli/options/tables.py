@@ -10,9 +10,17 @@ from unloader.errors import UsageError
 
 if TYPE_CHECKING:
     from unloader.selection.choice import TableChoice
+    from unloader.selection.listing import Family
 
 CHOOSING = ("schema", "exclude_table", "tables_from")
 """Options that choose tables beside `--table`."""
+
+KINDS: Mapping[str, Family] = {
+    "view": "view",
+    "external": "external table",
+    "temporary": "temporary table",
+}
+"""Words of `--table-kinds`."""
 
 ONE_OF_SEVERAL = "one_of_several"
 """Stands among the options of an entry of a job file that has others beside it."""
@@ -53,6 +61,7 @@ def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
         return None
     from unloader.selection.choice import TableChoice
     from unloader.selection.files import read_patterns
+    from unloader.selection.listing import STORED
     from unloader.selection.patterns import parse_pattern, parse_schema
 
     listed = values["tables_from"]
@@ -63,7 +72,16 @@ def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
         ),
         schemas=tuple(parse_schema(each, "--schema") for each in values["schema"]),
         exclude=tuple(parse_pattern(each, "--exclude-table") for each in values["exclude_table"]),
+        families=(*STORED, *map(_family, values["table_kinds"])),
+        allow_unmatched=values["allow_unmatched"],
     )
+
+
+def _family(word: str) -> Family:
+    known = KINDS.get(word.lower())
+    if known is None:
+        raise UsageError("--table-kinds names what is no kind of table", f"use {', '.join(KINDS)}")
+    return known
 
 
 def check_of_each_table(places: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.options.kinds import SCHEMAS, TABLES, Choice, PathText
+from unloader.request.options.kinds import FLAG, GLOBS, SCHEMAS, TABLES, Choice, PathText
 from unloader.request.options.option import Option
 
 _SEVERAL = "Several tables"
@@ -35,6 +35,23 @@ OPTIONS = (
         kind=PathText("FILE", only="file"),
         planned=True,
         help="Take the tables from FILE, too: a name or a pattern on each line.",
+    ),
+    _choosing(
+        name="table-kinds",
+        kind=GLOBS,
+        multiple=True,
+        planned=True,
+        help="Kinds that a pattern matches besides tables and materialized views: view, external, "
+        "temporary. A name in full stands for a table of any kind. Separated by commas, or "
+        "repeated.",
+    ),
+    _choosing(
+        name="allow-unmatched",
+        kind=FLAG,
+        planned=True,
+        empty=True,
+        help="A pattern, a schema or an exclusion that matches nothing is told in the log, and is "
+        "no error.",
     ),
     _whole(
         name="publish",

@@ -14,6 +14,7 @@ from unloader.events import Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import home_template, is_dated
+from unloader.resolve.one_output import of_output
 from unloader.resolve.resolved import ResolvedRun
 
 
@@ -61,6 +62,9 @@ class Following:
             return
         from unloader.retention.following import follow
 
+        names = [each.name for each in run.request.routes or ()]
+        number = names.index(manifest.route.name) if manifest.route is not None else 0
+        run = of_output(run, number)
         try:
             follow(run, manifest, run.output.options.destination, observe)
         except FollowUpFailed as error:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
 from unloader.engine.schedule import Assignment, Attempt, Verdict
+from unloader.errors import UnloaderError, translate
 from unloader.events import Event, Notice, Observer, PhaseStarted, Tick, UnitsKept
-from unloader.model import AttemptFailure
+from unloader.failures import failure_of
+from unloader.model import AttemptFailure, Preload, UnitResult
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.room import RoomWatch
@@ -89,7 +91,13 @@ class TablesWork(Work[TableUnit]):
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         """Return the task of an attempt."""
-        task = self._work_of(attempt).task(_of_table(attempt))
+        work = self._work_of(attempt)
+        try:
+            task = work.task(_of_table(attempt))
+        except (UnloaderError, OSError) as error:
+            self._spoiled(attempt, error)
+            # The place waits for a task: this one does nothing, and its answer is no result.
+            return Preload(source_kind=work.extract.source.kind)
         # An order that comes late must not hold up a unit of another table with the same id.
         return replace(task, name=attempt.unit.id)
 
@@ -129,11 +137,20 @@ class TablesWork(Work[TableUnit]):
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
         """Report a unit that is staged."""
-        self._work_of(attempt).finished(place, _of_table(attempt), result)
+        work, failure = self._work_of(attempt), self.tables[attempt.unit.table].failure
+        if isinstance(result, UnitResult) or failure is None:
+            work.finished(place, _of_table(attempt), result)
+        else:
+            given_up = Verdict(assignment=_of_table(attempt), retry_in_seconds=None)
+            work.failed(place, given_up, failure)
 
     def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
         """Hand a finished unit to its table's output; with the last one the table is done."""
-        self._work_of(attempt).record(place, _of_table(attempt), result)
+        if isinstance(result, UnitResult):
+            try:
+                self._work_of(attempt).record(place, _of_table(attempt), result)
+            except (UnloaderError, OSError) as error:
+                self._spoiled(attempt, error)
         number = attempt.unit.table
         self._left[number] -= 1
         if not self._left[number] and self.tables[number].failure is None:
@@ -160,8 +177,21 @@ class TablesWork(Work[TableUnit]):
             counted=verdict.counted,
         )
         self._work_of(attempt).failed(place, of_table, failure)
-        if verdict.retry_in_seconds is not None:
-            return
+        if verdict.retry_in_seconds is None:
+            self._give_up(attempt, failure)
+
+    def _spoiled(self, attempt: Attempt[TableUnit], error: UnloaderError | OSError) -> None:
+        """Give a table up whose journal cannot be written, where the run goes on without it.
+
+        Raises:
+            UnloaderError: The error, where it does not.
+        """
+        known = translate(error)
+        if not self.goes_on or not isinstance(known, UnloaderError):
+            raise error
+        self._give_up(attempt, failure_of(known))
+
+    def _give_up(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> None:
         table = self.tables[attempt.unit.table]
         if table.failure is None:
             table.failure = failure

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
 from unloader import __version__
@@ -38,9 +37,7 @@ from unloader.events import (
     UnitsKept,
 )
 from unloader.failures import error_of
-from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import SettingRecord, SourceRecord, TableRecord
-from unloader.manifest.read import manifest_bytes, read_manifest
 from unloader.manifest.tables import (
     TableEntry,
     TablesManifest,
@@ -64,6 +61,7 @@ from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting, rows_of
+from unloader.run.tables.entries import entries_of, published_manifests
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
 from unloader.run.tables.home import take_home
@@ -233,10 +231,9 @@ class _TablesRun:
 
     def _opened(self, run: ResolvedRun) -> TableState:
         """Return a table with its directory taken, or with its manifest if it is complete."""
-        directory = run.output.options.destination
         before = left_of(run) if self.resolved.resumed_in else None
         run = self._replacing(run)
-        resumed_in = (directory,) if before == "units" else ()
+        resumed_in = run.output.options.destinations if before == "units" else ()
         if before == "all":
             output: RunOutput = NullOutput(run)
         else:
@@ -256,18 +253,20 @@ class _TablesRun:
             around=Circumstances(history=History(began=started)),
         )
         state.then = lambda manifest: self.following.after(run, manifest, state.observe)
-        manifest = read_manifest(Path(directory)) if before == "all" else None
+        if before == "all":
+            state.manifests = published_manifests(run)
+        manifest = state.manifests[0] if state.manifests else None
         return TableState(number=len(self.tables), run=state, manifest=manifest, release=own.close)
 
     def _replacing(self, run: ResolvedRun) -> ResolvedRun:
         """Return a table that may replace what a run has published in whose place this one is."""
-        place = run.output.options.destination
-        earlier = self.options.replaces
-        if not any(is_published(storage_at(place), place, each) for each in earlier):
-            return run
-        first, *others = run.outputs
-        options = replace(first.options, overwrite=True)
-        return replace(run, outputs=(replace(first, options=options), *others))
+        outputs = []
+        for output in run.outputs:
+            place, earlier = output.options.destination, self.options.replaces
+            if any(is_published(storage_at(place), place, each) for each in earlier):
+                output = replace(output, options=replace(output.options, overwrite=True))
+            outputs.append(output)
+        return replace(run, outputs=tuple(outputs))
 
     def _take_up(self) -> None:
         """Confirm what an earlier process of the run has done."""
@@ -396,9 +395,16 @@ class _TablesRun:
         executor.begin_with(min(steering.first_workers, places), places)
         engine.run(executor)
         if engine.failure is not None:
-            raise error_of(engine.failure)
+            raise self._ended_by(engine.failure)
         if schedule.given_up and self.options.on_failure == "stop":
-            raise error_of(next(iter(schedule.given_up.values())))
+            raise self._ended_by(next(iter(schedule.given_up.values())))
+
+    def _ended_by(self, failure: AttemptFailure) -> UnloaderError:
+        """Return the error of a run that ends with one of its tables, which it names."""
+        names = [table.name for table in self.tables if table.failure is not None]
+        if names:
+            failure = replace(failure, message=f"{names[0]}: {failure.message}")
+        return error_of(failure)
 
     def _most_workers(self) -> int:
         return self.tables[0].run.run.plan.limits.parallelism
@@ -428,7 +434,7 @@ class _TablesRun:
                 table.failure = failure
                 self._tell_of(table)
                 if self.options.on_failure == "stop":
-                    raise error_of(failure)
+                    raise self._ended_by(failure)
             else:
                 self._tell_of(table)
 
@@ -465,6 +471,7 @@ class _TablesRun:
         """
         finisher = self._finisher
         assert finisher is not None
+        finisher.hurry()
         if finisher.is_busy and phase:
             self.live(PhaseStarted(phase=phase))
         while finisher.is_busy:
@@ -557,7 +564,11 @@ class _TablesRun:
     def manifest(self, *, complete: bool) -> TablesManifest:
         """Return what became of each table."""
         first = self.resolved.runs[0]
-        entries = [self._entry(table) for table in self.tables]
+        entries = [
+            entry
+            for table in self.tables
+            for entry in entries_of(table, _why(table.failure), self.home)
+        ]
         entries += [
             TableEntry(
                 table=TableRecord(schema=None, name=each.table),
@@ -567,7 +578,7 @@ class _TablesRun:
             )
             for each in self.problems
         ]
-        done = [table.manifest for table in self.tables if table.manifest is not None]
+        done = [each for each in entries if each.status == "complete"]
         return TablesManifest(
             run_id=self.resolved.run_id,
             unloader_version=__version__,
@@ -590,10 +601,10 @@ class _TablesRun:
             ),
             tables=tuple(entries),
             totals=TablesTotals(
-                tables=len(done),
-                rows=sum(each.totals.rows for each in done),
-                bytes=sum(each.totals.bytes for each in done),
-                files=sum(each.totals.files for each in done),
+                tables=sum(table.manifest is not None for table in self.tables),
+                rows=sum(each.rows or 0 for each in done),
+                bytes=sum(each.bytes or 0 for each in done),
+                files=sum(each.files or 0 for each in done),
                 seconds=round(time.perf_counter() - self.resolved.started, 4),
                 cpu_seconds=round(
                     time.process_time()
@@ -605,28 +616,6 @@ class _TablesRun:
                     4,
                 ),
             ),
-        )
-
-    def _entry(self, table: TableState) -> TableEntry:
-        run, manifest = table.run.run, table.manifest
-        directory = os.path.relpath(run.output.options.destination, self.home)
-        record = TableRecord(schema=run.extract.table.schema, name=run.extract.table.name)
-        what = None if run.extract.query is not None else record
-        if manifest is None:
-            why = _why(table.failure)
-            return TableEntry(table=what, directory=directory, status="failed", error=redact(why))
-        return TableEntry(
-            table=what,
-            directory=directory,
-            status="complete",
-            rows=manifest.totals.rows,
-            bytes=manifest.totals.bytes,
-            files=manifest.totals.files,
-            source_rows=manifest.verified.source_rows,
-            verified=manifest.verified.result,
-            units=len(manifest.units),
-            worker_seconds=round(sum(unit.seconds for unit in manifest.units), 4),
-            digest=manifest.digest or digest_at_end(manifest_bytes(manifest)),
         )
 
 

@@ -43,7 +43,7 @@ class Journal:
         self._descriptor = os.open(path, flags, 0o666)
         self._folders = (path.parent, *folders)
         self._before = tuple(before)
-        self._error: OSError | WriteError | None = None
+        self._error: OSError | None = None
 
     def append(self, line: bytes) -> None:
         """Append a line.
@@ -51,7 +51,6 @@ class Journal:
         Raises:
             OSError: The file system refused it, or an earlier one when that was synced. A line of
                 which only a part was taken is taken back.
-            WriteError: As above.
         """
         if self._error is not None:
             raise self._error
@@ -72,7 +71,7 @@ class Journal:
     def close(self) -> None:
         """Sync what is left, and close the file; never raises."""
         waiting = _SYNCING.leave(self)
-        with suppress(OSError, WriteError):
+        with suppress(OSError):
             # Of a run that is published it is gone, and nothing of it is wanted any more.
             if waiting and self._error is None and os.fstat(self._descriptor).st_nlink:
                 self.carry()
@@ -84,7 +83,6 @@ class Journal:
 
         Raises:
             OSError: The file system refused.
-            WriteError: As above.
         """
         try:
             for act in self._before:
@@ -93,10 +91,18 @@ class Journal:
             for folder in self._folders:
                 _sync(folder)
             os.fdatasync(self._descriptor)
-        except (OSError, WriteError) as error:
+        except OSError as error:
             # A second sync would not tell of the lines that were lost in the first.
             self._error = error
             raise
+        except WriteError as error:
+            self._error = _of_the_system(error)
+            raise self._error from error
+
+
+def _of_the_system(error: WriteError) -> OSError:
+    """Return what the system said, which whoever writes the journal tells with its place."""
+    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
 
 
 def _sync(folder: Path) -> None:
@@ -172,7 +178,7 @@ class _Syncing:
             self._in_hand = journal
         try:
             # The error is the journal's: whoever appends the next line gets it.
-            with suppress(OSError, WriteError):
+            with suppress(OSError):
                 journal.carry()
         finally:
             with self._change:

@@ -65,6 +65,6 @@ def test_a_job_of_many_is_refused_in_one_sentence(unloader: Run, tmp_path: Path)
     assert "[[table]] 1 and [[table]] 2 go to one directory, out" in result.stderr
     assert "takes one table, and job.toml has 2" in unloader("codecs", "job.toml").stderr
     path.write_text("table = 'A'\n[[route]]\nto = 'a'\n[[route]]\nto = 'b'\n")
-    assert "job.toml has 2 routes" in unloader("plan", "job.toml").stderr
+    assert "job.toml has 2 routes" in unloader("codecs", "job.toml").stderr
     path.write_text("table = 'A'\nwhere = 'x'\n[[route]]\nwhere = 'b'\n")
     assert "job.toml, line 4: [[route]] 1: the key 'where'" in unloader("plan", "job.toml").stderr

@@ -77,6 +77,7 @@ BY_NAME = {
     "client-library": "/opt/client",
     "number-without-precision": "double",
     "tables-from": "tables.txt",
+    "table-kinds": "view",
     "sample": "5%",
     "sample-by": "A",
 }

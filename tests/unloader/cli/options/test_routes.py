@@ -98,3 +98,18 @@ def test_a_plan_shows_each_route(source: str, tmp_path: Path) -> None:
         ["name", "VARCHAR"]
     ]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_check_counts_the_columns_that_are_written(source: str, tmp_path: Path) -> None:
+    """A column that the filter alone looks at is not among them."""
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f'source = "{source}"\ntable = "t"\nto = "{tmp_path}/out"\n'
+        'columns = ["name"]\nfilter = "id > 3"\n',
+        encoding="utf-8",
+    )
+    result = CliRunner().invoke(group, ["check", str(job)], obj=Invocation())
+    assert result.exit_code == 0, result.output
+    columns = result.output.partition("column of")[2]
+    assert "name" in columns
+    assert "BIGINT" not in columns

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes import command
 from reports.reading import Page, agrees, at
 from schemas.manifests import check
@@ -80,6 +81,7 @@ def test_a_broken_run_is_continued_with_the_same_bytes(
     assert "nothing is left to do" in command.ended("resume", str(home)).stderr
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_new_snapshot_replaces_what_the_run_has_published(broken: Path, tmp_path: Path) -> None:
     """All tables are of the new run then."""
     home = copied(broken, tmp_path)
@@ -142,6 +144,7 @@ def test_verify_checks_every_table_and_names_the_damaged_one(
     command.run("verify", str(home / "main.large"))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_verify_finds_a_table_of_another_run(
     finished: Path, source: SourceSpec, tmp_path: Path
 ) -> None:
@@ -159,6 +162,7 @@ def test_verify_finds_a_table_of_another_run(
     assert f"{home}/main.old" in command.error_of("verify", str(home), "--strict", status=8)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_clean_removes_what_is_staged_of_all_tables(source: SourceSpec, tmp_path: Path) -> None:
     """Published tables stay, also with everything else gone."""
     home = tmp_path / "night"
@@ -190,6 +194,7 @@ def test_the_page_of_a_home_has_a_line_for_each_table(
     assert {each["status"] for each in found["missing"]} == {"failed"}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_failed_table_leaves_the_others_whole(tmp_path: Path) -> None:
     """Status, message and hook say which it is; the partial manifest has them all."""
     spec = made(tmp_path / "s.db", {"good": 5, "other": 7})
@@ -216,8 +221,12 @@ def test_a_failed_table_leaves_the_others_whole(tmp_path: Path) -> None:
     }
     for name in ("good", "other"):
         command.run("verify", str(home / name))
+    again = ("run", f"duckdb://{spec.location}", "--table", "bad", "--table", "good")
+    error = command.error_of(*again, "--to", f"{tmp_path}/again/{{table}}", status=4)
+    assert "main.bad: " in error
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_is_left_out_stays_missing(source: SourceSpec, tmp_path: Path) -> None:
     """A run that is continued does not pass for complete without it."""
     home = tmp_path / "night"

@@ -52,6 +52,17 @@ def test_several_tables_are_published_at_a_time() -> None:
     finisher.close()
 
 
+def test_more_are_published_at_a_time_when_no_unit_is_left() -> None:
+    """Those that wait by then get threads of their own."""
+    all_of_them = threading.Barrier(10, timeout=LONG)
+    finisher, _ = finishing(publish=lambda table, observe: cast(None, all_of_them.wait() and None))
+    for table in tables(10):
+        finisher.publish(table)
+    finisher.hurry()
+    assert ended(finisher, 10) == dict.fromkeys(range(10))
+    finisher.close()
+
+
 def test_what_is_done_while_others_are_counted_is_counted_together() -> None:
     """The second count is of all tables that were done during the first."""
     goes_on = threading.Event()

@@ -9,6 +9,7 @@ from typing import Literal
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from several_tables import made, requests_of, unload
 
 from unloader.cli.display.log import LogDisplay, ended_text, progress_text
@@ -78,6 +79,7 @@ def test_a_table_that_fails_is_told_as_such(source: SourceSpec, tmp_path: Path) 
     assert (last.tables.total, last.tables.done, last.tables.failed) == (3, 1, 2)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_tables_that_are_published_together_are_told_as_ready_before(
     source: SourceSpec, tmp_path: Path
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_log_of_hundreds_of_tables_tells_of_failures_alone(
     assert tables == 51 or written[0].endswith("t0 is complete: 5 rows, 50 B; 1 of 3 tables")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_progress_and_end_tell_of_tables(source: SourceSpec, tmp_path: Path) -> None:
     """How many of how many, the whole in rows and bytes, and the largest that is open."""
     tally, seen = Tally(0.0), []
@@ -126,6 +129,7 @@ def test_progress_and_end_tell_of_tables(source: SourceSpec, tmp_path: Path) -> 
     assert ended_text(tally.figures(2.0), True).startswith("done: 3/3 tables, ")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_disk_without_room_ends_the_run(source: SourceSpec, tmp_path: Path) -> None:
     """Before a table is read that would fill it."""
     requests = requests_of(

@@ -86,10 +86,11 @@ def next_step(status: RunStatus) -> str:
     many = status.tables
     if many is not None:
         units = f"{kept:,} work {'unit' if kept == 1 else 'units'}"
+        left = many.total - many.done
+        tables = f"{left:,} tables that are" if left != 1 else "one table that is"
         return (
-            f"unloader resume {status.destination} keeps {units} of the "
-            f"{many.total - many.done:,} tables that are not complete, and unloads the rest of them"
-            f"{until and f', until {until}'}"
+            f"unloader resume {status.destination} keeps {units} of the {tables} not complete, and "
+            f"unloads the rest{until and f', until {until}'}"
         )
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (

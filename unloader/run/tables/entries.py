@@ -1,0 +1,75 @@
+"""What the manifest of a run says of each of its tables, and of each of its outputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from unloader.manifest.digest import digest_at_end
+from unloader.manifest.model import Manifest, TableRecord
+from unloader.manifest.read import manifest_bytes, read_manifest
+from unloader.manifest.tables import TableEntry
+from unloader.redaction import redact
+from unloader.resolve.resolved import ResolvedRun
+from unloader.run.tables.state import TableState
+from unloader.storage.kinds import destination_kind
+
+
+def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
+    """Yield the entry of a table, or of each of its outputs.
+
+    Args:
+        table: As it is now.
+        why: Why it is not complete, if it is not.
+        home: The directory of the run.
+    """
+    run = table.run.run
+    record = TableRecord(schema=run.extract.table.schema, name=run.extract.table.name)
+    what = None if run.extract.query is not None else record
+    routes = run.request.routes
+    # Of several outputs some may be published although the table has failed.
+    published = table.run.manifests or table.run.output.manifests
+    known = {each.route.name if each.route else "": each for each in published}
+    for number, output in enumerate(run.outputs):
+        name = routes[number].name if routes else ""
+        manifest = known.get(name)
+        kept = destination_kind(output.options.destinations) == "directories"
+        directory = os.path.relpath(output.options.destination, home) if kept else ""
+        if manifest is None:
+            yield TableEntry(
+                table=what,
+                route=name or None,
+                directory=directory,
+                status="failed",
+                error=redact(why),
+            )
+        else:
+            yield _complete(what, name, directory, manifest)
+
+
+def published_manifests(run: ResolvedRun) -> tuple[Manifest, ...]:
+    """Return what an earlier process of a run has published of a table: one of each output."""
+    places = [output.options.destinations for output in run.outputs]
+    return tuple(
+        read_manifest(Path(each[0])) for each in places if destination_kind(each) == "directories"
+    )
+
+
+def _complete(
+    what: TableRecord | None, route: str, directory: str, manifest: Manifest
+) -> TableEntry:
+    return TableEntry(
+        table=what,
+        route=route or None,
+        directory=directory,
+        status="complete",
+        rows=manifest.totals.rows,
+        bytes=manifest.totals.bytes,
+        files=manifest.totals.files,
+        source_rows=manifest.verified.source_rows,
+        verified=manifest.verified.result,
+        units=len(manifest.units),
+        worker_seconds=round(sum(unit.seconds for unit in manifest.units), 4),
+        digest=manifest.digest or digest_at_end(manifest_bytes(manifest)),
+    )
