@@ -288,7 +288,9 @@ def test_undo_that_is_gone_for_all_is_not_waited_for(tmp_path: Path) -> None:
     made = database()
     runs.padded_table(made)
     with OracleServer(made) as server:
-        slow = server.faults.add(Fault(kind="trickle", statement=reading(FIRST), seconds=0.01))
+        slow = server.faults.add(
+            Fault(kind="stall", statement=reading(FIRST), after_rows=runs.PARTITION_ROWS // 2)
+        )
         to = tmp_path / "out"
         running = command.Running(
             *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1"),
@@ -297,6 +299,7 @@ def test_undo_that_is_gone_for_all_is_not_waited_for(tmp_path: Path) -> None:
         running.wait_until(slow.happened.is_set, "the first rows")
         made.delete("SCOTT", "PADDED", lambda row: row[0] == 1)
         made.expire_undo(made.scn)
+        slow.over.set()
         done = runs.ended(running, to)
         assert done.status == 4, done.log
         assert "ORA-01555" in done.error
@@ -365,13 +368,14 @@ def test_parent_loses_its_session(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     """The parent's session may be ended while the workers read: the rows are counted in another."""
-    slow = server.faults.add(Fault(kind="trickle", statement=reading(FIRST), seconds=0.01))
+    slow = server.faults.add(Fault(kind="stall", statement=reading(FIRST)))
     to = tmp_path / "out"
     running = command.Running(
         *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "2"), env=runs.ENVIRONMENT
     )
     running.wait_until(slow.happened.is_set, "the first rows")
     server.kill(server.sessions[0].sid)
+    slow.over.set()
     done = runs.ended(running, to)
     assert done.status == 0, done.log
     assert done.manifest["verified"]["result"] == "ok"
@@ -465,9 +469,7 @@ def test_killed_worker_and_killed_parent(
     to = tmp_path / "out"
     for parent in (True, False):
         server.faults.clear()
-        slow = server.faults.add(
-            Fault(kind="trickle", statement=reading(MIDDLE), after_rows=1000, seconds=0.02)
-        )
+        slow = server.faults.add(Fault(kind="stall", statement=reading(MIDDLE), after_rows=1000))
         running = command.Running(
             *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1"),
             env=runs.ENVIRONMENT,
