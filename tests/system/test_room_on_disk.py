@@ -115,7 +115,7 @@ def test_a_pause_without_end_ends_the_run(
     told.write_text("0")
     to = tmp_path / "out"
     error = command.error_of(
-        *job(database, to, "--pause-timeout", "1"), status=6,
+        *job(database, to, "--pause-timeout", "0.3"), status=6,
         env=faults.environment("statvfs", str(told), files=str(to)),
     )  # fmt: skip
     assert "0.0 MiB free" in error
@@ -145,7 +145,7 @@ def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path:
     told.write_text(str(500 * MIB))
     with OracleServer(made) as server:
         reading = '"PAD".*PARTITION'
-        slow = server.faults.add(Fault(kind="trickle", statement=reading, skip=1, seconds=0.02))
+        slow = server.faults.add(Fault(kind="stall", statement=reading, skip=1))
         running = command.Running(
             *runs.arguments(
                 server, "PADDED", to, "--split", "partition", "--parallelism", "1", "--numa", "off",
@@ -155,6 +155,7 @@ def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path:
         )  # fmt: skip
         running.wait_until(slow.happened.is_set, "the second unit")
         told.write_text(str(MIB))
+        slow.over.set()
         broken = runs.ended(running, to)
         assert broken.status == 6, broken.log
         assert "1.0 MiB free" in broken.error
