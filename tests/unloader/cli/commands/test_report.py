@@ -99,7 +99,7 @@ def test_page_of_a_resumed_run(unloader: Run, tmp_path: Path) -> None:
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE t AS SELECT i, 'text ' || i AS v FROM range(20000) r(i)")
     out = tmp_path / "out"
-    where = ("--table", "t", "--to", str(out), "--unit-bytes", "16kB", "--parallelism", "1")
+    where = ("--table", "t", "--to", str(out), "--unit-bytes", "64kB", "--parallelism", "1")
     kept = kill_after(2, out, "run", f"duckdb://{path}", *where)
     resumed = unloader("resume", str(out), "--report", "run.html", "--json")
     manifest = json.loads(resumed.stdout)
