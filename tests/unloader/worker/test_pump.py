@@ -234,16 +234,23 @@ def test_a_long_wait_is_told(
 
 def test_the_waits_of_the_fetch_are_counted() -> None:
     """A consumer that takes nothing for a while blocks the fetch, and starves nobody."""
-    gate = threading.Event()
+    full = threading.Event()
     # More than are consumed and queued, so that the fetch thread has to wait.
     numbers = Numbers(DEPTH + 3)
 
+    def items() -> Iterator[int]:
+        for number in numbers.items():
+            if number == DEPTH + 1:
+                full.set()
+            yield number
+
     def consume(number: int) -> None:
         if not number:
-            gate.wait(0.3)
+            assert full.wait(ENOUGH_SECONDS)
+            threading.Event().wait(0.5)
 
-    pump = Pump(numbers.items)
+    pump = Pump(items)
     pump.run(consume)
-    assert pump.longest_blocked_seconds > 0.2
+    assert pump.longest_blocked_seconds > 0.1
     assert pump.blocked_seconds >= pump.longest_blocked_seconds
     assert pump.fetch_cpu_seconds > 0
