@@ -161,7 +161,7 @@ def test_stall_is_broken_off_by_the_call_timeout(
         for (partition, after), deaf in zip(PLACES, (True, True, False), strict=True)
     ]
     done = runs.unload(
-        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "3", "--call-timeout", "1"
+        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "3", "--call-timeout", "2"
     )
     assert done.status == 0, done.log
     assert [fault.count for fault in faults] == [1, 1, 1]
@@ -176,14 +176,14 @@ def test_slow_network_is_no_stall(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     """A unit that takes longer than --stall-timeout is left alone as long as rows come."""
-    slow = server.faults.add(Fault(kind="trickle", statement=reading(MIDDLE), seconds=0.03))
+    slow = server.faults.add(Fault(kind="trickle", statement=reading(MIDDLE), seconds=0.05))
     done = runs.unload(
-        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "2", "--stall-timeout", "3"
+        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "2", "--stall-timeout", "5"
     )
     assert done.status == 0, done.log
     assert slow.count == 1
     (unit,) = (unit for unit in done.manifest["units"] if unit["partition"] == MIDDLE)
-    assert unit["seconds"] > 3
+    assert unit["seconds"] > 5
     assert unit["attempts"] == 1
     assert done.files == undisturbed["csv"]
 
@@ -417,14 +417,14 @@ def test_large_values_are_read_again_from_their_start(
 def test_large_value_that_comes_slowly_is_no_stall(server: OracleServer, tmp_path: Path) -> None:
     """A LOB that takes longer than --stall-timeout is left alone as long as pieces of it come."""
     server.faults.add(
-        Fault(kind="trickle", statement="CHARTOROWID", call="lob", times=None, seconds=0.01)
+        Fault(kind="trickle", statement="CHARTOROWID", call="lob", times=None, seconds=0.015)
     )
     done = runs.unload(
-        server, "LOB_TABLE", tmp_path / "out", "--columns", "C", "--stall-timeout", "3"
+        server, "LOB_TABLE", tmp_path / "out", "--columns", "C", "--stall-timeout", "5"
     )
     assert done.status == 0, done.log
     (unit,) = done.manifest["units"]
-    assert unit["seconds"] > 3
+    assert unit["seconds"] > 5
     assert unit["attempts"] == 1
 
 

@@ -43,7 +43,7 @@ def job(database: str, to: Path, *options: str) -> tuple[str, ...]:
     """Return the command line of a run that stalls soon."""
     return (
         "run", database, "--table", "t", "--to", str(to), "--progress", "log", "--numa", "off",
-        "--min-free", "100MiB", "--stall-timeout", "2", *options,
+        "--min-free", "100MiB", "--stall-timeout", "3", *options,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_writes_that_find_no_room_wait_for_it(
     )
     log = first_lines(running, "waits for room")
     assert f"a worker waits for room on the disk of {to}" in log
-    time.sleep(3)
+    time.sleep(4)
     full.unlink()
     status, _, err = running.finish()
     assert status == 0, err
