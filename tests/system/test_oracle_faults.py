@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import database
+from oracle.ports import closed_port
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.samples.tables import lob_table
@@ -350,17 +350,16 @@ def test_listener_that_stays_silent(
 
 def test_no_way_in(server: OracleServer, tmp_path: Path) -> None:
     """A wrong service, a listener that refuses and one that is not there end with 4 at once."""
-    with socket.create_server((server.host, 0)) as closed:
-        port = closed.getsockname()[1]
-    for url, words in (
-        (f"oracle://scott@{server.host}:{server.port}/NOSUCH", ("ORA-12514", "lsnrctl")),
-        (f"oracle://scott@{server.host}:{port}/FREEPDB1", ("refused", "check host and port")),
-    ):
-        done = runs.unload(server, "PADDED", tmp_path / "out", url=url)
-        assert done.status == 4, done.log
-        assert all(word in done.error for word in words), done.error
-        assert_nothing_there(done)
-    assert server.sessions == []
+    with closed_port(server.host) as port:
+        for url, words in (
+            (f"oracle://scott@{server.host}:{server.port}/NOSUCH", ("ORA-12514", "lsnrctl")),
+            (f"oracle://scott@{server.host}:{port}/FREEPDB1", ("refused", "check host and port")),
+        ):
+            done = runs.unload(server, "PADDED", tmp_path / "out", url=url)
+            assert done.status == 4, done.log
+            assert all(word in done.error for word in words), done.error
+            assert_nothing_there(done)
+        assert server.sessions == []
 
 
 @pytest.mark.long(OTHER_ROUTES)

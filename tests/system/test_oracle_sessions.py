@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows
+from oracle.ports import closed_port
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.database import Database
@@ -309,12 +309,11 @@ def test_servers_of_every_kind(tmp_path: Path, options: dict[str, Any]) -> None:
 @pytest.mark.long(OTHER_ROUTES)
 def test_first_address_is_down(server: OracleServer, tmp_path: Path) -> None:
     """Of several addresses the first that answers serves parent and workers."""
-    with socket.create_server((server.host, 0)) as closed:
-        port = closed.getsockname()[1]
-    hosts = f"{server.host}:{port},{server.host}:{server.port}"
-    url = f"oracle://scott@{hosts}/{server.service}"
-    assert_small_table(runs.unload(server, "T", tmp_path / "out", url=url))
-    assert len(server.sessions) == 2
+    with closed_port(server.host) as port:
+        hosts = f"{server.host}:{port},{server.host}:{server.port}"
+        url = f"oracle://scott@{hosts}/{server.service}"
+        assert_small_table(runs.unload(server, "T", tmp_path / "out", url=url))
+        assert len(server.sessions) == 2
 
 
 def test_tls(tmp_path: Path) -> None:
