@@ -207,7 +207,7 @@ def _receive(run: Future[Any], way: Way, folder: Path) -> list[Path]:
                 readers[path].start()
         time.sleep(0.02)
     for reader in readers.values():
-        reader.join(timeout=60)
+        reader.join(timeout=180)
     return [folder / f"{path.name}.received" for path in readers]
 
 

@@ -92,12 +92,12 @@ class Writing:
     def start(self) -> None:
         """Start, and come back when some transactions are over."""
         self._thread.start()
-        assert self.begun.wait(60), "the writer does not begin"
+        assert self.begun.wait(180), "the writer does not begin"
 
     def stop(self) -> None:
         """End, and fail if something went wrong."""
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(180)
         if self.error is not None:
             raise self.error
 

@@ -169,7 +169,7 @@ def test_nothing_stays_if_it_is_ended(tmp_path: Path, number: signal.Signals) ->
     status, _, _ = running.finish()
     assert status == (130 if number is signal.SIGINT else -number)
     for worker in workers:
-        worker.wait(60)
+        worker.wait(180)
     assert list(tmp_path.iterdir()) == []
 
 

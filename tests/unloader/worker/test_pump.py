@@ -11,7 +11,7 @@ import pytest
 from unloader.worker import pump as pump_module
 from unloader.worker.pump import DEPTH, Pump
 
-ENOUGH_SECONDS = 60.0
+ENOUGH_SECONDS = 180.0
 """Longer than anything here takes; only a broken promise waits that long."""
 
 

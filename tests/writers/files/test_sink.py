@@ -31,7 +31,7 @@ from writers.model import Compression
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def open_sink(
