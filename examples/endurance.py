@@ -84,7 +84,9 @@ with what allocators keep for later (measured); what they have handed out does n
 not even one may be left."""
 
 MEMORY_SECONDS = 300.0
-"""In a shorter run memory is told and not judged: allocators still take what they will keep."""
+MEMORY_ROUNDS = 50
+"""In a run of less time or fewer rounds memory is told and not judged: allocators still take what
+they will keep."""
 
 MEMORY = ("resident_bytes", "allocated_bytes", "python_blocks", "command_resident_bytes")
 
@@ -391,6 +393,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 def judged(samples: list[Sample], options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures, and the names of what has grown."""
     counted = samples[len(samples) // 4 :]
+    is_long = len(samples) >= MEMORY_ROUNDS and samples[-1].seconds >= MEMORY_SECONDS
     figures: dict[str, Any] = {}
     for name, allowed in ALLOWED.items():
         # The command is not started in every round.
@@ -405,8 +408,7 @@ def judged(samples: list[Sample], options: argparse.Namespace) -> dict[str, Any]
             "most": max(values),
             "growth": round(grown, 3),
             "allowed": allowed,
-            "judged": len(points) >= FEWEST_ROUNDS
-            and (samples[-1].seconds >= MEMORY_SECONDS or name not in MEMORY),
+            "judged": len(points) >= FEWEST_ROUNDS and (is_long or name not in MEMORY),
         }
     grown_names = [
         name

@@ -64,7 +64,7 @@ def test_a_warm_call_is_as_any_other(arguments: tuple[str, ...], tmp_path: Path)
     """Exit status and both streams are the same, also with variables and a directory of its own."""
     env = {**os.environ, "UNLOADER_PARALLELISM": "nonsense"}
     assert warm.unsuited(env) == []
-    done = warm.run(arguments, env=env, cwd=tmp_path, timeout=60)
+    done = warm.run(arguments, env=env, cwd=tmp_path, timeout=180)
     assert (done.returncode, done.stdout, done.stderr) == _cold(arguments, env, tmp_path)
 
 
@@ -73,15 +73,15 @@ def test_a_warm_call_has_the_limits_of_the_test(
 ) -> None:
     """Umask, processors and resource limits of the moment are those of the call and its workers."""
     asked = ("run", table, "--table", "t", "--quiet", "--to")
-    done = warm.run((*asked, "full"), env=os.environ, cwd=tmp_path, timeout=60)
+    done = warm.run((*asked, "full"), env=os.environ, cwd=tmp_path, timeout=180)
     assert done.returncode == _cold((*asked, "cold"), dict(os.environ), tmp_path)[0] == 6, (
         done.stderr
     )
     small = (*asked, "small", "--where", "i < 10", "--json")
-    done = warm.run(small, env=os.environ, cwd=tmp_path, timeout=60)
+    done = warm.run(small, env=os.environ, cwd=tmp_path, timeout=180)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "small").stat().st_mode & 0o777 == 0o700
-    topology = warm.run(("topology", "--json"), env=os.environ, cwd=tmp_path, timeout=60)
+    topology = warm.run(("topology", "--json"), env=os.environ, cwd=tmp_path, timeout=180)
     assert topology.stdout == _cold(("topology", "--json"), dict(os.environ), tmp_path)[1]
 
 
@@ -89,8 +89,8 @@ def test_a_call_that_does_not_end_is_killed(table: str, tmp_path: Path) -> None:
     """The caller is told, and the next call is served."""
     endless = ("run", table, "--table", "t", "--to", f"pipe:{tmp_path}/without_reader")
     with pytest.raises(subprocess.TimeoutExpired):
-        warm.run(endless, env=os.environ, timeout=2)
-    assert warm.run(("--version",), env=os.environ, timeout=60).returncode == 0
+        warm.run(endless, env=os.environ, timeout=0.5)
+    assert warm.run(("--version",), env=os.environ, timeout=180).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["LC_ALL", "LD_PRELOAD", "PYTHONPATH", "UNLOADER_NATIVE_LIBRARY"])

@@ -48,7 +48,7 @@ def test_a_dozen_rounds_leave_nothing_behind(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--rounds", "12", "--rows", "5000", "--json",
          "--no-postgres", "--dir", str(tmp_path)],
-        capture_output=True, text=True, check=False, timeout=600,
+        capture_output=True, text=True, check=False, timeout=3600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
     report = json.loads(done.stdout)

@@ -21,7 +21,7 @@ def test_every_resume_ends_whole_and_equal(tmp_path: Path, source: str) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--source", source, "--rows", "60k", "--kills", "4",
          "--unit-bytes", "1MiB", "--format", "parquet", "--json", *place],
-        capture_output=True, text=True, check=False, timeout=900,
+        capture_output=True, text=True, check=False, timeout=3600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

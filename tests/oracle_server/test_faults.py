@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import oracledb
@@ -96,6 +97,13 @@ def test_stall_that_ends(server, connect) -> None:
     begin = time.monotonic()
     assert fetched_until_failure(connection, "select 250 rows") == (list(range(250)), "")
     assert time.monotonic() - begin >= 0.2
+
+
+def test_stall_that_is_ended(server, connect) -> None:
+    """A reply that stops until a test lets it go on is whole in the end, too."""
+    fault = server.faults.add(Fault(kind="stall", after_rows=50))
+    threading.Thread(target=lambda: fault.happened.wait(60) and fault.over.set()).start()
+    assert fetched_until_failure(connect(), "select 250 rows") == (list(range(250)), "")
 
 
 def test_deaf_stall(server, connect) -> None:

@@ -59,7 +59,7 @@ def test_session_killed_within_a_call(server, connect) -> None:
     connection = connect()
 
     def kill() -> None:
-        fault.happened.wait(10)
+        fault.happened.wait(60)
         server.kill(server.sessions[0].sid)
 
     killer = threading.Thread(target=kill)
@@ -95,8 +95,8 @@ def test_end_with_clients_in_every_state(database) -> None:
 
         thread = threading.Thread(target=wait_for_ever)
         thread.start()
-        assert fault.happened.wait(10)
-    thread.join(10)
+        assert fault.happened.wait(60)
+    thread.join(60)
     silent.close()
     assert "DPY-4011" in failed[0]
     del idle

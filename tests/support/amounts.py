@@ -1,8 +1,9 @@
 """How much a test tries: enough to hold a change against, or everything there is.
 
 UNLOADER_TEST_ALL=1, which `./tests/run.sh --all` sets, asks for everything: tests marked `long`,
-tables of full size, all random examples. UNLOADER_TEST_EXAMPLES names another number of examples
-for the tests that call `tries`; from a thousand on they are new ones each time.
+tables of full size, all random examples. These are the same ones each time. UNLOADER_TEST_EXAMPLES
+names another number of them for the tests that call `tries`; from a thousand on all tests have new
+ones each time.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Reader(threading.Thread):
 
     def result(self) -> bytes:
         """Wait for the end; return what came."""
-        self.join(60)
+        self.join(180)
         self.over.set()
         return self.data
 
@@ -287,7 +287,7 @@ def test_a_reader_that_ends_early_is_told(slow: str) -> None:
         assert running.stdout is not None
         head = subprocess.run(["head", "-c", "1000"], stdin=running.stdout, capture_output=True)
         running.stdout.close()
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=180)
     assert len(head.stdout) == 1000
     assert running.returncode == 6, err
     errors = [line for line in err.decode().splitlines() if "error:" in line]
@@ -307,7 +307,7 @@ def test_psql_copies_from_standard_output(database: str, postgres: Any, slow: st
         subprocess.run(
             [postgres.psql, "-X", "-q", slow, "-c", copy], stdin=running.stdout, check=True
         )
-        assert running.wait(60) == 0
+        assert running.wait(180) == 0
     assert postgres.run("SELECT count(*), sum(i) FROM copied", url=slow) == (
         f"{ROWS}|{sum(range(ROWS))}"
     )

@@ -16,7 +16,7 @@ import zstandard
 from encrypted_files.age import Keys, decrypted, new_keys
 from long_tests import OTHER_ROUTES, also
 from processes import command
-from processes.breaking import kill_after, staged_units
+from processes.breaking import held_behind, kill_after, staged_units
 
 ROWS = 20_000
 PLANTED = "Xyzzy-planted"
@@ -73,8 +73,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def job(source: str, dest: object, *options: str) -> tuple[str, ...]:
-    """Return a run of some forty units."""
-    units = ("--unit-bytes", "64kB", "--parallelism", "1")
+    """Return a run of some fourteen units."""
+    units = ("--unit-bytes", "192kB", "--parallelism", "1")
     return ("run", source, "--table", "t", "--to", str(dest), *units, *options)
 
 
@@ -329,7 +329,7 @@ def test_a_running_process_shows_no_key(source: str, secrets: Secrets, tmp_path:
     """Neither its command lines nor its log, also at --debug, nor what it has written so far."""
     dest = tmp_path / "out"
     arguments = job(source, dest, "--format", "parquet", "--parquet-key-file", secrets.key_file)
-    running = command.Running("--debug", *arguments, "--log-format", "json")
+    running = command.Running("--debug", *arguments, "--log-format", "json", env=held_behind(2))
     try:
         running.wait_until(lambda: len(staged_units(dest)) >= 2, "two units")
         everybody = [psutil.Process(running.process.pid), *running.workers()]

@@ -13,6 +13,7 @@ import duckdb
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
+from postgres import gates
 from processes import command
 from processes.breaking import staged_units
 
@@ -31,13 +32,13 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def slow(postgres: Any) -> str:
-    """A PostgreSQL view that takes about ten seconds to read."""
+    """PostgreSQL with a view that takes about ten seconds to read, and others."""
     url: str = postgres.database("slow")
     postgres.run(
         "CREATE VIEW slow AS SELECT g AS id, repeat('x', 200) AS s, pg_sleep(0.001)::text AS z "
         "FROM generate_series(1, 8000) g; CREATE TABLE quick AS SELECT g AS id FROM "
         "generate_series(1, 1000) g; CREATE VIEW stuck AS SELECT pg_sleep(3600)::text AS z;"
-        "CREATE VIEW short AS SELECT g AS id, pg_sleep(0.002)::text AS z "
+        f"CREATE VIEW gated AS SELECT g AS id, {gates.PASSING} AS z "
         "FROM generate_series(1, 1000) g;",
         url=url,
     )
@@ -49,14 +50,17 @@ def begun(destination: Path) -> bool:
     return any((destination / "_run" / "staged").glob("*"))
 
 
-def test_killed_worker_costs_one_attempt(slow: str, tmp_path: Path) -> None:
+def test_killed_worker_costs_one_attempt(slow: str, postgres: Any, tmp_path: Path) -> None:
     """A worker killed in mid-unit is replaced; its unit is read again and the run is whole."""
     dest = tmp_path / "out"
-    running = command.Running(
-        "run", slow, "--table", "short", "--to", str(dest), "--progress", "log", "--json"
-    )
-    running.wait_until(lambda: begun(dest) and bool(running.workers()), "a staged file")
-    running.workers()[0].kill()
+    with gates.closed(postgres, slow) as gate:
+        running = command.Running(
+            *("run", slow, "--table", "gated", "--to", str(dest), "--parallelism", "1"),
+            *("--progress", "log", "--json"),
+        )
+        gates.wait_at(gate, running)
+        (worker,) = running.workers()
+        worker.kill()
     status, _, err = running.finish()
     assert status == 0, err
     assert "signal 9" in err or "SIGKILL" in err
@@ -169,7 +173,7 @@ def test_killed_parent_leaves_no_worker(slow: str, tmp_path: Path) -> None:
     workers = running.workers()
     running.signal(signal.SIGKILL)
     running.finish()
-    psutil.wait_procs(workers, timeout=10)
+    psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
     assert not any(worker.is_running() for worker in workers)
     assert command.final_names(dest) == []
     # What was killed is in the way of no later run.
@@ -247,12 +251,13 @@ def test_destination_below_a_file(database: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long(OTHER_ROUTES)
-def test_directory_removed_in_mid_run(slow: str, tmp_path: Path) -> None:
+def test_directory_removed_in_mid_run(slow: str, postgres: Any, tmp_path: Path) -> None:
     """A staging directory that disappears is an output error, not a hang."""
     dest = tmp_path / "out"
-    running = command.Running("run", slow, "--table", "short", "--to", str(dest))
-    running.wait_until(lambda: begun(dest), "a staged file")
-    subprocess.run(["rm", "-rf", str(dest)], check=True)
+    with gates.closed(postgres, slow) as gate:
+        running = command.Running("run", slow, "--table", "gated", "--to", str(dest))
+        gates.wait_at(gate, running)
+        subprocess.run(["rm", "-rf", str(dest)], check=True)
     status, _, err = running.finish()
     assert status == 6, err
     assert command.final_names(dest) == []
@@ -276,14 +281,17 @@ def test_second_run_into_a_finished_one(database: str, tmp_path: Path) -> None:
     assert command.manifest_of(dest)["run_id"] != before["run_id"]
 
 
-def test_two_runs_into_one_destination(slow: str, database: str, tmp_path: Path) -> None:
+def test_two_runs_into_one_destination(
+    slow: str, postgres: Any, database: str, tmp_path: Path
+) -> None:
     """A second run into a destination in use is refused and disturbs nothing."""
     dest = tmp_path / "out"
-    running = command.Running("run", slow, "--table", "short", "--to", str(dest))
-    running.wait_until(lambda: begun(dest), "a staged file")
-    error = command.error_of(
-        "run", database, "--table", "t", "--to", str(dest), "--overwrite", status=6
-    )
+    with gates.closed(postgres, slow) as gate:
+        running = command.Running("run", slow, "--table", "gated", "--to", str(dest))
+        gates.wait_at(gate, running)
+        error = command.error_of(
+            "run", database, "--table", "t", "--to", str(dest), "--overwrite", status=6
+        )
     assert "another run" in error
     status, _, err = running.finish()
     assert status == 0, err

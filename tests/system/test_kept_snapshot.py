@@ -144,7 +144,7 @@ def test_a_killed_run_is_resumed_at_its_snapshot(
         start_new_session=True,
         env=variables,
     ) as run:  # fmt: skip
-        until = time.monotonic() + 60
+        until = time.monotonic() + command.PATIENCE_SECONDS
         while not any(each["destinations"] for each in kept(variables)):
             assert time.monotonic() < until
             assert run.poll() is None, run.stdout and run.stdout.read()

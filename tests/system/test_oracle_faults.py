@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import database
+from oracle.ports import closed_port
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.samples.tables import lob_table
@@ -161,7 +161,7 @@ def test_stall_is_broken_off_by_the_call_timeout(
         for (partition, after), deaf in zip(PLACES, (True, True, False), strict=True)
     ]
     done = runs.unload(
-        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "3", "--call-timeout", "1"
+        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "3", "--call-timeout", "2"
     )
     assert done.status == 0, done.log
     assert [fault.count for fault in faults] == [1, 1, 1]
@@ -176,14 +176,14 @@ def test_slow_network_is_no_stall(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     """A unit that takes longer than --stall-timeout is left alone as long as rows come."""
-    slow = server.faults.add(Fault(kind="trickle", statement=reading(MIDDLE), seconds=0.03))
+    slow = server.faults.add(Fault(kind="trickle", statement=reading(MIDDLE), seconds=0.05))
     done = runs.unload(
-        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "2", "--stall-timeout", "3"
+        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "2", "--stall-timeout", "5"
     )
     assert done.status == 0, done.log
     assert slow.count == 1
     (unit,) = (unit for unit in done.manifest["units"] if unit["partition"] == MIDDLE)
-    assert unit["seconds"] > 3
+    assert unit["seconds"] > 5
     assert unit["attempts"] == 1
     assert done.files == undisturbed["csv"]
 
@@ -288,7 +288,9 @@ def test_undo_that_is_gone_for_all_is_not_waited_for(tmp_path: Path) -> None:
     made = database()
     runs.padded_table(made)
     with OracleServer(made) as server:
-        slow = server.faults.add(Fault(kind="trickle", statement=reading(FIRST), seconds=0.01))
+        slow = server.faults.add(
+            Fault(kind="stall", statement=reading(FIRST), after_rows=runs.PARTITION_ROWS // 2)
+        )
         to = tmp_path / "out"
         running = command.Running(
             *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1"),
@@ -297,6 +299,7 @@ def test_undo_that_is_gone_for_all_is_not_waited_for(tmp_path: Path) -> None:
         running.wait_until(slow.happened.is_set, "the first rows")
         made.delete("SCOTT", "PADDED", lambda row: row[0] == 1)
         made.expire_undo(made.scn)
+        slow.over.set()
         done = runs.ended(running, to)
         assert done.status == 4, done.log
         assert "ORA-01555" in done.error
@@ -347,17 +350,16 @@ def test_listener_that_stays_silent(
 
 def test_no_way_in(server: OracleServer, tmp_path: Path) -> None:
     """A wrong service, a listener that refuses and one that is not there end with 4 at once."""
-    with socket.create_server((server.host, 0)) as closed:
-        port = closed.getsockname()[1]
-    for url, words in (
-        (f"oracle://scott@{server.host}:{server.port}/NOSUCH", ("ORA-12514", "lsnrctl")),
-        (f"oracle://scott@{server.host}:{port}/FREEPDB1", ("refused", "check host and port")),
-    ):
-        done = runs.unload(server, "PADDED", tmp_path / "out", url=url)
-        assert done.status == 4, done.log
-        assert all(word in done.error for word in words), done.error
-        assert_nothing_there(done)
-    assert server.sessions == []
+    with closed_port(server.host) as port:
+        for url, words in (
+            (f"oracle://scott@{server.host}:{server.port}/NOSUCH", ("ORA-12514", "lsnrctl")),
+            (f"oracle://scott@{server.host}:{port}/FREEPDB1", ("refused", "check host and port")),
+        ):
+            done = runs.unload(server, "PADDED", tmp_path / "out", url=url)
+            assert done.status == 4, done.log
+            assert all(word in done.error for word in words), done.error
+            assert_nothing_there(done)
+        assert server.sessions == []
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -365,13 +367,14 @@ def test_parent_loses_its_session(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     """The parent's session may be ended while the workers read: the rows are counted in another."""
-    slow = server.faults.add(Fault(kind="trickle", statement=reading(FIRST), seconds=0.01))
+    slow = server.faults.add(Fault(kind="stall", statement=reading(FIRST)))
     to = tmp_path / "out"
     running = command.Running(
         *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "2"), env=runs.ENVIRONMENT
     )
     running.wait_until(slow.happened.is_set, "the first rows")
     server.kill(server.sessions[0].sid)
+    slow.over.set()
     done = runs.ended(running, to)
     assert done.status == 0, done.log
     assert done.manifest["verified"]["result"] == "ok"
@@ -413,14 +416,14 @@ def test_large_values_are_read_again_from_their_start(
 def test_large_value_that_comes_slowly_is_no_stall(server: OracleServer, tmp_path: Path) -> None:
     """A LOB that takes longer than --stall-timeout is left alone as long as pieces of it come."""
     server.faults.add(
-        Fault(kind="trickle", statement="CHARTOROWID", call="lob", times=None, seconds=0.01)
+        Fault(kind="trickle", statement="CHARTOROWID", call="lob", times=None, seconds=0.015)
     )
     done = runs.unload(
-        server, "LOB_TABLE", tmp_path / "out", "--columns", "C", "--stall-timeout", "3"
+        server, "LOB_TABLE", tmp_path / "out", "--columns", "C", "--stall-timeout", "5"
     )
     assert done.status == 0, done.log
     (unit,) = done.manifest["units"]
-    assert unit["seconds"] > 3
+    assert unit["seconds"] > 5
     assert unit["attempts"] == 1
 
 
@@ -465,9 +468,7 @@ def test_killed_worker_and_killed_parent(
     to = tmp_path / "out"
     for parent in (True, False):
         server.faults.clear()
-        slow = server.faults.add(
-            Fault(kind="trickle", statement=reading(MIDDLE), after_rows=1000, seconds=0.02)
-        )
+        slow = server.faults.add(Fault(kind="stall", statement=reading(MIDDLE), after_rows=1000))
         running = command.Running(
             *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1"),
             env=runs.ENVIRONMENT,

@@ -2,7 +2,7 @@
 
 UNLOADER_TEST_MEMORY_ROWS    rows of the smaller table (400000); a multiple of 50000
 UNLOADER_TEST_MEMORY_TIMES   how many times as many the larger one has (5)
-UNLOADER_TEST_MEMORY_LOB     bytes and characters of a large LOB (256000000)
+UNLOADER_TEST_MEMORY_LOB     bytes and characters of a large LOB (128000000)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long("memory and large rows")
 BASE_ROWS = 50_000
 ROWS = int(os.environ.get("UNLOADER_TEST_MEMORY_ROWS", "400000"))
 TIMES = int(os.environ.get("UNLOADER_TEST_MEMORY_TIMES", "5"))
-LOB_SIZE = int(os.environ.get("UNLOADER_TEST_MEMORY_LOB", "256000000"))
+LOB_SIZE = int(os.environ.get("UNLOADER_TEST_MEMORY_LOB", "128000000"))
 SMALL_LOB = 1_000_000
 ROWS_ALLOWANCE = 25_000_000
 """Bytes that more rows may take: measured 6 to 10 MB, the C library's heap and the index of a

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows
+from oracle.ports import closed_port
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.database import Database
@@ -91,13 +91,14 @@ def logged(started: command.Running, words: str) -> str:
 @pytest.mark.long(OTHER_ROUTES)
 def test_sessions_say_whose_they_are(server: OracleServer, tmp_path: Path) -> None:
     """Module, client identifier and action name the program, the run, the table and the unit."""
-    slow = server.faults.add(Fault(kind="trickle", statement=READING, times=2, seconds=0.02))
+    slow = server.faults.add(Fault(kind="stall", statement=READING, times=2))
     to = tmp_path / "out"
     started = command.Running(
         *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "2"), env=runs.ENVIRONMENT
     )
     started.wait_until(lambda: slow.count == 2, "two slow statements")
     seen = {(one.module, one.action, one.client_identifier) for one in server.sessions}
+    slow.over.set()
     done = runs.ended(started, to)
     assert done.status == 0, done.log
     run = f"unloader:{done.manifest['run_id']}"
@@ -116,7 +117,7 @@ def test_sessions_say_whose_they_are(server: OracleServer, tmp_path: Path) -> No
 @pytest.mark.long(OTHER_ROUTES)
 def test_logged_statement_ends_exactly_this_run(server: OracleServer, tmp_path: Path) -> None:
     """What the log tells a DBA to run finds the sessions of this run alone; killed, they end it."""
-    slow = server.faults.add(Fault(kind="trickle", statement=READING, times=4, seconds=0.02))
+    slow = server.faults.add(Fault(kind="stall", statement=READING, times=4))
     options = (*UNITS, "--partition", "P1,P2", "--parallelism", "2")
     ours, other = (
         command.Running(
@@ -145,6 +146,7 @@ def test_logged_statement_ends_exactly_this_run(server: OracleServer, tmp_path: 
     assert done.status == 4, done.log
     assert "ORA-00028" in done.error
     assert command.final_names(done.destination) == []
+    slow.over.set()
     done = runs.ended(other, tmp_path / "other")
     assert done.status == 0, done.log
     assert done.attempts == {"P1": 1, "P2": 1}
@@ -246,7 +248,7 @@ def test_secrets_stay_secret(server: OracleServer, tmp_path: Path) -> None:
     """No command line, log, trace, plan or manifest has the password, whatever goes wrong."""
     wallet = "wallet-Secret#9"
     server.faults.add(Fault(kind="ora-03113", statement=READING, after_rows=2000))
-    slow = server.faults.add(Fault(kind="trickle", statement=READING, times=2, seconds=0.02))
+    slow = server.faults.add(Fault(kind="stall", statement=READING, times=2))
     to = tmp_path / "out"
     url = server.url("hr[scott]")
     started = command.Running(
@@ -259,6 +261,7 @@ def test_secrets_stay_secret(server: OracleServer, tmp_path: Path) -> None:
         for process in (psutil.Process(started.process.pid), *started.workers())
     ]
     assert len(lines) == 3
+    slow.over.set()
     done = runs.ended(started, to)
     assert done.status == 0, done.log
     assert {session.user for session in server.sessions} == {"SCOTT"}
@@ -306,12 +309,11 @@ def test_servers_of_every_kind(tmp_path: Path, options: dict[str, Any]) -> None:
 @pytest.mark.long(OTHER_ROUTES)
 def test_first_address_is_down(server: OracleServer, tmp_path: Path) -> None:
     """Of several addresses the first that answers serves parent and workers."""
-    with socket.create_server((server.host, 0)) as closed:
-        port = closed.getsockname()[1]
-    hosts = f"{server.host}:{port},{server.host}:{server.port}"
-    url = f"oracle://scott@{hosts}/{server.service}"
-    assert_small_table(runs.unload(server, "T", tmp_path / "out", url=url))
-    assert len(server.sessions) == 2
+    with closed_port(server.host) as port:
+        hosts = f"{server.host}:{port},{server.host}:{server.port}"
+        url = f"oracle://scott@{hosts}/{server.service}"
+        assert_small_table(runs.unload(server, "T", tmp_path / "out", url=url))
+        assert len(server.sessions) == 2
 
 
 def test_tls(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_full_standard_output_ends_the_run(database: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [*command.UNLOADER, "run", database, "--table", "t", "--to", "-", *QUIET],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=600,
         )  # fmt: skip
     assert done.returncode == 6, done.stderr
     assert "No space left on device" in done.stderr

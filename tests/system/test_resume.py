@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
-from processes.breaking import comparable, journal_of, kill_after, staged_units
+from processes.breaking import comparable, held_behind, journal_of, kill_after, staged_units
 
 ROWS = 60000
 
@@ -45,8 +45,8 @@ def undisturbed(database: str, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 def job(source: str, dest: Path, *options: str) -> tuple[str, ...]:
-    """Return a run of some 120 units through one worker, one after the other."""
-    units = ("--unit-bytes", "64kB", "--parallelism", "1")
+    """Return a run of some 30 units through one worker, one after the other."""
+    units = ("--unit-bytes", "256kB", "--parallelism", "1")
     return ("run", source, "--table", "t", "--to", str(dest), *units, *options)
 
 
@@ -70,7 +70,8 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     """Files and manifest equal those of an undisturbed run; what was done is not done again."""
     whole, dest = tmp_path / "whole", tmp_path / "out"
     command.run(*job(database, whole, *options), "--quiet")
-    done = kill_after(3, dest, *job(database, dest, *options))
+    files = 8 if "--file-size" in options else 1
+    done = kill_after(3, dest, *job(database, dest, *options), files=files)
     staged = dest / "_run" / "staged"
     kept = {f["path"]: (staged / f["path"]).stat().st_ino for f in files_of(done)}
     assert f"units        {len(done)} of " in command.run("status", str(dest), status=7)
@@ -145,7 +146,8 @@ def test_an_interrupted_run_says_how_it_is_continued(
 ) -> None:
     """After Ctrl-C the error names the command, which works as it stands."""
     dest = tmp_path / "my out"
-    running = command.Running(*job(database, dest), "--progress", "none")
+    held = held_behind(units)
+    running = command.Running(*job(database, dest), "--progress", "none", env=held)
     record = dest / "_run" / "run.json"
     running.wait_until(lambda: record.exists() and len(staged_units(dest)) >= units, "units")
     running.signal(signal.SIGINT)
@@ -251,13 +253,15 @@ def test_nothing_to_resume(database: str, tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_is_left_alone(database: str, tmp_path: Path) -> None:
     """It is not resumed by a second process, whether by resume or by run."""
-    dest = tmp_path / "out"
-    running = command.Running(*job(database, dest), "--progress", "none")
+    dest, held = tmp_path / "out", tmp_path / "held"
+    held.touch()
+    running = command.Running(*job(database, dest), "--progress", "none", env=held_behind(1, held))
     running.wait_until((dest / "_run" / "run.json").exists, "the record of the run")
     running.signal(signal.SIGSTOP)
     assert "is writing to" in command.error_of("resume", str(dest), status=6)
     assert "is writing to" in command.error_of(*job(database, dest), "--resume-or-start", status=6)
     running.signal(signal.SIGCONT)
+    held.unlink()
     assert running.finish()[0] == 0
 
 
@@ -272,7 +276,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     assert f"resumed: {len(done)} units" in again.stderr
     assert command.manifest_of(dest)["totals"]["rows"] == ROWS
     first = command.manifest_of(dest)["run_id"]
-    running = command.Running(*line, "--progress", "none")
+    running = command.Running(*line, "--progress", "none", env=held_behind(2))
     running.wait_until(lambda: len(staged_units(dest)) >= 2, "two units")
     running.signal(signal.SIGKILL)
     running.finish()
@@ -354,7 +358,7 @@ def test_the_line_for_cron_finds_the_directory_of_the_broken_run(
     line = (*job(database, to), "--resume-or-start", "--quiet")
     command.run(*line)
     (first,) = (tmp_path / "t").iterdir()
-    running = command.Running(*line)
+    running = command.Running(*line, env=held_behind(3))
     running.wait_until(
         lambda: any(len(staged_units(each)) > 2 for each in (tmp_path / "t").iterdir()), "units"
     )

@@ -43,7 +43,7 @@ def job(database: str, to: Path, *options: str) -> tuple[str, ...]:
     """Return the command line of a run that stalls soon."""
     return (
         "run", database, "--table", "t", "--to", str(to), "--progress", "log", "--numa", "off",
-        "--min-free", "100MiB", "--stall-timeout", "2", *options,
+        "--min-free", "100MiB", "--stall-timeout", "3", *options,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_writes_that_find_no_room_wait_for_it(
     )
     log = first_lines(running, "waits for room")
     assert f"a worker waits for room on the disk of {to}" in log
-    time.sleep(3)
+    time.sleep(4)
     full.unlink()
     status, _, err = running.finish()
     assert status == 0, err
@@ -115,7 +115,7 @@ def test_a_pause_without_end_ends_the_run(
     told.write_text("0")
     to = tmp_path / "out"
     error = command.error_of(
-        *job(database, to, "--pause-timeout", "1"), status=6,
+        *job(database, to, "--pause-timeout", "0.3"), status=6,
         env=faults.environment("statvfs", str(told), files=str(to)),
     )  # fmt: skip
     assert "0.0 MiB free" in error
@@ -145,7 +145,7 @@ def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path:
     told.write_text(str(500 * MIB))
     with OracleServer(made) as server:
         reading = '"PAD".*PARTITION'
-        slow = server.faults.add(Fault(kind="trickle", statement=reading, skip=1, seconds=0.02))
+        slow = server.faults.add(Fault(kind="stall", statement=reading, skip=1))
         running = command.Running(
             *runs.arguments(
                 server, "PADDED", to, "--split", "partition", "--parallelism", "1", "--numa", "off",
@@ -155,6 +155,7 @@ def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path:
         )  # fmt: skip
         running.wait_until(slow.happened.is_set, "the second unit")
         told.write_text(str(MIB))
+        slow.over.set()
         broken = runs.ended(running, to)
         assert broken.status == 6, broken.log
         assert "1.0 MiB free" in broken.error

@@ -68,7 +68,8 @@ def test_points_and_what_they_cost(database: str, tmp_path: Path) -> None:
         assert stages == pytest.approx(costs["total"], rel=0.5)
         assert each["queueing"]["longest_seconds"] >= 0
         assert all(0 <= each["waits"][what] <= 1 for what in ("source", "output"))
-        assert 0 < each["machine"]["processes"]["workers"] <= 1
+        # So short a run may be less than a tick of the system's clocks.
+        assert 0 <= each["machine"]["processes"]["workers"] <= 1
         assert each["machine"]["processes"]["database"] is None
         assert each["peak_worker_bytes"] > 10_000_000
         sizes.add(each["bytes"])
@@ -154,17 +155,18 @@ def test_the_answer(database: str, tmp_path: Path) -> None:
 def test_the_database_on_this_machine_is_told_apart(postgres: Any) -> None:
     """The share of PostgreSQL's processes is not that of the workers, nor of the rest."""
     url = postgres.database("swept")
-    # Each row costs the server something, and all of them take longer than a look at the machine.
+    # Each row costs the server and the worker something that the system's clocks can tell, and all
+    # of them take longer than a look at the machine.
     postgres.run(
         "CREATE VIEW t AS SELECT g AS id, md5(repeat(g::text, 30000)) AS s, "
-        "pg_sleep(0.001)::text AS z FROM generate_series(1, 2500) g",
+        "repeat('wide', 10000) AS w, pg_sleep(0.001)::text AS z FROM generate_series(1, 2500) g",
         url=url,
     )
     found = swept(url, "--to", "null:", "--parallelism", "1")
     (each,) = found["points"][0]["measurements"]
     shares = each["machine"]["processes"]
-    assert shares["workers"] > 0
-    assert shares["database"] > 0
+    assert shares["workers"] > 0, shares
+    assert shares["database"] > 0, shares
 
 
 @pytest.mark.long(OTHER_ROUTES)

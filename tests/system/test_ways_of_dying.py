@@ -117,7 +117,7 @@ def test_what_a_partial_run_says_of_its_finished_units_is_true(parts: str, tmp_p
     """
     dest = tmp_path / "out"
     job = ("run", parts, "--table", "p", "--to", str(dest), "--split", "partition")
-    stuck = ("--parallelism", "2", "--where", "waits(k)", "--stall-timeout", "2", "--retries", "1")
+    stuck = ("--parallelism", "2", "--where", "waits(k)", "--stall-timeout", "4", "--retries", "1")
     error = command.error_of(*job, *stuck, "--retry-delay", "0.1", "--progress", "none", status=7)
     assert "run again, which starts anew" in error
     assert f"until then the finished units are in {dest / '_run' / 'staged'}" in error
@@ -143,7 +143,7 @@ def test_a_signal_while_a_password_is_asked_for(tmp_path: Path, number: signal.S
     ) as process:  # fmt: skip
         os.read(parent, 1)  # The prompt.
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     os.close(child)
     os.close(parent)
     assert (process.returncode, out) == (130, b""), err
@@ -165,7 +165,7 @@ def test_a_terminal_that_goes_away_stops_the_run(parts: str, tmp_path: Path) -> 
         os.close(child)
         command.wait_for(lambda: bool(staged_units(dest)), "a finished unit")
         os.close(parent)
-        assert process.wait(60) == 130
+        assert process.wait(180) == 130
     assert command.final_names(dest) == []
     assert (dest / "_run" / "_manifest.json").exists()
 
@@ -283,7 +283,7 @@ def test_ctrl_c_at_any_time_of_the_start() -> None:
         ) as process:  # fmt: skip
             time.sleep(step * 0.01)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=180)
         assert package not in err
         ours = process.returncode in (0, 130)
         assert ours or process.returncode in (-signal.SIGINT, 1), err
@@ -305,7 +305,7 @@ def test_an_ignored_hangup_stays_ignored(parts: str, tmp_path: Path) -> None:
         command.wait_for(lambda: bool(staged_units(dest)), "a finished unit")
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert err.count(b"stopping:") == 1
     assert b"still stopping" not in err

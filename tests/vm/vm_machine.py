@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from vm_initramfs import SHARE
 from vm_rig import Rig
 
-BOOT_SECONDS = 720
+BOOT_SECONDS = 1800
 """After it QEMU is killed. Alone on two cores a guest needs 30 to 60 s, and on a busy machine twice
 as long; two of them side by side, four times."""
 

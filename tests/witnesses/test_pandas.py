@@ -65,7 +65,7 @@ def answers(python: str, *asked: dict[str, Any]) -> list[Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

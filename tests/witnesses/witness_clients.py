@@ -28,7 +28,7 @@ _JAR_PATH = "com/oracle/database/jdbc/ojdbc11/23.26.0.0.0/ojdbc11-23.26.0.0.0.ja
 _JAR_SHA256 = "ef295bf01374dac7d791b3bc6526d10e8910ecac4645a95a3ca0c01cfc5c21d0"
 _MAVEN_GET = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:get"
 _FETCH_SECONDS = 170
-_RUN_SECONDS = 60
+_RUN_SECONDS = 300
 
 UNREADABLE = "not compared: the driver cannot read it"
 

@@ -205,7 +205,7 @@ class Memory(Injection):
 
     size: int
 
-    _group: ClassVar[Path] = Path("/sys/fs/cgroup/memory/unloader-faults")
+    _group: ClassVar[Path] = Path(f"/sys/fs/cgroup/memory/unloader-faults-{os.getpid()}")
 
     def impossible(self) -> str:
         """Say whether groups can be made here."""
@@ -299,7 +299,7 @@ def wait(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 def until(process: subprocess.Popen[bytes], seen: Callable[[], bool], pause: float = 0.002) -> None:
     """Wait until something holds, or the process ends."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while process.poll() is None and time.monotonic() < end and not seen():
         time.sleep(pause)
 

@@ -77,12 +77,13 @@ def _kill_all(process: subprocess.Popen[bytes], around: Surroundings) -> None:
 
 def _opened(path: Path) -> duckdb.DuckDBPyConnection:
     """Open a file for writing; a worker that has lost its parent has it open for a moment."""
-    for _ in range(600):
+    end = time.monotonic() + 180
+    while True:
         try:
             return duckdb.connect(str(path))
         except duckdb.IOException:
+            assert time.monotonic() < end, f"a worker does not let go of {path}"
             time.sleep(0.05)
-    raise AssertionError(f"a worker does not let go of {path}")
 
 
 def _write_to_the_file(around: Surroundings) -> None:

@@ -201,6 +201,11 @@ def _all() -> tuple[tuple[str, Topology], ...]:
     return tuple(trees)
 
 
+def all_names() -> list[str]:
+    """Return the names of all machines, without reading one."""
+    return [*shapes(), *recordings()]
+
+
 def all_trees() -> Iterator[tuple[str, Topology]]:
     """Yield every machine of the test data: the made-up ones, then the recorded ones."""
     yield from _all()

@@ -6,8 +6,7 @@ import hashlib
 import os
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,18 +116,9 @@ def ended(running: command.Running, to: Path) -> Outcome:
     return Outcome(status=status, stdout=stdout, log=log, destination=to)
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something holds."""
-    for _ in range(400):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"never came: {what}")
-
-
 def assert_no_connection_left(server: OracleServer) -> None:
     """Check that the server has nobody to serve any more."""
-    wait_for(lambda: server.open_connections == 0, "the end of every connection")
+    command.wait_for(lambda: server.open_connections == 0, "the end of every connection")
 
 
 @contextmanager

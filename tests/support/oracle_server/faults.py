@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from oracle_server.model import OracleError
 from oracle_server.wire.errors import DEAD_SESSION, FatalError, known_error
+from oracle_server.wire.packets import Pause
 
 _ORA = re.compile(r"ora-(\d+)(\+cut)?", re.IGNORECASE)
 _KINDS = frozenset({"cut", "reset", "stall", "trickle"})
@@ -41,6 +42,8 @@ class Fault:
     """Of an error, in place of Oracle's own; may have several lines."""
     seconds: float | None = None
     """How long a stall lasts, None for ever; the pause before each packet of a trickle (0.05)."""
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set by a test, it ends a stall; or the event of something that then happens."""
     deaf: bool = False
     """A stall does not notice breaks, as if the network were gone."""
     count: int = field(default=0, init=False)
@@ -79,6 +82,11 @@ class Fault:
         if self.kind != "trickle":
             return 0
         return 0.05 if self.seconds is None else self.seconds
+
+    @property
+    def pause(self) -> Pause:
+        """What a stall does to a reply."""
+        return Pause(self.seconds, self.deaf, self.over)
 
     def is_due(self, before: int, after: int, done: bool) -> bool:
         """Tell whether a reply with the rows `before + 1` to `after` is the one.

@@ -14,7 +14,7 @@ from oracle_server.model import SessionState
 from oracle_server.session.connection import Connection
 from oracle_server.session.host import Accounts, Host
 
-_JOIN_SECONDS = 10
+_JOIN_SECONDS = 60
 
 
 class OracleServer(Host):

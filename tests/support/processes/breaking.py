@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from processes import command
+from processes.faulty_calls import FaultyCalls
 
 OF_THE_RUN = (
     *("run_id", "settings", "totals", "workers", "nodes", "warnings", "not_measured"),
@@ -35,23 +42,57 @@ def staged_units(dest: Path) -> dict[str, dict[str, Any]]:
     return {line["unit"]: line for line in journal_of(dest) if line["event"] == "staged"}
 
 
+@cache
+def _library() -> FaultyCalls | None:
+    directory = Path(tempfile.mkdtemp(prefix="unloader-test-"))
+    atexit.register(shutil.rmtree, directory)
+    try:
+        return FaultyCalls.build(directory)
+    except pytest.skip.Exception:
+        return None
+
+
+def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict[str, str]:
+    """Return variables under which a run of one worker stands still once units are staged.
+
+    So many, or one more; without a C compiler it goes on.
+
+    Args:
+        units: How many.
+        file: It goes on when this file is gone. None: it never does.
+        files: At least as many as a unit has.
+    """
+    library = _library()
+    if library is None:
+        return {}
+    # A worker has its next unit before the last one is on record.
+    before = (units + 1) * files
+    what = f"hold:{file or library.path}"
+    return library.environment("create", what, after=before, more={"who": "worker"})
+
+
 def kill_after(
-    units: int, dest: Path, *arguments: str, env: dict[str, str] | None = None
+    units: int, dest: Path, *arguments: str, env: dict[str, str] | None = None, files: int = 1
 ) -> dict[str, dict[str, Any]]:
     """Start a command and kill all its processes once so many units are staged; return these.
 
-    With no units it is killed once it is on record what the run is to do.
+    With no units it is killed once it is on record what the run is to do. It has one worker, and
+    its units so many files at most.
     """
-    running = command.Running(*arguments, "--progress", "none", env=env)
-    if units:
-        running.wait_until(lambda: len(staged_units(dest)) >= units, f"{units} finished units")
-    else:
-        running.wait_until((dest / "_run" / "run.json").exists, "the record of the run")
-    workers = running.workers()
-    os.killpg(running.process.pid, signal.SIGKILL)
-    running.finish()
+    variables = {**held_behind(units, files=files), **(env or {})}
+    running = command.Running(*arguments, "--progress", "none", env=variables)
+    try:
+        if units:
+            running.wait_until(lambda: len(staged_units(dest)) >= units, f"{units} finished units")
+        else:
+            running.wait_until((dest / "_run" / "run.json").exists, "the record of the run")
+    finally:
+        workers = running.workers()
+        with suppress(ProcessLookupError):
+            os.killpg(running.process.pid, signal.SIGKILL)
+        running.process.communicate()
     # A worker that has lost its parent ends by itself, and has the source open until then.
-    psutil.wait_procs(workers, timeout=60)
+    psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
     assert command.final_names(dest) == []
     return staged_units(dest)
 

@@ -21,6 +21,9 @@ from processes import warm
 
 UNLOADER = (sys.executable, "-m", "unloader")
 _LONGEST_SECONDS = 600
+PATIENCE_SECONDS = 180
+"""How long a test waits for what is certain to come; a busy machine starts a process in ten."""
+_LOOK_SECONDS = 0.02
 
 
 def ended(
@@ -83,11 +86,10 @@ def manifest_of(destination: Path) -> dict[str, Any]:
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Wait until something holds."""
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"never came: {what}")
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"never came: {what}"
+        time.sleep(_LOOK_SECONDS)
 
 
 class Running:
@@ -114,12 +116,16 @@ class Running:
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until something holds; fail if the command ends first."""
-        for _ in range(600):
-            if condition():
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            if self.process.poll() is not None:
+                # It may have come just before the end.
+                assert condition(), self.process.communicate()
                 return
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.05)
-        raise AssertionError(f"never came: {what}")
+            if time.monotonic() > end:
+                self.process.kill()
+                raise AssertionError(f"never came: {what}", self.process.communicate())
+            time.sleep(_LOOK_SECONDS)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command alone."""
@@ -127,7 +133,7 @@ class Running:
 
     def finish(self) -> tuple[int, str, str]:
         """Wait for the end; return exit status, stdout and stderr."""
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=_LONGEST_SECONDS)
         return self.process.returncode, out, err
 
 

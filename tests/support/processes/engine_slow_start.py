@@ -1,4 +1,4 @@
-"""The tasks of `engine_tasks` in a process that takes longer to start than a stall may last."""
+"""The tasks of `engine_tasks` in a process that takes seconds to start."""
 
 import time
 

@@ -8,8 +8,9 @@
    FAULT_DO      a number: fail with this errno; short: write about half; zero: write nothing and
                  say so; slow: sleep 50 ms before; interrupted: fail with EINTR every other time;
                  refused: fail with EINVAL as long as the file is written directly; while:FILE:
-                 fail with ENOSPC as long as there is such a file; of statvfs: a file that holds
-                 the number of bytes that are free
+                 fail with ENOSPC as long as there is such a file; hold:FILE, of create: wait as
+                 long as there is such a file; of statvfs: a file that holds the number of bytes
+                 that are free
    FAULT_AFTER   so many bytes (write) or calls (else) go well first, in each process; default 0
    FAULT_TIMES   so many calls fail in each process, those after them go well again; default all
    FAULT_LOG     a file that gets a line for each call that failed: call, errno, inode and time of
@@ -152,6 +153,10 @@ static int faulty_path(const char *path, const char *call) {
         return 0;
     }
     if (!due()) return 0;
+    if (strncmp(setting("FAULT_DO"), "hold:", 5) == 0) {
+        while (access(setting("FAULT_DO") + 5, F_OK) == 0) usleep(5000);
+        return 0;
+    }
     errno = atoi(setting("FAULT_DO"));
     noted(call, -1, path);
     return 1;

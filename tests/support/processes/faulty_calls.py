@@ -36,7 +36,8 @@ class FaultyCalls:
         Args:
             call: write, fsync, sync_file_range, create, rename, mkdir, unlink, statvfs or direct.
             what: An errno, or short, zero, slow, interrupted, refused, or while: and a file. Of
-                statvfs: a file that holds the number of bytes that are free.
+                create: hold: and a file. Of statvfs: a file that holds the number of bytes that
+                are free.
             files: Part of the path of the files that are meant: by default those with rows.
             after: Bytes (of write) or calls that go well first.
             more: `who`, `times` and `log`; see `faulty_calls.c`.

@@ -202,7 +202,7 @@ def test_a_reader_that_leaves_is_no_error(
     )
     assert process.stdout is not None
     process.stdout.close()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert errors == b""
     assert process.returncode == 0
 

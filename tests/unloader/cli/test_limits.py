@@ -38,7 +38,7 @@ def under(tmp_path: Path, environment: dict[str, str], program: tuple[str, ...])
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
     return run

@@ -25,7 +25,7 @@ def shell(tmp_path: Path, environment: dict[str, str], program: tuple[str, ...])
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
     return run

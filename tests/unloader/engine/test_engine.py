@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,8 +19,10 @@ from long_tests import OTHER_ROUTES
 from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, run_over, unbound
 
 from numa.model import ProcessLimits
+from partition_planner.model import WorkUnit
 from unloader import api
-from unloader.engine.executor import ExecutorEvent, PlaceLost, Result
+from unloader.engine.engine import Engine
+from unloader.engine.executor import ExecutorEvent, Message, PlaceLost, PlaceReady, Result
 from unloader.engine.local import LocalExecutor
 from unloader.engine.schedule import Assignment, Attempt
 from unloader.errors import ConfigError, Interrupted
@@ -175,29 +177,49 @@ def test_an_attempt_that_passes_a_limit_is_stopped(limit: str) -> None:
     assert [failure.message for failure, _ in work.failures] == ["hang-1 passed 0.5 s"] * 2
 
 
+def run_in_leaps(engine: Engine[WorkUnit], leap: float, *kinds: type) -> None:
+    """Run an engine with one worker; its clock leaps while it waits for events of these kinds."""
+    leapt = 0.0
+    with LocalExecutor(unbound(1), ENTRY) as executor:
+        listen = executor.events
+
+        def events(timeout_seconds: float) -> Sequence[ExecutorEvent]:
+            nonlocal leapt
+            found = listen(timeout_seconds)
+            if any(isinstance(event, kinds) for event in found):
+                leapt += leap
+            return found
+
+        executor.events = events  # type: ignore[method-assign]
+        engine.clock = lambda: time.monotonic() + leapt
+        run_over(engine, executor, 1)
+    assert leapt
+
+
 def test_who_talks_is_not_stalled() -> None:
     """Each message begins the time of a stall anew; the limit of a whole attempt goes on."""
     work = RecordedWork()
-    engine = engine_of(work, "chatter-1", stall_seconds=0.5)
-    run_locally(engine, 1)
+    run_in_leaps(engine_of(work, "chatter-1", retries=0, stall_seconds=1500), 1000, Message)
     assert [result.unit for result in work.results] == ["chatter-1"]
-    late = engine_of(RecordedWork(), "chatter-1", retries=0, attempt_seconds=0.5)
-    run_locally(late, 1)
-    assert set(late.schedule.given_up) == {"chatter-1"}
+    late = engine_of(RecordedWork(), "babble-1", retries=0, attempt_seconds=1500)
+    run_in_leaps(late, 1000, Message)
+    assert set(late.schedule.given_up) == {"babble-1"}
 
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_slow_caller_makes_no_attempt_late() -> None:
     """What waits in the pipes while the caller records a result is not held against its worker."""
     work = RecordedWork()
-    engine = engine_of(work, "ok-1", "chatter-1", retries=0, stall_seconds=0.5)
-    record = work.record
+    engine = engine_of(work, "ok-1", "chatter-1", retries=0, stall_seconds=300)
+    record, slow = work.record, 0.0
 
     def slowly(place: int, attempt: Assignment, result: object) -> None:
-        time.sleep(1.5)
+        nonlocal slow
+        slow += 1000
         record(place, attempt, result)
 
     work.record = slowly  # type: ignore[method-assign]
+    engine.clock = lambda: time.monotonic() + slow
     run_locally(engine, 2)
     assert {result.unit for result in work.results} == {"ok-1", "chatter-1"}
 
@@ -221,8 +243,8 @@ def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
 def test_a_slow_start_is_no_stall() -> None:
     """A process that is not up yet is not held to the limit of a stall, which is about the unit."""
     work = RecordedWork()
-    engine = engine_of(work, "ok-1", "ok-2", retries=0, stall_seconds=1.5)
-    run_locally(engine, 2, "processes.engine_slow_start:work")
+    engine = engine_of(work, "ok-1", "ok-2", retries=0, stall_seconds=300)
+    run_in_leaps(engine, 1000, PlaceReady)
     assert not engine.schedule.given_up
     assert {result.unit for result in work.results} == {"ok-1", "ok-2"}
 

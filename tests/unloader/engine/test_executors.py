@@ -40,7 +40,7 @@ from unloader.model import (
     UnitResult,
 )
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 WHY = AttemptFailure(error="WorkerLost", message="by intent", hint="none", retryable=True)
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {

@@ -53,7 +53,7 @@ class Watched:
 def ready_in(pool: Pool) -> Ready:
     """Wait until a worker is up."""
     while True:
-        events: tuple[PoolEvent, ...] = pool.wait(60.0)
+        events: tuple[PoolEvent, ...] = pool.wait(180.0)
         assert events, "the worker never came up"
         for event in events:
             if isinstance(event, Ready):
@@ -139,7 +139,7 @@ def test_a_worker_off_its_seat_is_told() -> None:
             os.sched_setaffinity(int(thread), [cpus[1]])
         # A thread that sleeps stays where it last ran.
         pool.assign(0, None)
-        assert pool.wait(60.0)
+        assert pool.wait(180.0)
         watch.finish(pool.pids(), pool.bindings())
     watch.close()
     assert any(f"ran on CPU {cpus[1]}, outside its seat of CPU {cpus[0]}" in text for text in told)

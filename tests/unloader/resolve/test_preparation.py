@@ -121,7 +121,7 @@ def test_automatic_parallelism_keeps_to_quota_and_nodes(
         note=None,
     )
     monkeypatch.setattr("unloader.placement.seating.machine", lambda: shape)
-    limits = PlanOptions(split="range", unit_bytes=1)
+    limits = PlanOptions(split="range", unit_bytes=10_000)
     job = replace(job_of(path), limits=limits, seats=SeatOptions(nodes=nodes))
     with prepared(job) as ready:
         assert ready.plan.limits.parallelism == workers

@@ -33,7 +33,7 @@ def test_a_broken_run_of_today(source: str, tmp_path: Path, way: str) -> None:
     metrics, today = tmp_path / "x.prom", f"{datetime.now(timezone.utc):%Y%m%d}"
     job = (
         *("run", source, "--table", "t", "--to", f"{tmp_path}/{{table}}/{{date}}"),
-        *("--unit-bytes", "16kB", "--parallelism", "1", "--keep", "2", "--latest-link", "latest"),
+        *("--unit-bytes", "128kB", "--parallelism", "1", "--keep", "2", "--latest-link", "latest"),
     )
     directory = tmp_path / "t" / today
     kill_after(3, directory, *job)

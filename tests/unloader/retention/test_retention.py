@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
-from processes.breaking import staged_units
+from processes.breaking import held_behind, staged_units
 
 import unloader.retention.removing as removing
 from unloader.manifest.read import directories_of, read_manifest
@@ -177,9 +177,10 @@ def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE t AS SELECT i AS id FROM range(60000) t(i)")
     runs, after = tmp_path / "runs", ("--keep", "1", "--latest-link", "latest")
-    job = ("--unit-bytes", "32kB", "--split", "range", *after)
+    job = ("--unit-bytes", "256kB", "--split", "range", *after)
     line = ("run", f"duckdb://{path}", "--table", "t", "--to", f"{runs}/{{run_id}}")
-    died = command.Running(*line, *job, "--parallelism", "1", "--progress", "none")
+    one = ("--parallelism", "1", "--progress", "none")
+    died = command.Running(*line, *job, *one, env=held_behind(1))
     died.wait_until(
         lambda: any(staged_units(each) for each in runs.glob("*")), "a run with finished units"
     )

@@ -17,7 +17,7 @@ from unloader.status import recording
 from unloader.status.model import LiveStatus, parse_status
 from unloader.status.recording import LiveRun
 
-ENOUGH_SECONDS = 60.0
+ENOUGH_SECONDS = 180.0
 SEATS = (
     Seat(worker=0, node=1, cpus=(4, 5), memory_node=1),
     Seat(worker=1, node=0, cpus=(), memory_node=None),

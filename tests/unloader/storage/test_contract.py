@@ -10,7 +10,7 @@ import pytest
 from publications.memory_storage import MemoryRun, MemoryStorage, Plan
 
 from unloader.storage.base import RunStorage
-from unloader.storage.directories import publishing, run_directories
+from unloader.storage.directories import leftovers, publishing, run_directories
 from unloader.storage.directories.local import LocalDirectories
 from unloader.storage.model import Claim, Cleaning, Completed, Index, Move, WhoWasHere
 from unloader.storage.testing import check_storage
@@ -31,6 +31,8 @@ def test_local_directories(
 ) -> None:
     """Directories keep all promises, exchanged or filled, one or two, wherever they are cut short."""
     places = [tmp_path / f"m{number}" / "out" for number in range(several)]
+    # Nobody else asks for a lock meanwhile.
+    monkeypatch.setattr(leftovers, "_TRY_SECONDS", 0.001)
 
     def cut_short(run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
         with monkeypatch.context() as patch:

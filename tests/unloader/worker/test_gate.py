@@ -12,7 +12,7 @@ from unloader.model import FetchOrder
 from unloader.worker.gate import Gate
 from unloader.worker.pump import Pump
 
-ENOUGH_SECONDS = 60.0
+ENOUGH_SECONDS = 180.0
 
 
 def order(unit: str = "1", attempt: int = 1, *, paused: bool = True) -> FetchOrder:

@@ -11,7 +11,7 @@ import pytest
 from unloader.worker import pump as pump_module
 from unloader.worker.pump import DEPTH, Pump
 
-ENOUGH_SECONDS = 60.0
+ENOUGH_SECONDS = 180.0
 """Longer than anything here takes; only a broken promise waits that long."""
 
 
@@ -167,10 +167,10 @@ def test_an_iterator_without_close_will_do() -> None:
 
 def test_fetch_seconds_leave_out_the_wait_for_the_consumer() -> None:
     """Time in which the fetch waits for a slow consumer does not count as fetching."""
-    pump = Pump(Numbers(10).items)
+    pump = Pump(Numbers(5).items)
     pause = threading.Event()
-    pump.run(lambda _: pause.wait(0.02) and None)
-    assert 0 <= pump.fetch_seconds < 10 * 0.02
+    pump.run(lambda _: pause.wait(0.1) and None)
+    assert 0 <= pump.fetch_seconds < 5 * 0.1
 
 
 def test_bytes_in_flight_are_bounded() -> None:
@@ -229,21 +229,29 @@ def test_a_long_wait_is_told(
     pump.run(consume)
     assert got == list(range(2 * DEPTH))
     assert found[:1] == told
-    assert (pump.starved_seconds >= 0.05) == (slow == "source")
+    # On a busy machine the fetch is late without being slow.
+    assert slow != "source" or pump.starved_seconds >= 0.05
 
 
 def test_the_waits_of_the_fetch_are_counted() -> None:
     """A consumer that takes nothing for a while blocks the fetch, and starves nobody."""
-    gate = threading.Event()
+    full = threading.Event()
     # More than are consumed and queued, so that the fetch thread has to wait.
     numbers = Numbers(DEPTH + 3)
 
+    def items() -> Iterator[int]:
+        for number in numbers.items():
+            if number == DEPTH + 1:
+                full.set()
+            yield number
+
     def consume(number: int) -> None:
         if not number:
-            gate.wait(0.3)
+            assert full.wait(ENOUGH_SECONDS)
+            threading.Event().wait(0.5)
 
-    pump = Pump(numbers.items)
+    pump = Pump(items)
     pump.run(consume)
-    assert pump.longest_blocked_seconds > 0.2
+    assert pump.longest_blocked_seconds > 0.1
     assert pump.blocked_seconds >= pump.longest_blocked_seconds
     assert pump.fetch_cpu_seconds > 0

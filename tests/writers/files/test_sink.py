@@ -31,7 +31,7 @@ from writers.model import Compression
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def open_sink(
@@ -393,7 +393,7 @@ def test_reader_that_stands_still_is_given_up_at_once(tmp_path: Path, codec: str
     with ends_of_threads() as raised:
         producing.start()
         seen = -1
-        while sink.bytes_accepted != seen:
+        while sink.bytes_accepted != seen or seen < 2 * 64 * 1024:
             seen = sink.bytes_accepted
             time.sleep(0.2)
         assert producing.is_alive()

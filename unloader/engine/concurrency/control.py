@@ -157,12 +157,15 @@ class Concurrency:
         if climber.level > allowed and climber.level > climber.base:
             climber.give_up_trial()
             self._go_back(climber, "as many as were tried are not allowed", now)
-        if at_work != climber.level:
-            # While a unit ends, a session opens, a limit holds, or nothing is left to be done.
+        if self.limit is not None:
+            # Some may be at work still; what comes meanwhile is not what their number brings.
             self._windows.interrupt()
-            if self.limit is not None:
-                self._measured_at = 0
-            elif at_work < climber.level:
+            self._measured_at = 0
+            return
+        if at_work != climber.level:
+            # While a unit ends, a session opens, or nothing is left to be done.
+            self._windows.interrupt()
+            if at_work < climber.level:
                 self._note_short(climber, now)
             return
         self._short_since = None

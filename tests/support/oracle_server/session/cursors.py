@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from oracle_server.faults import Fault, Faults
 from oracle_server.model import Column
 from oracle_server.wire.binds import BindType
-from oracle_server.wire.packets import Pause, Piece
+from oracle_server.wire.packets import Piece
 from oracle_server.wire.rows.describe import needs_define
 from oracle_server.wire.rows.lobs import Locators
 from oracle_server.wire.rows.row_sets import RowCursor
@@ -90,14 +90,14 @@ class Cursor:
                 continue
             if fault.error is not None:
                 raise fault.error
-            pause = [Pause(fault.seconds, fault.deaf)] if fault.kind == "stall" else []
+            pause = [fault.pause] if fault.kind == "stall" else []
             return Reply(pieces=pause, fault=None if pause else fault)
         return Reply(pieces=[])
 
 
 def _with_pause(data: bytes, fault: Fault) -> list[Piece]:
     """Return a reply that stops half way, or before its first byte if it is the first one."""
-    pause = Pause(fault.seconds, fault.deaf)
+    pause = fault.pause
     if fault.after_rows == 0:
         return [pause, data]
     view = memoryview(data)

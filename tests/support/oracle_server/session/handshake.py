@@ -26,7 +26,6 @@ from oracle_server.wire.packets import (
     REFUSE,
     RESEND,
     TEXT_FOLLOWS,
-    Pause,
 )
 from oracle_server.wire.reader import Reader
 
@@ -264,7 +263,7 @@ class Handshake:
                 self._channel.send(REFUSE, negotiation.refusal(fault.error.code))
                 return True
             if fault.kind == "stall":
-                self._channel.pause(Pause(fault.seconds, fault.deaf))
+                self._channel.pause(fault.pause)
             else:
                 self._channel.close(reset=fault.kind == "reset")
                 return True

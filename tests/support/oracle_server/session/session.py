@@ -175,8 +175,7 @@ class Session:
         )
         end = self._end(head)
         if fault is not None and fault.kind == "stall":
-            pause = Pause(fault.seconds, fault.deaf)
-            return Reply(pieces=itertools.chain((pause,), pieces, (end,)))
+            return Reply(pieces=itertools.chain((fault.pause,), pieces, (end,)))
         return Reply(pieces=itertools.chain(pieces, (end,)), fault=fault)
 
     def finish(self, statement: str) -> int:

@@ -117,6 +117,8 @@ class Channel:
         """
         until = None if pause.seconds is None else time.monotonic() + pause.seconds
         while until is None or time.monotonic() < until:
+            if pause.over is not None and pause.over.is_set():
+                return
             left = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - time.monotonic())
             self._readable(max(left, 0))
             self._ended()

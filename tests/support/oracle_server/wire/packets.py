@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ class Pause(NamedTuple):
     """None is for ever."""
     deaf: bool = False
     """Breaks are not noticed either, as if the network had gone."""
+    over: threading.Event | None = None
+    """It ends when this is set, if that is sooner."""
 
 
 Piece = Buffer | Pause

@@ -154,7 +154,7 @@ def test_real_machines_fit_eighty_columns(environment: dict[str, str]) -> None:
         env={**environment, "COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     drawings = shown(done).rstrip("\f").split("\f")
     for tree, text in zip(trees, drawings, strict=True):

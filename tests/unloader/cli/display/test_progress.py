@@ -51,7 +51,7 @@ def test_sigint_stops_in_good_order(
         while not any("rows/s" in line for line in lines):
             lines.append(process.stderr.readline())
         process.send_signal(signal.SIGINT)
-        output, rest = process.communicate(timeout=60)
+        output, rest = process.communicate(timeout=180)
     assert process.returncode == 130
     assert output == ""
     assert " stopping: " in rest
@@ -71,7 +71,7 @@ def test_sigterm_stops_and_json_lines_have_the_same_facts(
         while not is_progress(json.loads(lines[-1])):
             lines.append(process.stderr.readline())
         process.send_signal(signal.SIGTERM)
-        output, rest = process.communicate(timeout=60)
+        output, rest = process.communicate(timeout=180)
     assert process.returncode == 130
     assert json.loads(output)["error"]["kind"] == "Interrupted"
     events = checked("".join((*lines, rest)))

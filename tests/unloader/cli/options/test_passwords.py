@@ -147,7 +147,7 @@ def test_a_prompt_asks_on_the_terminal_and_shows_nothing(
         while termios.tcgetattr(leader)[3] & termios.ECHO:
             time.sleep(0.01)
         os.write(leader, f"{SECRET}\n".encode())
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=180)
         while True:
             try:
                 shown += os.read(leader, 1024)

@@ -21,6 +21,8 @@ class Simulated:
         """Places that have work, where it comes to an end."""
         self.up = 99
         """Places that have a process."""
+        self.late = 0
+        """Places that go on although they are not to."""
         self.slow_seconds = 0.0
         """Until a place that was added brings its first rows."""
         self.reasons: list[str] = []
@@ -30,7 +32,8 @@ class Simulated:
         """Let time pass; return the steps, as workers and cause."""
         until = self.now + seconds
         while self.now < until:
-            at_work = min(self.control.places, self.left or 99, self.sessions or 99, self.up)
+            told = max(self.control.places, self.late)
+            at_work = min(told, self.left or 99, self.sessions or 99, self.up)
             self.now += TICK
             self._since = [*self._since, *[self.now] * at_work][:at_work]
             bring = [at for at, since in enumerate(self._since) if self._is_open(since)]
@@ -80,6 +83,18 @@ def test_the_lowest_limit_holds_and_is_named() -> None:
         run.limits = {}
         assert run.run(1) == [(found, "limit")]
         assert run.control.limit is None
+
+
+def test_nothing_is_measured_while_a_limit_holds() -> None:
+    """Workers that are too many and still at work bring what the other load leaves them."""
+    run = Simulated(8, None)
+    run.run(0.2)
+    run.limits, run.late = {"a": Held(places=1, reason="a")}, 2
+    assert run.run(60) == [(1, "limit")]
+    run.limits, run.late = {}, 0
+    assert run.run(0.2) == [(2, "limit")]
+    run.run(60)
+    assert run.control.places == 4
 
 
 def test_a_limit_above_what_works_is_none() -> None:

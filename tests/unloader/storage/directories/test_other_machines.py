@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from processes import command
 
 from unloader.errors import OutputFailed
 from unloader.storage.base import RunStorage
@@ -68,8 +69,10 @@ def out(tmp_path: Path) -> Path:
 @contextmanager
 def beating(record: Path, run_id: str) -> Iterator[None]:
     """Let a process replace the record of a run again and again."""
+    before = record.read_bytes()
     program = subprocess.Popen([sys.executable, "-c", HEARTBEAT, str(record), run_id])
     try:
+        command.wait_for(lambda: record.read_bytes() != before, "the first beat")
         yield
     finally:
         program.kill()

@@ -26,11 +26,10 @@ def put(relay: Relay, data: bytes) -> None:
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it never came")
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
 
 
 def test_bytes_of_several_writers_arrive_in_order() -> None:
@@ -132,5 +131,6 @@ def test_nothing_is_left_open() -> None:
             relay.wait(60)
         relay.break_off()
         os.close(source)
-        until(lambda: len(os.listdir("/proc/self/fd")) == before)
-        assert threading.active_count() == threads
+        # Fewer, where something of an earlier test has ended meanwhile.
+        until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+        until(lambda: threading.active_count() <= threads)

@@ -33,7 +33,7 @@ class Reader:
 
     def all(self) -> bytes:
         """Return all that came, once the pipe has ended."""
-        self._thread.join(30)
+        self._thread.join(180)
         return self.data
 
     def _read(self, path: Path) -> None:

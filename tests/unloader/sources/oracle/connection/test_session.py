@@ -136,7 +136,7 @@ def test_an_error_of_one_statement(
 
 def test_a_database_that_does_not_answer(server: OracleServer, tmp_path: Path) -> None:
     """--call-timeout bounds each wait, and the session can still be used if the break arrives."""
-    options = SessionOptions(call_timeout_seconds=0.3)
+    options = SessionOptions(call_timeout_seconds=1.0)
     session = Session(source(server, tmp_path, session=options), action="x")
     server.faults.add(Fault(kind="stall", statement="FROM T"))
     with pytest.raises(TransientSourceError, match="DPY-4024") as caught:
