@@ -47,7 +47,7 @@ def test_a_whole_run_in_this_process_writes_the_same_bytes(tmp_path: Path) -> No
     api.unload(request_of(tmp_path, "workers"))
     job = request_of(tmp_path, "here")
     with resolved(job) as ready, closing(InProcessExecutor(run_unit)) as executor:
-        manifest = run(ready, executor, observe=lambda event: None, stop=lambda: False)
+        (manifest,) = run(ready, executor, observe=lambda event: None, stop=lambda: False)
     release()
     assert [each.units for each in manifest.workers] == [len(ready.run.plan.units)]
     assert manifest.totals.rows == 1000
