@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from unloader.report.model import RunReport
     from unloader.report.of_tables import TablesReport
     from unloader.report.sweep_model import SweepPage
-    from unloader.resolve.planned_tables import PlannedTables
+    from unloader.resolve.tables.planned import PlannedTables
     from unloader.selection.asked import AskedTables, TablesRequest
     from unloader.sizing.model import Question, Sizing
     from unloader.status.ending import StoppedRun
@@ -97,7 +97,7 @@ class PlannedRun:
 
     def _for_the_reader(self) -> dict[str, Any]:
         from unloader.placement.topology import seat_json
-        from unloader.resolve.one_output import routes_json
+        from unloader.resolve.outputs.one import routes_json
 
         run = self.run
         return {
@@ -183,7 +183,7 @@ def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
-    from unloader.resolve.output_places import places
+    from unloader.resolve.outputs.places import places
     from unloader.resolve.resolution import resolved
 
     with _translated(), resolved(request, observe=observe) as ready:
@@ -207,7 +207,7 @@ def plan_tables(asked: TablesRequest, *, observe: Observer = silent) -> PlannedT
     Raises:
         UnloaderError: As `unload_tables` would before it reads the first row.
     """
-    from unloader.resolve.planned_tables import planned_tables
+    from unloader.resolve.tables.planned import planned_tables
 
     with _translated():
         return planned_tables(asked, observe=observe)
@@ -473,7 +473,7 @@ def interrupted(destination: Path) -> Request | None:
         UnloaderError: OutputFailed if that run goes on, or cannot be read.
     """
     from unloader.resolve.broken_run import find_broken_run
-    from unloader.resolve.broken_tables import request_of_tables
+    from unloader.resolve.tables.broken import request_of_tables
 
     with _translated():
         broken = find_broken_run(str(destination))

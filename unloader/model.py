@@ -749,7 +749,7 @@ class TablesOptions:
     settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
     """What was set for the run, and where; what one table adds stands in its request."""
     job: str = ""
-    """Tells whether another run was asked for the same; see `unloader.resolve.same_tables`."""
+    """Tells whether another run was asked for the same; see `unloader.resolve.tables.same`."""
     home: str = ""
     """The directory of all tables, of a run in the place of a broken one; empty follows `--to`."""
     replaces: tuple[str, ...] = ()

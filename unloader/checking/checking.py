@@ -11,8 +11,8 @@ from unloader.checking.model import Checked, Problem
 from unloader.checking.tables import Report, TableCheck, reported
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.placement.seating import seat_request
-from unloader.resolve.choosing import ChosenTables, chosen_tables
-from unloader.resolve.encrypting import checked_encryption
+from unloader.resolve.outputs.encrypting import checked_encryption
+from unloader.resolve.tables.choosing import ChosenTables, chosen_tables
 from unloader.selection.asked import AskedTables
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import open_unless

@@ -15,7 +15,7 @@ from unloader.checking.tables import Report, TableCheck, reported
 from unloader.errors import OutputFailed
 from unloader.model import Request
 from unloader.request.directory_names import has_fields
-from unloader.resolve.directories import placed
+from unloader.resolve.outputs.directories import placed
 from unloader.resolve.resolution import new_run_id
 from unloader.storage.directories.refusals import refusal
 from unloader.storage.kinds import destination_kind, pipe_template, two_are_one

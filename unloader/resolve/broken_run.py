@@ -19,8 +19,8 @@ from unloader.model import (
 )
 from unloader.placement.seating import automatic_parallelism, machine
 from unloader.request.directory_names import has_fields
-from unloader.resolve.homes import is_of_tables
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.tables.homes import is_of_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
 

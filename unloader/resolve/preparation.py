@@ -37,7 +37,7 @@ from unloader.request.names import (
 )
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
-from unloader.resolve.one_output import extract_of_output, projection_of_output
+from unloader.resolve.outputs.one import extract_of_output, projection_of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.sources.abilities import check_where, describe_query
@@ -50,7 +50,7 @@ from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
-    from unloader.resolve.transforming import ResolvedTransform
+    from unloader.resolve.outputs.transforming import ResolvedTransform
     from unloader.transforms.model import TransformOptions
 
 
@@ -272,7 +272,7 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
     asked = request.of_outputs()
     needs = tuple(needs_of(each) for each in asked)
     if request.routes is not None:
-        from unloader.resolve.outputs import with_columns
+        from unloader.resolve.outputs.routes import with_columns
 
         needs = with_columns(asked, needs, table, catalog.capabilities.folding)
     needs = tuple(
@@ -280,7 +280,7 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
     )
     read = _projected(catalog, table, request, needs)
     if request.routes is not None:
-        from unloader.resolve.outputs import check_filters
+        from unloader.resolve.outputs.routes import check_filters
 
         check_filters(asked, read)
     outputs = [_of_output(each, read, number, catalog) for number, each in enumerate(asked)]
@@ -298,7 +298,7 @@ def _with_values(
     asked = request.output.transform
     if asked is None:
         return needs
-    from unloader.resolve.transforming import columns_as_values
+    from unloader.resolve.outputs.transforming import columns_as_values
 
     def read_for(own: OutputNeeds) -> Projection:
         return projection_of_output(_projected(catalog, table, request, (own,)), 0)
@@ -315,7 +315,7 @@ def _of_output(
     own = projection_of_output(read, number) if len(read.outputs) > 1 or read.filters else read
     if asked is None:
         return format_of(request, own, catalog), None
-    from unloader.resolve.transforming import resolved_transform
+    from unloader.resolve.outputs.transforming import resolved_transform
 
     transform = resolved_transform(asked, own)
     shape = format_of(request, transform.declared, catalog)
@@ -398,7 +398,7 @@ def format_of(
         return named_columns(shape, projection, known.folding)
     if request.fixed is None:
         return shape
-    from unloader.resolve.fixed_fields import fixed_fields
+    from unloader.resolve.outputs.fixed_fields import fixed_fields
     from writers.errors import FormatError
     from writers.text.dialects import check
 

@@ -16,8 +16,8 @@ from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import EncryptionOptions, Request
 from unloader.placement.seating import SeatPlan
-from unloader.resolve.directories import placed
-from unloader.resolve.encrypting import checked_encryption
+from unloader.resolve.outputs.directories import placed
+from unloader.resolve.outputs.encrypting import checked_encryption
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
@@ -116,7 +116,7 @@ def resolved_outputs(
         )
         found.append(output)
     if len(found) > 1:
-        from unloader.resolve.outputs import at_absolute_places, check_places
+        from unloader.resolve.outputs.routes import at_absolute_places, check_places
 
         check_places(ready.request, [each.options for each in found])
         found = [replace(each, options=at_absolute_places(each.options)) for each in found]

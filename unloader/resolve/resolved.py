@@ -32,7 +32,7 @@ from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
-    from unloader.resolve.transforming import ResolvedTransform
+    from unloader.resolve.outputs.transforming import ResolvedTransform
     from unloader.transforms.model import MaskingKey, TransformOptions
 
 FORMAT_VERSION = 3
@@ -43,7 +43,7 @@ _AGAIN = "make it again: unloader plan SOURCE --output FILE"
 
 def late_types() -> dict[str, Any]:
     """Return the types of fields that are imported for type checks alone; see `json_fields`."""
-    from unloader.resolve.transforming import ResolvedTransform
+    from unloader.resolve.outputs.transforming import ResolvedTransform
 
     return {"ResolvedTransform": ResolvedTransform}
 
@@ -168,7 +168,7 @@ class ResolvedRun:
         """Return the run with other places where the keys of masks are found."""
         if all(output.transform is None for output in self.outputs):
             return self
-        from unloader.resolve.transforming import with_key_places
+        from unloader.resolve.outputs.transforming import with_key_places
 
         def moved(options: OutputOptions) -> OutputOptions:
             known = options.transform

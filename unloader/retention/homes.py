@@ -21,7 +21,7 @@ from unloader.manifest.read import directories_of, manifest_data, read_manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import beside, home_template
-from unloader.resolve.directories import directory_values
+from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
 from unloader.retention.earlier_runs import EarlierRun, why_not_ours
 from unloader.retention.link import link_of, switch_link

@@ -38,7 +38,7 @@ from unloader.storage.opening import storage_at
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
-    from unloader.resolve.broken_tables import BrokenTables
+    from unloader.resolve.tables.broken import BrokenTables
     from unloader.selection.asked import TablesRequest
     from unloader.transforms.model import MaskingKey
 
@@ -79,8 +79,8 @@ def start(
 def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Begin a run over several tables; see `unloader.api.unload_tables`."""
     # Imported here: most runs are of one table.
-    from unloader.resolve.same_tables import job_digest
-    from unloader.resolve.tables import resolved_tables
+    from unloader.resolve.tables.resolving import resolved_tables
+    from unloader.resolve.tables.same import job_digest
     from unloader.run.tables.unloading import run_tables
 
     common = asked.common
@@ -116,7 +116,7 @@ def resume_tables(
     destination: str, again: Resumption, *, observe: Observer, stop: Stop
 ) -> TablesManifest | None:
     """Go on with a broken run over several tables; return None if none was broken off there."""
-    from unloader.resolve.broken_tables import find_broken_tables
+    from unloader.resolve.tables.broken import find_broken_tables
     from unloader.selection.asked import TablesRequest
 
     broken = find_broken_tables(destination)
@@ -143,7 +143,7 @@ def resume_tables(
 
 def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Go on with a run over several tables, with all that no record of it may hold."""
-    from unloader.resolve.broken_tables import reopened_tables
+    from unloader.resolve.tables.broken import reopened_tables
     from unloader.run.outputs.left import left_of
     from unloader.run.tables.unloading import run_tables
 
@@ -260,7 +260,7 @@ def _has_its_masking_keys(run: ResolvedRun, request: Request) -> bool:
     ]
     if not pairs:
         return True
-    from unloader.resolve.transforming import has_same_keys
+    from unloader.resolve.outputs.transforming import has_same_keys
 
     return all(has_same_keys(had, asked) for had, asked in pairs)
 

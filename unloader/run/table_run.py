@@ -25,7 +25,7 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import COMPARING
 from unloader.placement.evidence import Evidence
-from unloader.resolve.one_output import of_output
+from unloader.resolve.outputs.one import of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun

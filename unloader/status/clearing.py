@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from unloader.resolve.homes import recorded_tables
+from unloader.resolve.tables.homes import recorded_tables
 from unloader.storage.base import Storage
 from unloader.storage.model import RUN_RECORD, Cleaning
 from unloader.storage.opening import storage_at

@@ -21,7 +21,7 @@ from unloader.manifest.model import TableRecord, TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts
-from unloader.resolve.homes import (
+from unloader.resolve.tables.homes import (
     RecordedTable,
     home_above,
     recorded_tables,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unloader.model import TableCounts
-from unloader.resolve.homes import RecordedTable
+from unloader.resolve.tables.homes import RecordedTable
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, Leftover
 

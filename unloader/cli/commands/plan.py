@@ -167,7 +167,7 @@ def _routes(planned: PlannedRun) -> str:
     if planned.run.request.routes is None:
         return ""
     from unloader.cli.display.routes import routes_text
-    from unloader.resolve.one_output import routes_json
+    from unloader.resolve.outputs.one import routes_json
 
     return routes_text(routes_json(planned.run))
 

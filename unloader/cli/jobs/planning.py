@@ -15,8 +15,8 @@ from unloader.cli.options.source_argument import SourceArgument
 from unloader.errors import UsageError
 
 if TYPE_CHECKING:
-    from unloader.resolve.planned_tables import PlannedTables
     from unloader.resolve.resolved import ResolvedRun
+    from unloader.resolve.tables.planned import PlannedTables
 
 MOST_NOTES = 20
 """Columns whose note is shown; the others are counted."""
@@ -41,7 +41,7 @@ def plan_tables(context: click.Context, argument: SourceArgument, values: dict[s
 
 
 def _document(planned: PlannedTables) -> dict[str, Any]:
-    from unloader.resolve.table_problems import script
+    from unloader.resolve.tables.problems import script
 
     first = planned.runs[0]
     return {

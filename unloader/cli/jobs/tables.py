@@ -23,7 +23,7 @@ from unloader.request.job.layers import SUBJECT, only_route, routes_of, values_o
 from unloader.request.job.model import Entry, JobFile
 from unloader.request.job.values import meaning
 from unloader.request.options.option import of_command
-from unloader.resolve.directories import directories_of
+from unloader.resolve.outputs.directories import directories_of
 from unloader.selection.asked import AskedTables, TablesRequest
 from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind

@@ -17,9 +17,9 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import manifest_bytes, read_index
 from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
-from unloader.resolve.naming import Naming
+from unloader.resolve.outputs.naming import Naming
+from unloader.resolve.outputs.stripes import stripes
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.stripes import stripes
 from unloader.run.journal import (
     Progress,
     compacted,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
-from unloader.resolve.one_output import of_output
+from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import MANIFEST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.resolve.one_output import of_output
+from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput

@@ -17,7 +17,7 @@ from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
-from unloader.resolve.naming import Naming
+from unloader.resolve.outputs.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, Stop

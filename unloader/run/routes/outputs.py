@@ -28,7 +28,7 @@ from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
 from unloader.manifest.read import read_manifest
 from unloader.model import AttemptFailure, OutputTask
-from unloader.resolve.one_output import of_output
+from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute

@@ -14,7 +14,7 @@ from unloader.events import Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import home_template, is_dated
-from unloader.resolve.one_output import of_output
+from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 
 

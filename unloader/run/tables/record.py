@@ -11,8 +11,8 @@ from unloader.redaction import redact
 
 if TYPE_CHECKING:
     from unloader.model import TablesOptions
-    from unloader.resolve.table_problems import TableProblem
-    from unloader.resolve.tables import OpenTables
+    from unloader.resolve.tables.problems import TableProblem
+    from unloader.resolve.tables.resolving import OpenTables
 
 
 def tables_record(
@@ -20,7 +20,7 @@ def tables_record(
 ) -> bytes:
     """Return the record, without any statement of a session, which may hold a password.
 
-    `unloader.resolve.homes` knows it by its first key.
+    `unloader.resolve.tables.homes` knows it by its first key.
     """
     runs = b", ".join(run.record().rstrip() for run in resolved.runs)
     left_out = [

@@ -15,14 +15,14 @@ from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import UnusableRecord
-from unloader.resolve.broken_tables import (
+from unloader.resolve.tables.broken import (
     BrokenTables,
     find_broken_tables,
     first_of_tables,
     options_of_tables,
 )
-from unloader.resolve.homes import home_above, is_of_tables
-from unloader.resolve.same_tables import job_digest
+from unloader.resolve.tables.homes import home_above, is_of_tables
+from unloader.resolve.tables.same import job_digest
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.starting import (
     Resumption,

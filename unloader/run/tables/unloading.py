@@ -47,11 +47,11 @@ from unloader.manifest.tables import (
 )
 from unloader.model import AttemptFailure, TablesOptions
 from unloader.redaction import redact
-from unloader.resolve.homes import home_of, is_dropped, tables_label
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.table_problems import TableProblem, told_at_once
-from unloader.resolve.tables import OpenTables
+from unloader.resolve.tables.homes import home_of, is_dropped, tables_label
+from unloader.resolve.tables.problems import TableProblem, told_at_once
+from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
 from unloader.request.directory_names import directories_above, directory_name, has_fields
-from unloader.resolve.directories import directory_values
+from unloader.resolve.outputs.directories import directory_values
 from unloader.storage.base import Storage
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD

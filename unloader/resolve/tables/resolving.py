@@ -21,9 +21,7 @@ from unloader.errors import ConfigError, Interrupted, SourceError, UnloaderError
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
-from unloader.resolve.choosing import ChosenTable, chosen_tables
-from unloader.resolve.directories import directories_of
-from unloader.resolve.homes import one_directory
+from unloader.resolve.outputs.directories import directories_of
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import takes_units
 from unloader.resolve.preparation import (
@@ -33,7 +31,9 @@ from unloader.resolve.preparation import (
 )
 from unloader.resolve.resolution import Codec, new_run_id, resolved_outputs
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.table_problems import TableProblem, each_once, told_at_once
+from unloader.resolve.tables.choosing import ChosenTable, chosen_tables
+from unloader.resolve.tables.homes import one_directory
+from unloader.resolve.tables.problems import TableProblem, each_once, told_at_once
 from unloader.selection.asked import TablesRequest
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog

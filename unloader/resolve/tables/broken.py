@@ -22,12 +22,12 @@ from unloader.model import (
 )
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.broken_run import BrokenRun, UnusableRecord, read_run
-from unloader.resolve.homes import directory_now, is_of_tables
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, enter_table, explained
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.table_problems import TableProblem
-from unloader.resolve.tables import OpenTables
+from unloader.resolve.tables.homes import directory_now, is_of_tables
+from unloader.resolve.tables.problems import TableProblem
+from unloader.resolve.tables.resolving import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at

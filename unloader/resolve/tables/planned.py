@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from unloader.events import Observer, silent
-from unloader.resolve.homes import home_of
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.table_problems import TableProblem
-from unloader.resolve.tables import resolved_tables
+from unloader.resolve.tables.homes import home_of
+from unloader.resolve.tables.problems import TableProblem
+from unloader.resolve.tables.resolving import resolved_tables
 from unloader.selection.asked import TablesRequest
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unloader.resolve.naming import Naming
-from unloader.resolve.one_output import of_output
+from unloader.resolve.outputs.naming import Naming
+from unloader.resolve.outputs.one import of_output
+from unloader.resolve.outputs.stripes import stripes
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.stripes import stripes
 from unloader.storage.kinds import destination_kind, pipe_template
 
 

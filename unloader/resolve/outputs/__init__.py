@@ -1,0 +1,1 @@
+"""What of a run is one output's: columns, transforms, names of files, directories, keys."""
