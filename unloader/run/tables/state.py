@@ -1,4 +1,4 @@
-"""What is known of each table of a run while it goes on."""
+"""What is known of a run over several tables, and of each of them, while it goes on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 from partition_planner.model import WorkUnit
 from unloader.manifest.model import Manifest
-from unloader.model import AttemptFailure
+from unloader.model import AttemptFailure, TablesOptions
+from unloader.resolve.tables.problems import TableProblem
+from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.journal import Progress
 from unloader.run.table_run import TableRun
+from unloader.status.recording import LiveRun
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,3 +47,24 @@ class TableState:
     def is_over(self) -> bool:
         """Whether nothing is left to be done with it."""
         return self.manifest is not None or self.failure is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """The run as a whole."""
+
+    resolved: OpenTables
+    options: TablesOptions
+    home: str
+    """The directory of the run's own record and manifest, see `unloader.resolve.tables.homes`."""
+    live: LiveRun
+    tables: list[TableState] = field(default_factory=list)
+    """Those whose directories are taken."""
+    problems: list[TableProblem] = field(default_factory=list)
+    """Of tables that are left out."""
+    is_recorded: bool = False
+    """What is to be done lies in the home: a later process can go on with it."""
+
+    def stop(self) -> bool:
+        """Return whether the user asks for the end."""
+        return self.live.stop()

@@ -1,0 +1,153 @@
+"""The end of a run over several tables: its manifest, or its error and what is kept."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from contextlib import suppress
+
+from unloader import __version__
+from unloader.errors import (
+    Interrupted,
+    PartialUnload,
+    SnapshotGone,
+    UnloaderError,
+    VerifyMismatch,
+)
+from unloader.manifest.model import SettingRecord, SourceRecord, TableRecord
+from unloader.manifest.tables import (
+    TableEntry,
+    TablesManifest,
+    TablesRecord,
+    TablesTotals,
+    tables_manifest_bytes,
+)
+from unloader.model import AttemptFailure
+from unloader.redaction import redact
+from unloader.resolve.tables.homes import is_dropped
+from unloader.run.tables.entries import entries_of
+from unloader.run.tables.nowhere import NoHome
+from unloader.run.tables.state import RunState, TableState
+from unloader.sources.abilities import kept_until
+from unloader.storage.base import RunStorage
+from writers.errors import WriteError
+
+MOST_NAMED = 20
+"""So many tables are named in a message."""
+
+
+def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
+    """Return the error of a run some of whose tables are not complete."""
+    of = len(state.tables) + len(state.problems)
+    named = [f"{table.name}: {_why(table.failure)}" for table in failed]
+    named += [f"{each.table}: {each.error.message}" for each in state.problems]
+    more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+    return PartialUnload(
+        f"{len(named)} of {of} tables are not complete: "
+        + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
+        "fix the cause; the other tables are complete"
+        + ("" if failed else ", and those left out take another run"),
+    )
+
+
+def abandon(state: RunState, storage: RunStorage | NoHome) -> None:
+    """Leave of each table what can be gone on with, or no trace; and of the run its record."""
+    kept = False
+    for table in state.tables:
+        if table.manifest is not None:
+            kept = True
+            continue
+        worth = state.is_recorded and (bool(table.run.finished) or state.tables[0].run.is_resumable)
+        kept = kept or worth
+        with suppress(UnloaderError, WriteError, OSError):
+            table.run.abandon(kept=worth)
+    partial = (
+        tables_manifest_bytes(manifest_of(state, complete=False)) if state.is_recorded else None
+    )
+    storage.abandon(partial if kept else None)
+
+
+def advised(state: RunState, error: UnloaderError) -> UnloaderError:
+    """Return an error with the way to go on, where there is something to go on with."""
+    kept = isinstance(error, Interrupted) or error.retryable
+    begun = any(table.manifest or table.run.finished for table in state.tables)
+    if not state.is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
+        return error
+    if isinstance(error, PartialUnload) and all(table.manifest for table in state.tables):
+        # What was left out is not in the snapshot's plan: nothing can be gone on with.
+        return error
+    until = kept_until(state.resolved.catalog)
+    if until:
+        text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
+        error = type(error)(text, error.hint)
+    step = f"continue with: unloader resume {shlex.quote(state.home)}"
+    if isinstance(error, SnapshotGone) or not state.tables[0].run.is_resumable:
+        step = (
+            "its snapshot has ended with it: read all tables again at another one with: "
+            f"unloader resume {shlex.quote(state.home)} --new-snapshot"
+        )
+    alone = isinstance(error, Interrupted)
+    return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
+
+
+def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
+    """Return what became of each table."""
+    first = state.resolved.runs[0]
+    entries = [
+        entry
+        for table in state.tables
+        for entry in entries_of(table, _why(table.failure), state.home)
+    ]
+    entries += [
+        TableEntry(
+            table=TableRecord(schema=None, name=each.table),
+            directory="",
+            status="left out",
+            error=redact(each.error.message),
+        )
+        for each in state.problems
+    ]
+    done = [each for each in entries if each.status == "complete"]
+    return TablesManifest(
+        run_id=state.resolved.run_id,
+        unloader_version=__version__,
+        status="complete" if complete else "partial",
+        source=SourceRecord(
+            kind=first.extract.source.kind,
+            location=redact(first.extract.source.location),
+            server_version=first.server_version,
+        ),
+        snapshot=first.extract.snapshot,
+        options=TablesRecord(
+            to=state.options.destination,
+            directory=state.home if is_dropped(state.home) else os.path.abspath(state.home),
+            publish=state.options.publish,
+            on_table_failure=state.options.on_failure,
+        ),
+        settings=tuple(
+            SettingRecord(name=each.name, value=each.value, origin=each.origin)
+            for each in state.options.settings
+        ),
+        tables=tuple(entries),
+        totals=TablesTotals(
+            tables=sum(table.manifest is not None for table in state.tables),
+            rows=sum(each.rows or 0 for each in done),
+            bytes=sum(each.bytes or 0 for each in done),
+            files=sum(each.files or 0 for each in done),
+            seconds=round(time.perf_counter() - state.resolved.started, 4),
+            cpu_seconds=round(
+                time.process_time()
+                + sum(
+                    unit.result.cpu_seconds
+                    for table in state.tables
+                    for unit in table.run.finished.values()
+                ),
+                4,
+            ),
+        ),
+    )
+
+
+def _why(failure: AttemptFailure | None) -> str:
+    return "the run ended before" if failure is None else failure.message

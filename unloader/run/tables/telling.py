@@ -1,0 +1,90 @@
+"""What a run over several tables tells of itself and of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unloader.events import Notice, RunStarted, TableFinished, TableStaged
+from unloader.resolve.tables.homes import tables_label
+from unloader.run.concurrency.opening import is_adaptive
+from unloader.run.tables.counting import Counting, rows_of
+from unloader.run.tables.state import RunState, TableState
+from unloader.sources.abilities import end_sessions_sql
+
+
+def tell_start(state: RunState, counting: Counting, kept: str) -> None:
+    """Tell what is to be done, and which tables are left out.
+
+    Args:
+        state: Of the run.
+        counting: Of its tables.
+        kept: How long its snapshot is kept if it dies; empty if it is not.
+    """
+    runs = [table.run.run for table in state.tables]
+    units = [unit for run in runs for unit in run.plan.units]
+    seats = max((table.run.run.seating.seats for table in state.tables), key=len)
+    snapshot = runs[0].extract.snapshot
+    state.live(
+        RunStarted(
+            run_id=state.resolved.run_id,
+            table=tables_label(counting.now.total),
+            units=len(units),
+            workers=len(seats),
+            rows=rows_of(units),
+            bytes=_total([unit.bytes for unit in units]),
+            snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
+            end_sessions_sql=end_sessions_sql(state.resolved.catalog),
+            destinations=(state.home,),
+            nodes=tuple(seat.node for seat in seats),
+            adaptive=is_adaptive(runs[0].request),
+            tables=counting.now.total,
+            largest_table=counting.now.largest_open,
+        )
+    )
+    for each in state.problems:
+        state.live(
+            TableFinished(
+                table=each.table,
+                rows=0,
+                bytes=0,
+                directory="",
+                error=each.error.message,
+                tables=counting.now,
+            )
+        )
+    for text in runs[0].seating.notices:
+        state.live(Notice(text=text))
+    if kept:
+        text = f"if the run dies its snapshot is kept until {kept}; see unloader keepers"
+        state.live(Notice(text=text))
+
+
+def tell_of(state: RunState, counting: Counting, table: TableState) -> None:
+    """Tell that a table is published, has failed, or waits until all are published."""
+    manifest, failure = table.manifest, table.failure
+    if not table.is_over:
+        results = [unit.result for unit in table.run.finished.values()]
+        state.live(
+            TableStaged(
+                table=table.name,
+                rows=sum(each.rows for each in results),
+                bytes=sum(file.bytes for each in results for file in each.files),
+                tables=counting.staged(),
+            )
+        )
+        return
+    state.live(
+        TableFinished(
+            table=table.name,
+            rows=0 if manifest is None else manifest.totals.rows,
+            bytes=0 if manifest is None else manifest.totals.bytes,
+            error="" if failure is None else failure.message,
+            directory=table.run.run.output.options.destination,
+            tables=counting.ended(table),
+        )
+    )
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = tuple(values)
+    return None if None in known else sum(filter(None, known))
