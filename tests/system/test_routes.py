@@ -275,7 +275,14 @@ def test_routes_of_several_tables(tmp_path: Path) -> None:
         for name in ("first", "second"):
             connection.execute(f"CREATE TABLE {name} AS SELECT i AS id FROM range(2000) t(i)")
     said = ("p:to={to}/p/{{table}},format=parquet", "q:to={to}/q/{{table}},filter=id%2=0")
-    command.run("run", f"duckdb://{path}", "--table", "*", *routes(tmp_path, *said))
+    asked = (f"duckdb://{path}", "--table", "*", *routes(tmp_path, *said))
+    planned = json.loads(command.run("plan", *asked, "--json"))["tables"]
+    assert [[route["to"] for route in table["routes"]] for table in planned] == [
+        [[str(tmp_path / route / name)] for route in "pq"] for name in ("first", "second")
+    ]
+    lines = command.run("plan", *asked).splitlines()
+    assert len([line for line in lines if str(tmp_path / "q") in line and " csv " in line]) == 2
+    command.run("run", *asked)
     runs = set()
     for name in ("first", "second"):
         manifests = [command.manifest_of(tmp_path / route / name) for route in "pq"]

@@ -62,6 +62,7 @@ def _document(planned: PlannedTables) -> dict[str, Any]:
 
 
 def _table(run: ResolvedRun) -> dict[str, Any]:
+    from unloader.resolve.outputs.one import routes_json
     from writers.codecs.choice import label
 
     table = run.extract.table
@@ -87,6 +88,7 @@ def _table(run: ResolvedRun) -> dict[str, Any]:
             }
             for column in run.written.columns
         ],
+        "routes": routes_json(run),
     }
 
 
@@ -118,25 +120,44 @@ def _text(planned: PlannedTables) -> str:
 
 
 def _tables(planned: PlannedTables) -> str:
-    parts = [subset_text(run) for run in planned.runs]
-    some = any(parts)
+    """Return a line for each table; for each output where a table has several."""
+    shown = [(run, *output) for run in planned.runs for output in _outputs(run)]
+    parts = [subset_text(run) for run, _, _ in shown]
+    some, routes = any(parts), any(name for _, name, _ in shown)
     heads = ("table", ">rows", ">bytes", ">units", ">columns", "format")
     return render.table(
-        (*heads, *(("subset",) if some else ()), *(("to",) if planned.home else ())),
+        (
+            *heads,
+            *(("route",) if routes else ()),
+            *(("subset",) if some else ()),
+            *(("to",) if planned.home else ()),
+        ),
         (
             (
                 render.name(run.extract.table.label),
                 render.count(_rows(run)),
                 render.size(_bytes(run)),
                 render.count(len(run.plan.units)),
-                render.count(len(run.written.columns)),
-                _form(run),
+                render.count(len(own.written.columns)),
+                _form(own),
+                *([name] if routes else []),
                 *([part or "all"] if some else []),
-                *([",".join(run.output.options.destinations)] if planned.home else []),
+                *([",".join(own.output.options.destinations)] if planned.home else []),
             )
-            for run, part in zip(planned.runs, parts, strict=True)
+            for (run, name, own), part in zip(shown, parts, strict=True)
         ),
     )
+
+
+def _outputs(run: ResolvedRun) -> Iterator[tuple[str, ResolvedRun]]:
+    """Yield each output's name, which is empty for the only one, with the run of it alone."""
+    if run.request.routes is None:
+        yield "", run
+        return
+    from unloader.resolve.outputs.one import of_output
+
+    for number, route in enumerate(run.request.routes):
+        yield route.name, of_output(run, number)
 
 
 def _form(run: ResolvedRun) -> str:
@@ -150,9 +171,11 @@ def _form(run: ResolvedRun) -> str:
 def _notes(planned: PlannedTables) -> Iterator[str]:
     """Yield what becomes of columns that are not written as they are in the source."""
     notes = [
-        f"{render.name(run.extract.table.label)}.{render.name(column.name)}: {column.note}"
+        f"{f'route {name}: ' if name else ''}{render.name(run.extract.table.label)}."
+        f"{render.name(column.name)}: {column.note}"
         for run in planned.runs
-        for column in run.written.columns
+        for name, own in _outputs(run)
+        for column in own.written.columns
         if column.note
     ]
     yield from notes[:MOST_NOTES]
