@@ -24,8 +24,9 @@ from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.duckdb import layout as duckdb_layout
 from unloader.sources.duckdb import many_tables
 from unloader.sources.duckdb import types as duckdb_types
-from unloader.sources.duckdb.file import OpenFile, relation, translated
+from unloader.sources.duckdb.file import OpenFile, translated
 from unloader.sources.duckdb.hashing import HASHING, hasher_of
+from unloader.sources.duckdb.reading_types import ReadingTypes
 from unloader.sources.duckdb.sampling import sampled_keys
 from unloader.sources.duckdb.statement import relation_of, selector_statement
 from unloader.sources.hashing import Hasher
@@ -37,7 +38,6 @@ from unloader.sources.statement import (
     derived_table,
     qualified,
     row_conditions,
-    select,
     select_count,
     select_list,
 )
@@ -68,6 +68,7 @@ class DuckDBCatalog(Catalog):
         self._connection = file.connection
         self._path = file.path
         self._identity = file.identity
+        self._reading_types = ReadingTypes(file.connection)
         self.server_version = (
             f"DuckDB {self._rows('SELECT library_version FROM pragma_version()')[0][0]}"
         )
@@ -89,7 +90,9 @@ class DuckDBCatalog(Catalog):
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
         """Return what is known of many tables, asked for together; views one by one."""
-        return many_tables.described_tables(self, self._rows, tables, observe)
+        made = many_tables.described_tables(self, self._rows, tables, observe)
+        self._reading_types.expect(each for each in made if isinstance(each, TableInfo))
+        return made
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, rowid extent and, where the file maps them, partitions."""
@@ -148,10 +151,7 @@ class DuckDBCatalog(Catalog):
         """Return how each column can be read; their types are what DuckDB says of the result."""
         columns = tuple(duckdb_types.readings_of(column) for column in table.columns)
         read_from = derived_table(query) if query else qualified(table.schema, table.name)
-        items = ", ".join(each.expression for column in columns for each in column.readings)
-        nothing = select(items, read_from, ["false"])
-        found = relation(self._connection, nothing).to_arrow_reader(1).schema
-        return duckdb_types.with_types(columns, found.types)
+        return self._reading_types.typed(read_from, columns)
 
     def check_where(self, extract: Extract) -> None:
         """Let DuckDB plan the user's condition."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from unloader.model import SourceSpec
+from partition_planner.model import TableInfo
+from unloader.errors import SourceError
+from unloader.model import SourceSpec, ValueOptions
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.duckdb.source import DuckDBSource
@@ -66,6 +69,28 @@ def test_contract_of_many_tables(path: Path) -> None:
     assert found["main.parted"].partitions == 4
     assert found["main.seen"].family == "view"
     assert "main.unloader_partitions" not in found
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_readings_of_many_tables_are_those_of_each(path: Path, *, broken: bool) -> None:
+    """Their types are asked for together, in any order; one that cannot be read spoils no other."""
+    with closing(DuckDBSource().open_catalog(spec_of(path))) as alone:
+        listing = list_tables(alone)
+        tables = [
+            table for table in alone.describe_tables(listing.tables) if isinstance(table, TableInfo)
+        ]
+    if broken:
+        tables.insert(1, replace(tables[0], name="not there"))
+    with closing(DuckDBSource().open_catalog(spec_of(path))) as together:
+        together._reading_types.expect(tables)
+        for table in reversed(tables):
+            with closing(DuckDBSource().open_catalog(spec_of(path))) as alone:
+                if table.name == "not there":
+                    with pytest.raises(SourceError, match="not there"):
+                        together.readings(table, None, ValueOptions())
+                    continue
+                readings = alone.readings(table, None, ValueOptions())
+                assert together.readings(table, None, ValueOptions()) == readings
 
 
 def test_the_number_of_statements_is_fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
