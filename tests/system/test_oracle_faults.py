@@ -416,7 +416,7 @@ def test_large_values_are_read_again_from_their_start(
 def test_large_value_that_comes_slowly_is_no_stall(server: OracleServer, tmp_path: Path) -> None:
     """A LOB that takes longer than --stall-timeout is left alone as long as pieces of it come."""
     server.faults.add(
-        Fault(kind="trickle", statement="CHARTOROWID", call="lob", times=None, seconds=0.015)
+        Fault(kind="trickle", statement="CHARTOROWID", call="lob", times=None, seconds=0.025)
     )
     done = runs.unload(
         server, "LOB_TABLE", tmp_path / "out", "--columns", "C", "--stall-timeout", "5"
