@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from writers.large_rows import LargeRow
     from writers.model import ContentSums, StageSeconds, WrittenFile
 
+_MOST_KEPT = 4
+"""Transformers without work. A session of DuckDB takes a few MB while it does nothing."""
+
+_kept: dict[tuple[str, bytes], Transformer] = {}
+"""By the transform and the columns it is for; the last one that was used stands at the end."""
+
 
 class TransformedWriter:
     """Applies a transform to the rows of one work unit; a `writers.base.Writer`.
@@ -45,13 +51,15 @@ class TransformedWriter:
         Raises:
             UsageError, ConfigError: As `Transformer`; a key is not the one of the run.
         """
-        keys = masking_keys(options.keys)
-        self._transformer = Transformer(options.transform, schema, keys)
+        self._kept_as = (repr(options), schema.serialize().to_pybytes())
+        self._transformer = _transformer(self._kept_as, options, schema)
         try:
             self._writer = open_writer(self._transformer.schema)
         except BaseException:
             self._transformer.close()
             raise
+        self._is_kept = False
+        """It is another unit's now."""
         self._held: list[Any] = []
         self._held_rows = self._held_bytes = 0
         self._seconds = 0.0
@@ -92,13 +100,15 @@ class TransformedWriter:
     def close(self) -> tuple[WrittenFile, ...]:
         """Write what is held, and finish the files."""
         self._flush()
-        self._transformer.close()
+        _keep(self._kept_as, self._transformer)
+        self._is_kept = True
         return self._writer.close()
 
     def abort(self) -> None:
         """Stop, and remove every staged file."""
         self._held.clear()
-        self._transformer.close()
+        if not self._is_kept:
+            self._transformer.close()
         self._writer.abort()
 
     @property
@@ -134,3 +144,22 @@ class TransformedWriter:
         if self._sums is not None:
             self._sums.add(batch.columns, batch.num_rows)
         self._writer.write(batch)
+
+
+def _transformer(key: tuple[str, bytes], options: TransformOptions, schema: Any) -> Transformer:
+    """Return a transformer that a unit before has left, or a new one.
+
+    To check expressions and to open a session for them takes longer than the rows of a small unit.
+    """
+    kept = _kept.pop(key, None)
+    return kept or Transformer(options.transform, schema, masking_keys(options.keys))
+
+
+def _keep(key: tuple[str, bytes], transformer: Transformer) -> None:
+    """Leave a transformer to the units that come."""
+    for old in list(_kept)[: max(0, len(_kept) - _MOST_KEPT + 1)]:
+        _kept.pop(old).close()
+    if key in _kept:
+        transformer.close()
+    else:
+        _kept[key] = transformer

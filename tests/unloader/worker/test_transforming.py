@@ -1,0 +1,71 @@
+"""The writer that changes rows, from unit to unit of one worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unloader.transforms.model import ComputeColumn, TransformOptions
+from unloader.worker.transforming import TransformedWriter
+from writers.model import Compression, OutputSpec, ParquetFormat
+from writers.registry import open_writer
+
+DOUBLED = TransformOptions(steps=(ComputeColumn(compute="b", sql="a * 2"),))
+SCHEMA = pa.schema([("a", pa.int64())])
+
+
+def opened(to: Path, name: str) -> TransformedWriter:
+    """Open a Parquet file whose column b is twice its column a."""
+    spec = OutputSpec(
+        directory=str(to), format=ParquetFormat(), compression=Compression(codec="none")
+    )
+    return TransformedWriter(DOUBLED, SCHEMA, lambda schema: open_writer(spec, schema, name))
+
+
+def batch(*values: int) -> pa.RecordBatch:
+    """Return rows of column a."""
+    return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
+
+
+def doubled(to: Path, name: str) -> list[int]:
+    """Return what column b has in a file."""
+    (path,) = to.glob(f"{name}*")
+    values: list[int] = pq.read_table(path).column("b").to_pylist()
+    return values
+
+
+def test_units_after_each_other_and_at_once_have_their_own_rows(tmp_path: Path) -> None:
+    """Whatever a unit leaves to the next one, and also where a finished one is given up late."""
+    first = opened(tmp_path, "first")
+    first.write(batch(1, 2))
+    first.close()
+    second, third = opened(tmp_path, "second"), opened(tmp_path, "third")
+    second.write(batch(3))
+    third.write(batch(5, 6))
+    third.close()
+    second.close()
+    assert [doubled(tmp_path, name) for name in ("first", "second", "third")] == [
+        [2, 4],
+        [6],
+        [10, 12],
+    ]
+    third.abort()
+    for name in ("fourth", "fifth"):
+        later = opened(tmp_path, name)
+        later.write(batch(7))
+        later.close()
+        assert doubled(tmp_path, name) == [14]
+
+
+def test_a_unit_that_is_given_up_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    """Rows that it held are not those of the unit behind it."""
+    given_up = opened(tmp_path, "lost")
+    given_up.write(batch(1, 2, 3))
+    given_up.abort()
+    assert not list(tmp_path.glob("lost*"))
+    writer = opened(tmp_path, "kept")
+    writer.write(batch(4))
+    writer.close()
+    assert doubled(tmp_path, "kept") == [8]
