@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +75,7 @@ class Source:
     """Ends what such sessions have left behind in the server."""
 
 
-@contextmanager
-def source_of(kind: str, rows: int, cost: int, directory: Path) -> Iterator[Source]:
+def source_of(kind: str, rows: int, cost: int, directory: Path) -> AbstractContextManager[Source]:
     """Make a table of so many rows, or serve one; it is gone afterwards.
 
     Args:
@@ -86,12 +85,9 @@ def source_of(kind: str, rows: int, cost: int, directory: Path) -> Iterator[Sour
         directory: Where the database lies.
     """
     if kind == "oracle":
-        with oracle(rows) as source:
-            yield source
-        return
-    made = duckdb_file if kind == "duckdb" else postgres
-    with made(rows, cost, directory) as source:
-        yield source
+        return oracle(rows)
+    make = duckdb_file if kind == "duckdb" else postgres
+    return make(rows, cost, directory)
 
 
 @contextmanager

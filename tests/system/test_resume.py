@@ -95,6 +95,19 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     assert not (dest / "_run").exists()
 
 
+def test_status_of_a_run_that_was_killed_before_it_showed_itself(
+    database: str, tmp_path: Path
+) -> None:
+    """Its journal and its record tell how far it was."""
+    dest = tmp_path / "out"
+    done = kill_after(2, dest, *job(database, dest))
+    # A slow machine has shown the run before it is killed, a quick one has not.
+    (dest / "_run" / "status.json").unlink(missing_ok=True)
+    page = command.run("status", str(dest), status=7)
+    planned = len(json.loads((dest / "_run" / "run.json").read_bytes())["plan"]["units"])
+    assert f"units        {len(done)} of {planned} done" in page
+
+
 def files_of(lines: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the files of staged units."""
     return [file for line in lines.values() for file in line["finished"]["result"]["files"]]

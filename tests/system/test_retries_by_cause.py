@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,26 +65,17 @@ def test_a_database_with_few_sessions_is_read_by_few_workers(
             "run", url, "--table", "t", "--to", str(to), "--parallelism", "3", "--retries", "0",
             *UNITS, "--where", f"{gates.PASSING} = ''", "--verify", "none",
         )  # fmt: skip
-        assert running.process.stderr is not None
-        lines = list(iter_to(limited, running.process.stderr))
+        seen = running.log_until(limited)
     status, _, err = running.finish()
-    log = "".join(lines) + err
+    log = seen + err
     assert status == 0, log
     manifest = command.manifest_of(to)
     assert manifest["totals"]["rows"] == 8000
     assert manifest["totals"]["lowest_parallelism"] == 1
     assert "1 of 3 workers" in " ".join(manifest["warnings"])
-    assert limited in lines[-1]
+    assert limited in log
     assert "no retry is used up" in log
     assert "53300" in log
-
-
-def iter_to(words: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, the one with these words last."""
-    for line in lines:
-        yield line
-        if words in line:
-            return
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -47,17 +47,6 @@ def job(database: str, to: Path, *options: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def first_lines(running: command.Running, words: str) -> str:
-    """Return the log up to the line with these words."""
-    assert running.process.stderr is not None
-    seen = ""
-    for line in running.process.stderr:
-        seen += line
-        if words in line:
-            return seen
-    raise AssertionError(f"never came: {words}: {seen}")
-
-
 def test_a_full_disk_pauses_the_run_until_there_is_room(
     database: str, faults: FaultyCalls, tmp_path: Path
 ) -> None:
@@ -68,7 +57,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
     running = command.Running(
         *job(database, to), env=faults.environment("statvfs", str(told), files=str(to))
     )
-    log = first_lines(running, "waits for room")
+    log = running.log_until("waits for room")
     assert "99.0 MiB free, and --min-free is 100.0 MiB" in log
     time.sleep(1)
     assert not list((to / "_run" / "staged").iterdir())
@@ -95,7 +84,7 @@ def test_writes_that_find_no_room_wait_for_it(
         *job(database, to, "--split", "none", "--overlap-buffer", "256KiB", *options.split()),
         env=faults.environment("write", f"while:{full}", after=600_000),
     )
-    log = first_lines(running, "waits for room")
+    log = running.log_until("waits for room")
     assert f"a worker waits for room on the disk of {to}" in log
     time.sleep(4)
     full.unlink()

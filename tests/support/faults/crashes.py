@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from processes import command, preloaded
+from processes.faulty_calls import FaultyCalls
 
 from faults import outcomes
 from faults.durability import Model, State, states
@@ -19,7 +20,6 @@ from faults.recording import Recording
 from faults.targets import Target
 
 SOURCE = Path(preloaded.__file__).parent / "recorded_calls.c"
-SLOW_SOURCE = SOURCE.with_name("faulty_calls.c")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +141,8 @@ class Crashes:
 
     def _break(self) -> None:
         """Leave a run that was killed once two of its units were done, and others were not."""
-        slow = {
-            "LD_PRELOAD": str(preloaded.build(SLOW_SOURCE, self._aside.parent)),
-            "FAULT_CALL": "fsync",
-            "FAULT_PATH": "/_run/staged/",
-            "FAULT_WHO": "worker",
-            "FAULT_DO": "slow",
-        }
+        library = FaultyCalls.build(self._aside.parent)
+        slow = library.environment("fsync", "slow", more={"who": "worker"})
         running = command.Running(*self._job(), env=slow)
         running.wait_until(lambda: len(outcomes.finished_units(self.dest)) >= 2, "two units")
         os.killpg(running.process.pid, 9)

@@ -127,6 +127,16 @@ class Running:
                 raise AssertionError(f"never came: {what}", self.process.communicate())
             time.sleep(_LOOK_SECONDS)
 
+    def log_until(self, words: str) -> str:
+        """Return its log up to the line with these words."""
+        assert self.process.stderr is not None
+        seen = ""
+        for line in self.process.stderr:
+            seen += line
+            if words in line:
+                return seen
+        raise AssertionError(f"never came: {words}: {seen}")
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command alone."""
         self.process.send_signal(number)

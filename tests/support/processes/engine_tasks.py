@@ -1,10 +1,10 @@
 """What the workers of the engine's tests do: the id of a unit says how its attempts end.
 
 The part before the dash decides: ok finishes, many does after 100 reports, chatter does after some
-reports with pauses, babble never ends them, hang never ends without any, die kills its process, raise raises, final fails beyond retry; flaky
-and mortal fail or die at the first attempt and finish after it; last finishes, and its process
-ends a second later; grow finishes, and its process keeps 64 MiB more. A task that is no attempt is
-a warm-up.
+reports with pauses, babble never ends them, hang never ends without any, die kills its process,
+raise raises, final fails beyond retry; flaky and mortal fail or die at the first attempt and finish
+after it; last finishes, and its process ends a second later; grow finishes, and its process keeps
+64 MiB more. A task that is no attempt is a warm-up.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import command
 
 from unloader.storage.streams.relay import Relay
 
@@ -22,14 +21,6 @@ def put(relay: Relay, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 def test_bytes_of_several_writers_arrive_in_order() -> None:
@@ -75,7 +66,7 @@ def test_what_waits_in_the_pipe_counts_as_taken() -> None:
     relay = Relay(target)
     assert relay.taken == 0
     put(relay, b"x" * 200_000)
-    until(lambda: relay.taken == 200_000)
+    command.wait_for(lambda: relay.taken == 200_000, "200,000 bytes")
     assert relay.passed < 200_000
     relay.break_off()
     os.close(source)
@@ -87,7 +78,7 @@ def test_a_reader_that_ended_is_noticed_without_a_write() -> None:
     relay = Relay(target)
     path = relay.path
     os.close(source)
-    until(lambda: not relay.is_alive)
+    command.wait_for(lambda: not relay.is_alive, "the end of the relay")
     assert isinstance(relay.failure, BrokenPipeError)
     with pytest.raises(BrokenPipeError), open(path, "wb", buffering=0) as file:
         file.write(b"x")
@@ -98,7 +89,7 @@ def test_a_full_disk_is_a_failure() -> None:
     """What the target says is kept for the user."""
     relay = Relay(os.open("/dev/full", os.O_WRONLY))
     put(relay, b"x")
-    until(lambda: not relay.is_alive)
+    command.wait_for(lambda: not relay.is_alive, "the end of the relay")
     assert relay.failure is not None
     assert relay.failure.strerror == "No space left on device"
     relay.break_off()
@@ -112,7 +103,7 @@ def test_bytes_in_front_of_a_failure_are_counted(tmp_path: Path) -> None:
     try:
         relay = Relay(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
         put(relay, b"x" * 30_000)
-        until(lambda: not relay.is_alive)
+        command.wait_for(lambda: not relay.is_alive, "the end of the relay")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert relay.failure is not None
@@ -132,5 +123,5 @@ def test_nothing_is_left_open() -> None:
         relay.break_off()
         os.close(source)
         # Fewer, where something of an earlier test has ended meanwhile.
-        until(lambda: len(os.listdir("/proc/self/fd")) <= before)
-        until(lambda: threading.active_count() <= threads)
+        command.wait_for(lambda: len(os.listdir("/proc/self/fd")) <= before, "closed files")
+        command.wait_for(lambda: threading.active_count() <= threads, "ended threads")

@@ -113,6 +113,9 @@ def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tupl
         yield from _process(status)
         if status.live is not None:
             yield from _progress(status, status.live, width)
+        elif status.left is not None and status.units is not None:
+            # It was killed before it showed itself: its journal and its record still tell.
+            yield "units", f"{status.left.units:,} of {status.units:,} done"
         if status.left is not None:
             left = status.left
             yield "staged", f"{render.count(left.files)} files, {render.size(left.bytes)}"
