@@ -176,7 +176,7 @@ def test_a_killed_run_is_resumed_by_any_of_its_directories(
     source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]], asked: str
 ) -> None:
     """Units that all routes have are kept, and every route ends with the same bytes."""
-    staged = kill_after(3, tmp_path / "b", *job(source, *three(tmp_path)))
+    staged = kill_after(3, tmp_path / "b", *job(source, *three(tmp_path)), files=3)
     assert staged
     if asked == "c":
         # One route lacks what the others have: it is read again, for that one alone.
