@@ -142,5 +142,7 @@ def test_a_plan_counts_the_columns_that_are_written(tmp_path: Path) -> None:
     planned = json.loads(command.run(*line, "--json"))
     assert [each["name"] for each in planned["columns"]] == ["a"]
     assert [each["name"] for each in planned["routes"][0]["columns"]] == ["a"]
-    counts = [each.split() for each in command.run(*line).splitlines() if each.startswith("columns")]
+    counts = [
+        each.split() for each in command.run(*line).splitlines() if each.startswith("columns")
+    ]
     assert counts == [["columns", "1"], ["columns", "read", "3"]]

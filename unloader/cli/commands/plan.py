@@ -20,6 +20,7 @@ from unloader.cli.options.origins import selected_by
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
+    ROUTES,
     SourceArgument,
     job_digest,
     job_document,
@@ -31,7 +32,7 @@ from unloader.redaction import redact
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
@@ -73,16 +74,11 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
     rules.validate_plan_file(values)
     job = asked_request(context, argument.url, values)
-    if job.routes is not None and values["output"]:
-        raise UsageError(
-            "a plan file holds one output without a filter, and no routes",
-            "leave --output out, and run the job itself",
-        )
     from unloader import api
 
     with display_for(values) as display:
         planned = api.plan(job, observe=display)
-    kept = json.loads(render.json_text(_kept(context, argument, planned)))
+    kept = json.loads(render.json_text(_kept(context, argument, planned, values)))
     document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
     if values["output"]:
         _save(Path(values["output"]), document)
@@ -96,10 +92,19 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
             click.echo(f"unloader: notice: {notice}", err=True)
 
 
-def _kept(context: click.Context, argument: SourceArgument, planned: PlannedRun) -> dict[str, Any]:
+def _kept(
+    context: click.Context,
+    argument: SourceArgument,
+    planned: PlannedRun,
+    values: Mapping[str, Any],
+) -> dict[str, Any]:
+    from unloader.cli.options.routes import kept_routes
     from writers.codecs.choice import label
 
     kept = job_document(context, argument)
+    if routes := kept_routes(context, values):
+        kept[ROUTES] = routes
+        return kept
     if planned.run.output.choice is not None:
         # The plan stands for what was measured: another measuring might come to something else.
         kept["compression"] = label(planned.run.output.compression)
