@@ -316,10 +316,11 @@ def _of_output(
     own = projection_of_output(read, number) if len(read.outputs) > 1 or read.filters else read
     if asked is None:
         return format_of(request, own, catalog), None
-    from unloader.resolve.outputs.transforming import resolved_transform
+    from unloader.resolve.outputs.transforming import check_order, resolved_transform
 
     transform = resolved_transform(asked, own)
     shape = format_of(request, transform.declared, catalog)
+    check_order(shape, transform)
     return shape, replace(transform, written=marked(transform.written, shape))
 
 

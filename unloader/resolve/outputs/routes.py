@@ -12,6 +12,7 @@ from unloader.errors import UsageError
 from unloader.model import OutputOptions, Projection, Request
 from unloader.request.names import Folding, choose_columns
 from unloader.sources.projection import OutputNeeds
+from unloader.storage.directories.leftovers import RUN
 from unloader.storage.kinds import destination_kind, overlapping
 
 if TYPE_CHECKING:
@@ -90,6 +91,13 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
         if kind == "directories":
             places += ((route.name, each) for each in output.destinations if each)
     paths = [PurePath(os.path.realpath(each)) for _, each in places]
+    for (name, place), path in zip(places, paths, strict=True):
+        if RUN in path.parts:
+            raise UsageError(
+                f"route {name} goes to {place}, which lies in a directory {RUN}: that is removed "
+                "when a run ends",
+                "choose another directory",
+            )
     if pair := overlapping(paths):
         (first, one), (second, other) = (places[at] for at in pair)
         raise UsageError(
