@@ -36,11 +36,16 @@ def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
     """Return what the page of a run shows, from what `unload` or `unload_tables` returned."""
     from unloader.manifest import tables
     from unloader.manifest.model import from_json
+    from unloader.manifest.routes import ROUTES
     from unloader.report.of_run import run_report
     from unloader.report.of_tables import tables_report
 
     if tables.is_of_tables(manifest):
         return tables_report(tables.from_json(manifest))
+    if ROUTES in manifest:
+        # Workers and units are those of all: the page shows them for the first.
+        manifests = [from_json(each) for each in manifest[ROUTES]]
+        return run_report(manifests[0], manifests)
     return run_report(from_json(manifest))
 
 

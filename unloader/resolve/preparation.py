@@ -37,7 +37,8 @@ from unloader.request.names import (
 )
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
-from unloader.resolve.outputs.one import extract_of_output, projection_of_output
+from unloader.resolve.outputs.columns import projection_of_output
+from unloader.resolve.outputs.one import extract_of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.sources.abilities import check_where, describe_query

@@ -183,7 +183,11 @@ def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
         return (output.destination,)
     # Its directory is known only once the table is. One of another day is for `resume` alone: a
     # nightly job wants the rows of this night.
-    return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
+    return tuple(existing(output.destination, _today()))
+
+
+def _today() -> str:
+    return f"{datetime.now(timezone.utc):%Y%m%d}"
 
 
 def _gone_on_with(
@@ -204,7 +208,7 @@ def _gone_on_with(
     if broken is None:
         same = done is not None and done.run is not None and _is_the_job(done.run, request)
         return _finished(place, done, observe) if same else None
-    if _is_the_job(broken.run, request) and broken.is_at(request.output):
+    if _is_the_job(broken.run, request) and broken.is_at(request, _today()):
         return _resumed(broken, request, place, observe, stop)
     if alone:
         text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"

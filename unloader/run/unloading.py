@@ -30,6 +30,7 @@ from unloader.events import (
 )
 from unloader.failures import error_of
 from unloader.manifest.model import Manifest
+from unloader.manifest.routes import totals_of
 from unloader.model import Snapshot
 from unloader.placement.load import node_cpus
 from unloader.resolve.resolution import OpenRun
@@ -166,14 +167,8 @@ class _Run:
         check_stop(stop, "before the files had their final names")
         self.observe(PhaseStarted(phase="publishing"))
         table.publish(stop)
-        totals = [each.totals for each in table.manifests]
-        self.observe(
-            RunFinished(
-                rows=totals[0].rows,
-                bytes=sum(each.bytes for each in totals),
-                seconds=totals[-1].seconds,
-            )
-        )
+        totals = totals_of(table.manifests)
+        self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
         self._end_keeping()
 
     def _tell_start(self, kept_until: str) -> None:

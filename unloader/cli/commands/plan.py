@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +212,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
         (
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
-            ("columns", render.count(len(planned.run.written.columns))),
+            *_column_counts(planned.run),
             *((("subset", part),) if (part := subset_text(planned.run)) else ()),
             ("units", render.count(len(plan.units))),
             ("workers", render.count(len(planned.run.seating.seats))),
@@ -227,6 +228,17 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("digest", plan.digest),
         )
     )
+
+
+def _column_counts(run: ResolvedRun) -> Iterator[tuple[str, str]]:
+    """Yield how many columns are written, and read where those are not the same."""
+    read = len({each.name for each in run.extract.projection.columns})
+    if len(run.outputs) == 1:
+        written = len(run.written.columns)
+        yield "columns", render.count(written)
+        if run.request.routes is None or read == written:
+            return
+    yield "columns read", render.count(read)
 
 
 def _sum(units: Sequence[int | None], table: int | None) -> int | None:

@@ -25,6 +25,7 @@ from unloader.events import (
     Tick,
 )
 from unloader.failures import error_of
+from unloader.manifest.routes import totals_of
 from unloader.manifest.tables import (
     TablesManifest,
     tables_manifest_bytes,
@@ -323,7 +324,8 @@ class _TablesRun:
             lambda: self.following.after_all(manifest, self.state.live),
         )
         totals = manifest.totals
-        self.state.live(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        read = sum(totals_of(table.run.manifests).rows for table in self.state.tables)
+        self.state.live(RunFinished(rows=read, bytes=totals.bytes, seconds=totals.seconds))
         with suppress(UnloaderError):
             end_keeping(self.state.resolved.catalog)
         return manifest
