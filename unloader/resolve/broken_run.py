@@ -163,6 +163,8 @@ class BrokenRun:
                     destination=output.options.destination,
                     others=output.options.others,
                     overwrite=route.output.overwrite or is_finished(output.options.destination),
+                    # As above: the fields are gone.
+                    keep=None if has_fields(route.output.destination) else route.output.keep,
                 ),
             )
             for route, output in zip(asked.routes or (), self.run.outputs, strict=True)

@@ -26,6 +26,7 @@ from unloader.resolve.broken_run import (
     read_run,
     same_job,
 )
+from unloader.resolve.outputs.one import of_route
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
@@ -81,9 +82,11 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
     # Imported here: most runs are of one table.
     from unloader.resolve.tables.resolving import resolved_tables
     from unloader.resolve.tables.same import job_digest
+    from unloader.run.tables.following import Following
     from unloader.run.tables.unloading import run_tables
 
     common = asked.common
+    Following.check_asked(asked)
     options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
     seats = seat_request(common)
@@ -343,7 +346,8 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
         # Imported on use: few runs die there.
         from unloader.retention.following import follow
 
-        follow(done.run, manifest, place, observe)
+        route = manifest.route.name if manifest.route else ""
+        follow(of_route(done.run, route), manifest, place, observe)
     observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
     return (manifest,)
 

@@ -122,11 +122,6 @@ def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
         )
     if len(routes) == 1 and first.output.filter is None:
         return first
-    if any(each.output.keep or each.output.latest_link for each in requests):
-        raise UsageError(
-            "--keep and --latest-link are for a run of one output",
-            "leave them out, and remove old directories by a job of its own",
-        )
     found = replace(
         first,
         selection=replace(first.selection, columns=(), exclude=()),

@@ -32,6 +32,12 @@ def of_output(run: ResolvedRun, number: int) -> ResolvedRun:
     )
 
 
+def of_route(run: ResolvedRun, name: str) -> ResolvedRun:
+    """Return the run of the output of a route; "" is the only output."""
+    names = [each.name for each in run.request.routes or ()]
+    return of_output(run, names.index(name) if name else 0)
+
+
 def extract_of_output(extract: Extract, number: int) -> Extract:
     """Return an extract with the columns of one output."""
     return replace(extract, projection=projection_of_output(extract.projection, number))

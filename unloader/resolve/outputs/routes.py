@@ -98,6 +98,7 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
                 "when a run ends",
                 "choose another directory",
             )
+    _check_links(request, outputs)
     if pair := overlapping(paths):
         (first, one), (second, other) = (places[at] for at in pair)
         raise UsageError(
@@ -107,6 +108,22 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
             "in the other",
             "give each route a directory of its own",
         )
+
+
+def _check_links(request: Request, outputs: Sequence[OutputOptions]) -> None:
+    """Check that no two routes switch one link."""
+    seen: dict[str, str] = {}
+    for route, output in zip(request.routes or (), outputs, strict=True):
+        if output.latest_link is None or not output.destination:
+            continue
+        parent = os.path.realpath(os.path.dirname(output.destination.rstrip("/")) or ".")
+        link = os.path.join(parent, output.latest_link)
+        other = seen.setdefault(link, route.name)
+        if other != route.name:
+            raise UsageError(
+                f"routes {other} and {route.name} have one --latest-link, {link}",
+                "give each a name of its own",
+            )
 
 
 def at_absolute_places(output: OutputOptions) -> OutputOptions:

@@ -182,6 +182,8 @@ class RouteOutputs:
                 make = _maker(manifest, partial(self._written, route))
                 publish = partial(route.output.publish, self._of(route, units), make, stop, then)
                 route.manifest = self._try(route, publish)
+            elif route.manifest is not None:
+                then(route.manifest)  # The process that published it may have died just there.
             # One that an earlier process has published is told, too: it is a part of this run.
             if route.manifest is not None:
                 self._observe(_finished(route, route.manifest))
