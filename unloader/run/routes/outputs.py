@@ -21,7 +21,7 @@ from unloader.errors import (
     VerifyMismatch,
     translate,
 )
-from unloader.events import Event, Notice, Observer, silent
+from unloader.events import Event, Notice, Observer, RouteFinished, silent
 from unloader.failures import error_of, failure_of
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
@@ -178,10 +178,16 @@ class RouteOutputs:
         Raises:
             PartialUnload: Some were dropped; the others are published.
         """
-        for route in self._open():
-            make = _maker(manifest, partial(self._written, route))
-            own = self._of(route, units)
-            route.manifest = self._try(route, partial(route.output.publish, own, make, stop, then))
+        for route in self.routes:
+            if route.is_open:
+                make = _maker(manifest, partial(self._written, route))
+                publish = partial(route.output.publish, self._of(route, units), make, stop, then)
+                route.manifest = self._try(route, publish)
+            elif route.manifest is not None:
+                then(route.manifest)  # The process that published it may have died just there.
+            # One that an earlier process has published is told, too: it is a part of this run.
+            if route.manifest is not None:
+                self._observe(_finished(route, route.manifest))
         dropped = [route for route in self.routes if route.failure is not None]
         if dropped:
             raise self._partial(dropped)
@@ -295,6 +301,17 @@ def _opened(
     state = RouteState(number=number, name=name, run=own, output=open_one(own, places))
     state.is_new = left.what == "nothing"
     return state
+
+
+def _finished(route: RouteState, manifest: Manifest) -> RouteFinished:
+    totals = manifest.totals
+    return RouteFinished(
+        route=route.name,
+        rows=totals.rows,
+        bytes=totals.bytes,
+        files=totals.files,
+        directory=route.directory,
+    )
 
 
 def _maker(manifest: MakeManifest, written: Callable[[], WrittenRoute]) -> MakeManifest:

@@ -9,6 +9,7 @@ from typing import cast
 
 from unloader.errors import UnloaderError
 from unloader.events import Notice, PhaseStarted, UnitsKept
+from unloader.manifest.routes import totals_of
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once
@@ -138,7 +139,8 @@ def take_up(state: RunState, counting: Counting) -> None:
             size += sum(file.bytes for each in results for file in each.files)
         else:
             units += len(table.units)
-            rows += table.manifest.totals.rows
-            size += table.manifest.totals.bytes
+            totals = totals_of(table.run.manifests)
+            rows += totals.rows
+            size += totals.bytes
     done = counting.now.done
     state.live(UnitsKept(units=units, rows=rows, bytes=size, tables=done))

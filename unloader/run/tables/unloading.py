@@ -25,11 +25,14 @@ from unloader.events import (
     Tick,
 )
 from unloader.failures import error_of
+from unloader.manifest.routes import totals_of
 from unloader.manifest.tables import (
     TablesManifest,
     tables_manifest_bytes,
 )
 from unloader.model import AttemptFailure, TablesOptions
+from unloader.resolve.outputs.directories import is_followed
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_of, is_dropped
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.concurrency.opening import RunSteering, watched_load
@@ -97,7 +100,7 @@ def run_tables(
         )
         storage = taken or NoHome()
         held.callback(storage.close)
-        following = Following.of_run(resolved.runs[0], home, options.destination)
+        following = Following.of_run(_followed(resolved.runs), home, options.destination)
         following.check_before()
         seats = resolved.runs[0].seating.seats
         live = LiveRun(resolved.run_id, seats, taken, observe, stop)
@@ -334,7 +337,14 @@ class _TablesRun:
             lambda: self.following.after_all(manifest, self.state.live),
         )
         totals = manifest.totals
-        self.state.live(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        read = sum(totals_of(table.run.manifests).rows for table in self.state.tables)
+        self.state.live(RunFinished(rows=read, bytes=totals.bytes, seconds=totals.seconds))
         with suppress(UnloaderError):
             end_keeping(self.state.resolved.catalog)
         return manifest
+
+
+def _followed(runs: Sequence[ResolvedRun]) -> ResolvedRun:
+    """Return a table that is followed by something; any where none is."""
+    found = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
+    return next(found, runs[0])
