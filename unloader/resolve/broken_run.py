@@ -352,11 +352,25 @@ def read_run(record: bytes, place: str) -> ResolvedRun:
         UnusableRecord: Another version has written it, or it was damaged or edited.
     """
     try:
-        return ResolvedRun.from_json(json.loads(record))
-    except (PlanFailed, ValueError) as error:
-        why = error.message if isinstance(error, PlanFailed) else str(error)
-        raise UnusableRecord(
-            f"the record of the run that was broken off in {place} cannot be used: {why}",
-            "start again with the command of the run; if another version of unloader began it, "
-            "that one can resume it",
-        ) from error
+        document = json.loads(record)
+    except ValueError as error:
+        raise _unusable(place, str(error)) from error
+    return run_of(document, place)
+
+
+def run_of(document: object, place: str) -> ResolvedRun:
+    """Return the run of the JSON document of a record; see `read_run`."""
+    try:
+        return ResolvedRun.from_json(document)
+    except PlanFailed as error:
+        raise _unusable(place, error.message) from error
+    except ValueError as error:
+        raise _unusable(place, str(error)) from error
+
+
+def _unusable(place: str, why: str) -> UnusableRecord:
+    return UnusableRecord(
+        f"the record of the run that was broken off in {place} cannot be used: {why}",
+        "start again with the command of the run; if another version of unloader began it, "
+        "that one can resume it",
+    )

@@ -147,7 +147,7 @@ def resume_tables(
 def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Go on with a run over several tables, with all that no record of it may hold."""
     from unloader.resolve.tables.broken import reopened_tables
-    from unloader.run.outputs.left import left_of
+    from unloader.run.tables.left import left_of_tables, places_of
     from unloader.run.tables.unloading import run_tables
 
     request = broken.first.run.request
@@ -156,10 +156,14 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
     broken = broken.seated(seats)
     with early_workers(request, seats) as executor:
         _tell_settings(request, observe)
+        left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
         with reopened_tables(
-            broken, done=lambda each: left_of(each.run) == "all", stop=stop, observe=observe
+            broken,
+            done=lambda run: left[places_of(run)].what == "all",
+            stop=stop,
+            observe=observe,
         ) as ready:
-            return run_tables(ready, executor, broken.options, observe=observe, stop=stop)
+            return run_tables(ready, executor, broken.options, left, observe=observe, stop=stop)
 
 
 def resume_or_start(

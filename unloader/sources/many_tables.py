@@ -112,7 +112,7 @@ def describe_tables(
     notices: list[str] = []
     found: dict[tuple[str, str], TableInfo] = {}
     wanted = [table for table in chosen.tables if table.readable]
-    for listed, info in zip(wanted, _described(catalog, wanted, observe), strict=True):
+    for listed, info in zip(wanted, describe_listed(catalog, wanted, observe), strict=True):
         if isinstance(info, Obstacle):
             problems.append(problem_of(listed.label, info))
         else:
@@ -142,9 +142,16 @@ def quoted_name(schema: str | None, name: str) -> TableName:
     )
 
 
-def _described(
-    catalog: Catalog, tables: Sequence[ListedTable], observe: Observer
+def describe_listed(
+    catalog: Catalog, tables: Sequence[ListedTable], observe: Observer = silent
 ) -> tuple[TableInfo | Obstacle, ...]:
+    """Return for each table of the listing what it is, or what keeps it from being described.
+
+    Raises:
+        TransientSourceError: The connection is lost.
+        SnapshotGone: So is the snapshot.
+        SourceError: The database refused all of it.
+    """
     if catalog.capabilities.describes_many and tables:
         return cast(DescribingCatalog, catalog).describe_tables(tables, observe)
     return tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +37,7 @@ from unloader.resolve.tables.homes import home_of, is_dropped
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.concurrency.opening import RunSteering, watched_load
 from unloader.run.history import History
+from unloader.run.outputs.left import Left
 from unloader.run.table_run import check_stop
 from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting
@@ -44,6 +45,7 @@ from unloader.run.tables.ending import abandon, advised, manifest_of, partial_er
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
 from unloader.run.tables.home import take_home
+from unloader.run.tables.left import TablePlaces
 from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.opening import Opening, take_up
 from unloader.run.tables.record import tables_record
@@ -62,6 +64,7 @@ def run_tables(
     resolved: OpenTables,
     executor: Executor,
     options: TablesOptions,
+    left: Mapping[TablePlaces, Left] | None = None,
     *,
     observe: Observer,
     stop: Callable[[], bool],
@@ -72,6 +75,7 @@ def run_tables(
         resolved: The runs with their open source.
         executor: Does the work units; given back by the caller.
         options: Of the run as a whole.
+        left: Of a run that is gone on with, what is there of each table.
         observe: Called with each event, in this thread.
         stop: Asked several times a second.
 
@@ -102,7 +106,9 @@ def run_tables(
         live = LiveRun(resolved.run_id, seats, taken, observe, stop)
         held.callback(live.close)
         state = RunState(resolved=resolved, options=options, home=home, live=live)
-        current = _TablesRun(state=state, storage=storage, held=held, following=following)
+        current = _TablesRun(
+            state=state, storage=storage, held=held, following=following, left=left or {}
+        )
         try:
             return following.raised_after(current.execute(executor))
         except FollowUpFailed:
@@ -125,6 +131,7 @@ class _TablesRun:
     storage: RunStorage | NoHome
     held: ExitStack
     following: Following
+    left: Mapping[TablePlaces, Left]
     _counting: Counting = field(init=False)
     _catalog: SharedCatalog = field(init=False)
     _history: History = field(init=False)
@@ -139,7 +146,11 @@ class _TablesRun:
     def execute(self, executor: Executor) -> TablesManifest:
         state = self.state
         opening = Opening(
-            state=state, catalog=self._catalog, following=self.following, held=self.held
+            state=state,
+            catalog=self._catalog,
+            following=self.following,
+            held=self.held,
+            left=self.left,
         )
         self._counting = opening.take_all()
         catalog = state.resolved.catalog
