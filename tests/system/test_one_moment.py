@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from long_tests import OTHER_ROUTES
 from oracle_server.model import Column, Type
 from several_tables import requests_of, unload
 
@@ -80,6 +81,7 @@ def test_tables_of_postgres(postgres: Any, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_tables_of_oracle(
     oracle: OracleLeg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
