@@ -25,6 +25,7 @@ from unloader.storage.model import (
     WhoWasHere,
 )
 from writers.files.readable import Readable
+from writers.files.syncing import Steps
 
 
 class RunPlaces(Protocol):
@@ -144,6 +145,16 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
 
         Raises:
             WriteError: It could not be written; what was kept before is untouched.
+        """
+
+    def committing(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = ...
+    ) -> Steps[tuple[str, ...]]:
+        """Do as `commit` does, in steps, so that the waits of many commits are one.
+
+        Raises:
+            WriteError: As `commit`.
+            OutputFailed: As `commit`.
         """
 
     def recorded(self, name: str) -> bytes:

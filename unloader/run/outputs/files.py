@@ -40,6 +40,7 @@ from unloader.verification.files import CheckedFile, Reading, read_files, some_o
 from unloader.verification.recorded import TABLE
 from writers.content.sums import total
 from writers.files.direct_io import refusal
+from writers.files.syncing import Steps
 from writers.model import ContentSums, OutputSpec
 
 
@@ -228,13 +229,13 @@ class FileOutput:
                 some_of(found.differences), "unload the table again, and check the storage"
             )
 
-    def publish(
+    def publishing(
         self,
         units: Sequence[FinishedUnit],
         manifest: MakeManifest,
         stop: Stop,
         then: Callable[[Manifest], None],
-    ) -> Manifest:
+    ) -> Steps[Manifest]:
         """Give all files their final names, the manifest last."""
         _check_stop(stop)
         moves: list[Move] = []
@@ -253,7 +254,8 @@ class FileOutput:
         document = manifest(published, self._listed())
         data = manifest_bytes(document)
         document = replace(document, digest=digest_at_end(data))
-        for text in self._storage.commit(moves, data, lambda: then(document)):
+        told = yield from self._storage.committing(moves, data, lambda: then(document))
+        for text in told:
             self._observe(Notice(text=text))
         return document
 

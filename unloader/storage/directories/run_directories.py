@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
@@ -28,13 +29,14 @@ from unloader.storage.directories.publication import (
     read_publication,
     twin_name,
 )
-from unloader.storage.directories.publishing import carry_out, check_real, take_back
+from unloader.storage.directories.publishing import carrying_out, check_real, take_back
 from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import MANIFEST, RECORDS, Claim, Move, Place, Staging
-from writers.files.publish import check_moves, remove_staged, sync_directory
+from writers.files.publish import NamedLater, check_moves, remove_staged
+from writers.files.syncing import Steps, Wanted, alone
 
 _T = TypeVar("_T")
 _TRIES = 3
@@ -151,8 +153,9 @@ class RunDirectories:
         if name not in self._journals:
             path = self.first.room / _known(name)
             staged = [directory.staged for directory in self.all]
-            before = [directory.make_durable_in_time for directory in self.all]
-            opened = _on(self.first, lambda: Journal(path, staged, before), "write the journal in")
+            opened = _on(
+                self.first, lambda: Journal(path, staged, self.all), "write the journal in"
+            )
             self._journals[name] = opened
         return self._journals[name]
 
@@ -188,41 +191,75 @@ class RunDirectories:
         then: Callable[[], None] = lambda: None,
     ) -> tuple[str, ...]:
         """Publish: give every staged file its final name, the manifest last; see `publishing`."""
+        return alone(self.committing(moves, manifest, then))
+
+    def committing(
+        self,
+        moves: Sequence[Move],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> Steps[tuple[str, ...]]:
+        """Do the same in steps."""
         self._check_held()
         self._earlier.check_unchanged()
+        self._check_moves(moves)
+        for journal in self._journals.values():
+            # From here on the publication is to tell more.
+            journal.rest()
+        for move in moves:
+            self._access.give(self.staged_file(move.place, move.staged))
+        with ExitStack() as opened:
+            told = self._told(moves, manifest, opened)
+            publication = self._publication(moves)
+            check_real(publication)
+            self._publishing = True
+            waiting = [then]
+
+            def clearing() -> None:
+                while waiting:
+                    waiting.pop()()
+                self._show_no_more()
+
+            try:
+                began = time.monotonic()
+                yield from publication.naming(publication.written(), told)
+                for directory in self.all:
+                    directory.is_durable(began)
+                # Until then machines that the lock does not reach see that it goes on.
+                messages = yield from carrying_out(publication, clearing)
+                self._check_out(manifest)
+                return messages
+            except BaseException as error:
+                self._take_back(publication, error)
+                if isinstance(error, OSError):
+                    raise self.first.refused("publish in", error) from error
+                raise
+
+    def _check_moves(self, moves: Sequence[Move]) -> None:
         earlier = self._earlier.files()
-        for directory in self.all:
-            _on(directory, directory.make_durable_in_time, "publish in")
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
-            # What goes on record must be found again, by its name as well as its bytes.
-            sync_directory(directory.staged)
-        self.first.write_record(MANIFEST, manifest)
-        for move in moves:
-            self._access.give(self.staged_file(move.place, move.staged))
-        self._access.give(self.first.room / MANIFEST)
-        publication = self._publication(moves)
-        check_real(publication)
-        self._publishing = True
-        waiting = [then]
 
-        def clearing() -> None:
-            while waiting:
-                waiting.pop()()
-            self._show_no_more()
+    def _told(
+        self, moves: Sequence[Move], manifest: bytes, opened: ExitStack
+    ) -> tuple[Wanted, ...]:
+        """Return all that is to be on the disk before it is on record that it is published.
 
+        What the record tells of must be found again, by its name as well as its bytes. The manifest
+        has its name in `_run` at once: it counts for nothing before there is a record.
+        """
+        file = NamedLater(self.first.room / MANIFEST, manifest)
+        opened.callback(file.close)
         try:
-            publication.write()
-            # Until then machines that the lock does not reach see that it goes on.
-            messages = carry_out(publication, live=True, clearing=clearing)
-            self._check_out(manifest)
-            return messages
-        except BaseException as error:
-            self._take_back(publication, error)
-            if isinstance(error, OSError):
-                raise self.first.refused("publish in", error) from error
-            raise
+            file.name()
+        except OSError as error:
+            file.drop()
+            raise self.first.refused("publish in", error) from error
+        self._access.give(file.path)
+        way = [each for directory in self.all for each in directory.way()]
+        folders = [each.staged for each in self.all] + [each.room for each in self.all]
+        return (*way, *folders, file.descriptor)
 
     def abandon(self, manifest: bytes | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
