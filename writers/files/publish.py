@@ -89,13 +89,13 @@ def check_moves(
                 "choose file names that differ for each work unit.",
             )
         finals.add(final)
-        if not (staging / staged).is_file():
+        if not os.path.isfile(f"{staging}/{staged}"):
             raise WriteError(
                 f"the staged file {staging / staged} is missing, so {directory / final} cannot "
                 f"be published.",
                 "find out what removed it, then write it again.",
             )
-        if final not in replaceable and os.path.lexists(directory / final):
+        if final not in replaceable and os.path.lexists(f"{directory}/{final}"):
             raise WriteError(
                 f"{directory / final} exists already and nothing was published.",
                 "move it away, write to another directory, or ask for it to be replaced.",
@@ -154,9 +154,12 @@ class NamedLater:
         """Give it its name, in the place of whatever had that.
 
         Raises:
-            OSError: The file system refused.
+            WriteError: The file system refused.
         """
-        os.replace(self._staged, self.path)
+        try:
+            os.replace(self._staged, self.path)
+        except OSError as exc:
+            raise write_error("write", self.path, exc) from exc
 
     def close(self) -> None:
         """Close it."""

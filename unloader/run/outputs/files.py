@@ -14,7 +14,8 @@ from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import manifest_bytes, read_index
+from unloader.manifest.read import read_index
+from unloader.manifest.text import manifest_bytes
 from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.outputs.naming import Naming

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest, TableRecord
-from unloader.manifest.read import manifest_bytes, read_manifest
+from unloader.manifest.read import read_manifest
 from unloader.manifest.tables import TableEntry
+from unloader.manifest.text import manifest_bytes
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.tables.state import TableState

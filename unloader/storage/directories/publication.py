@@ -130,10 +130,14 @@ class Publication:
         Raises:
             WriteError: There is no space for it, or the file system refused.
         """
-        yield from self.naming(self.written())
+        rooms = [share.room for share in self.shares]
+        yield from self.naming(self.written([room for room in rooms if self.holds(room)]))
 
-    def written(self) -> tuple[NamedLater, ...]:
+    def written(self, rooms: Iterable[Path]) -> tuple[NamedLater, ...]:
         """Return the records, all of whose bytes are there, without their names.
+
+        Args:
+            rooms: Where they go.
 
         Raises:
             WriteError: As above.
@@ -143,9 +147,8 @@ class Publication:
         data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
         records: list[NamedLater] = []
         try:
-            for share in self.shares:
-                if self.holds(share.room):
-                    records.append(NamedLater(share.room / RECORD, data))
+            for room in rooms:
+                records.append(NamedLater(room / RECORD, data))
         except BaseException:
             drop(records)
             raise

@@ -142,14 +142,22 @@ def check_real(publication: Publication) -> None:
     """
     for share in publication.shares:
         for room in (share.room, share.beside / RUN):
-            if not publication.holds(room):
-                continue
-            for path in (room / STAGED, room / REPLACED):
-                if os.path.lexists(path) and not publication.owns(path):
-                    raise OutputFailed(
-                        f"{path} is a symbolic link or another user's, so nothing is moved there",
-                        "find out what put it there, remove it, and run the same command again",
-                    )
+            if publication.holds(room):
+                check_real_room(publication, room)
+
+
+def check_real_room(publication: Publication, room: Path) -> None:
+    """Check the same of one `_run`, which is the run's.
+
+    Raises:
+        OutputFailed: As there.
+    """
+    for path in (room / STAGED, room / REPLACED):
+        if os.path.lexists(path) and not publication.owns(path):
+            raise OutputFailed(
+                f"{path} is a symbolic link or another user's, so nothing is moved there",
+                "find out what put it there, remove it, and run the same command again",
+            )
 
 
 def check_found(publication: Publication, *, out: bool) -> None:
@@ -262,6 +270,8 @@ def _gather(publication: Publication, share: Share) -> None:
 def _one_by_one(share: Share) -> Steps[None]:
     """Put the earlier run's files aside, then the new ones in their places, the manifest last."""
     here, sources = share.directory, {file.final: file.source for file in share.files}
+    # As text: there is much to do, and a thousand directories to do it in.
+    room, place = str(share.room), share.path
     aside = (yield from _replaced(share)) if share.replaced else share.room / REPLACED
     # The manifest goes first: it must not stand while its files go.
     for name in sorted(share.replaced, key=lambda each: (each != MANIFEST, each)):
@@ -273,13 +283,14 @@ def _one_by_one(share: Share) -> Steps[None]:
     for file in share.files:
         if file.final == MANIFEST:
             yield (here,)
-        if os.path.lexists(share.room / file.source):
-            if os.path.lexists(here / file.final):
+        source, final = f"{room}/{file.source}", f"{place}/{file.final}"
+        if os.path.lexists(source):
+            if os.path.lexists(final):
                 raise OutputFailed(
-                    f"{here / file.final} exists already, and no earlier run wrote it",
-                    "move it away, then run: unloader verify " + str(here),
+                    f"{final} exists already, and no earlier run wrote it",
+                    f"move it away, then run: unloader verify {place}",
                 )
-            os.rename(share.room / file.source, here / file.final)
+            os.rename(source, final)
         _check_size(here, file)
     yield (here,)
 
@@ -309,7 +320,7 @@ def _remove_old(share: Share, clearing: Callable[[], None]) -> list[str]:
 
 def _check_size(directory: Path, file: Placed) -> None:
     try:
-        found = os.lstat(directory / file.final).st_size
+        found = os.lstat(f"{directory}/{file.final}").st_size
     except FileNotFoundError:
         raise OutputFailed(
             f"the staged file of {directory / file.final} is missing, so the run cannot be "

@@ -29,12 +29,13 @@ from unloader.storage.directories.publication import (
     read_publication,
     twin_name,
 )
-from unloader.storage.directories.publishing import carrying_out, check_real, take_back
+from unloader.storage.directories.publishing import carrying_out, check_real_room, take_back
 from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import MANIFEST, RECORDS, Claim, Move, Place, Staging
+from writers.errors import WriteError
 from writers.files.publish import NamedLater, check_moves, remove_staged
 from writers.files.syncing import Steps, Wanted, alone
 
@@ -211,7 +212,10 @@ class RunDirectories:
         with ExitStack() as opened:
             told = self._told(moves, manifest, opened)
             publication = self._publication(moves)
-            check_real(publication)
+            rooms = [share.room for share in publication.shares]
+            for room in rooms:
+                # That they are the run's is known.
+                check_real_room(publication, room)
             self._publishing = True
             waiting = [then]
 
@@ -222,7 +226,7 @@ class RunDirectories:
 
             try:
                 began = time.monotonic()
-                yield from publication.naming(publication.written(), told)
+                yield from publication.naming(publication.written(rooms), told)
                 for directory in self.all:
                     directory.is_durable(began)
                 # Until then machines that the lock does not reach see that it goes on.
@@ -253,9 +257,9 @@ class RunDirectories:
         opened.callback(file.close)
         try:
             file.name()
-        except OSError as error:
+        except WriteError:
             file.drop()
-            raise self.first.refused("publish in", error) from error
+            raise
         self._access.give(file.path)
         way = [each for directory in self.all for each in directory.way()]
         folders = [each.staged for each in self.all] + [each.room for each in self.all]
@@ -345,12 +349,16 @@ class RunDirectories:
         for number, directory in enumerate(self.all):
             here = Path(os.path.realpath(directory.path))
             files = [
-                Placed(f"{STAGED}/{move.staged}", move.final, _size(directory.staged / move.staged))
+                Placed(
+                    f"{STAGED}/{move.staged}",
+                    move.final,
+                    _size(f"{directory.staged}/{move.staged}"),
+                )
                 for move in moves
                 if move.place == number
             ]
             if directory is self.first:
-                files.append(Placed(MANIFEST, MANIFEST, _size(directory.room / MANIFEST)))
+                files.append(Placed(MANIFEST, MANIFEST, _size(f"{directory.room}/{MANIFEST}")))
             shares.append(
                 Share(
                     path=str(here),
@@ -426,8 +434,8 @@ def _known(name: str) -> str:
     return name
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size
+def _size(path: str) -> int:
+    return os.stat(path).st_size
 
 
 def _check_different(paths: Sequence[Path]) -> None:

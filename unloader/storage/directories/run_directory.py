@@ -74,6 +74,8 @@ class RunDirectory:
         self._made_room = False
         self._room_descriptor: int | None = None
         self._is_durable = False
+        self._written = b""
+        """What this run has written into the lock."""
         self._above: tuple[Path, ...] = ()
         """Directories above this one that are to be synced, as `way` has returned them."""
         self._created = self._create()
@@ -119,7 +121,7 @@ class RunDirectory:
             sweep(self.path)
             # Of a run that was published and not cleared away.
             (self.room / RECORD).unlink(missing_ok=True)
-        write_holder(self._lock, holder)
+        self._written = write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
         self._make_staged()
         if durable:
@@ -177,7 +179,7 @@ class RunDirectory:
                 f"run {holder.run_id} has nothing in {self.path} any more",
                 "start again, without resume",
             )
-        write_holder(self._lock, holder)
+        self._written = write_holder(self._lock, holder)
         self._make_staged()
         self.make_durable()
 
@@ -291,8 +293,12 @@ class RunDirectory:
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
         try:
-            same = os.path.samestat(os.fstat(self._lock), os.lstat(self.room / LOCK))
-            return same and read_holder(self.room).run_id == run_id
+            if not os.path.samestat(os.fstat(self._lock), os.lstat(self.room / LOCK)):
+                return False
+            written = self._written if os.access(self.room / LOCK, os.R_OK) else b""
+            if written and os.pread(self._lock, len(written) + 1, 0) == written:
+                return True
+            return read_holder(self.room).run_id == run_id
         except OSError:
             return False
 
@@ -324,9 +330,15 @@ class RunDirectory:
         if link is not None:
             raise linked(link)
         try:
-            missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
-            self._made_room = not self.room.exists()
-            self.room.mkdir(parents=True, exist_ok=True)
+            missing: list[Path] = []
+            for each in (self.path, *self.path.parents):
+                if each.exists():
+                    break
+                missing.append(each)
+            self._made_room = bool(missing) or not self.room.exists()
+            for each in reversed(missing):
+                each.mkdir(exist_ok=True)
+            self.room.mkdir(exist_ok=True)
             if self._made_room:
                 self._set_rights(missing)
         except OSError as error:
@@ -362,9 +374,10 @@ class RunDirectory:
         except OSError as error:
             raise self.refused("prepare", error) from error
         try:
-            # It was meant for the run before.
-            (self.room / STOP).unlink(missing_ok=True)
-            (self.room / WISH).unlink(missing_ok=True)
+            if not self._made_room:
+                # It was meant for the run before.
+                (self.room / STOP).unlink(missing_ok=True)
+                (self.room / WISH).unlink(missing_ok=True)
         except OSError as error:
             os.close(lock)
             raise self.refused("prepare", error) from error

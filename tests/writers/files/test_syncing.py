@@ -1,0 +1,76 @@
+"""Acts in steps: what is on the disk before which step, alone and together with others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from writers.errors import WriteError
+from writers.files.syncing import Steps, alone, together
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happens, in order: steps of acts, and the names of what is synced."""
+    found: list[str] = []
+    sync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        found.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    return found
+
+
+def act(log: list[str], name: str, *steps: tuple[Any, ...]) -> Steps[str]:
+    """Do so many steps."""
+    for number, wanted in enumerate(steps):
+        log.append(f"{name}{number}")
+        yield wanted
+    log.append(f"{name} ends")
+    return name
+
+
+def test_an_act_goes_on_once_all_it_wants_is_synced(tmp_path: Path, log: list[str]) -> None:
+    """Files by their descriptors, directories by their paths; what it returns is returned."""
+    (tmp_path / "d").mkdir()
+    with open(tmp_path / "f", "wb") as file:
+        steps = ((file.fileno(), tmp_path / "d"), (tmp_path,))
+        assert alone(act(log, "a", *steps)) == "a"
+    assert log == ["a0", "f", "d", "a1", tmp_path.name, "a ends"]
+
+
+def test_no_act_goes_on_before_all_of_a_step_is_synced(tmp_path: Path, log: list[str]) -> None:
+    """What several want is synced once a step; an act of fewer steps ends before the others."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    acts = [
+        act(log, "a", (tmp_path / "one", tmp_path), (tmp_path / "one",)),
+        act(log, "b", (tmp_path / "other", tmp_path)),
+    ]
+    assert list(together(acts)) == [(1, "b"), (0, "a")]
+    assert log[:2] == ["a0", "b0"]
+    assert sorted(log[2:5]) == sorted(["one", "other", tmp_path.name])
+    assert log[5:] == ["a1", "b ends", "one", "a ends"]
+
+
+def test_an_error_is_that_of_the_act_that_waits(tmp_path: Path, log: list[str]) -> None:
+    """It may mend it, or end with it; the others go on."""
+
+    def mending() -> Steps[str]:
+        try:
+            yield (tmp_path / "gone",)
+        except WriteError:
+            yield (tmp_path,)
+        return "mended"
+
+    acts = [act(log, "a", (tmp_path / "gone",)), mending(), act(log, "c", (tmp_path,), ())]
+    found = dict(together(acts))
+    assert isinstance(found[0], WriteError)
+    assert (found[1], found[2]) == ("mended", "c")
+    with pytest.raises(WriteError, match="gone"):
+        alone(act(log, "d", (tmp_path / "gone",)))
