@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from oracle_test_server import oracle_test_server
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 COLUMNS = (
@@ -48,6 +50,7 @@ END_BUSY_POSTGRES = (
 
 BUSY_ORACLE = """
 import os, sys, oracledb
+from oracle_test_server import oracle_test_server
 user, dsn, table = sys.argv[1:]
 with oracledb.connect(user=user, password=os.environ["UNLOADER_PASSWORD"], dsn=dsn) as connection:
     while True:
@@ -141,41 +144,22 @@ def postgres(rows: int, cost: int, directory: Path) -> Iterator[Source]:
 def oracle(rows: int) -> Iterator[Source]:
     """Serve the reference table with the test server of this repository, in a process of its own.
 
-    It speaks Oracle's protocol to the real driver. The user is its DBA, who may read V$SESSION. It
-    waits before each packet, as a network does: a server in Python has one processor, and more than
-    one client gains nothing by itself.
+    The user is its DBA, who may read V$SESSION. It waits before each packet, as a network does.
     """
     slow = {"kind": "trickle", "statement": "HASH_PART_0160", "times": None}
-    command = [sys.executable, "-m", "oracle_server", "--reference", str(rows)]
-    command += ["--fault", json.dumps({**slow, "seconds": PACKET_SECONDS})]
-    paths = os.pathsep.join((str(CHECKOUT / "tests" / "support"), str(CHECKOUT)))
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        try:
-            line = server.stdout.readline()
-            if not line:
-                sys.exit("bench_adaptive: the test server did not start: pip install '.[test]'")
-            told = json.loads(line)
-            os.environ["UNLOADER_PASSWORD"] = "secret"
-            table = "SCOTT.HASH_PART_0160"
-            client = [sys.executable, "-c", BUSY_ORACLE, "dbadmin", told["dsn"], table]
-            yield Source(
-                name="oracle",
-                url=told["url"].replace("scott@", "dbadmin@"),
-                table=table,
-                # A unit is one answer of the server, and rows are seen when that has come.
-                unit_bytes=256 << 10,
-                busy=lambda: _quiet(client),
-            )
-        finally:
-            server.stdin.close()
+    fault = json.dumps({**slow, "seconds": PACKET_SECONDS})
+    with oracle_test_server("--reference", str(rows), "--fault", fault) as told:
+        os.environ["UNLOADER_PASSWORD"] = "secret"
+        table = "SCOTT.HASH_PART_0160"
+        client = [sys.executable, "-c", BUSY_ORACLE, "dbadmin", told["dsn"], table]
+        yield Source(
+            name="oracle",
+            url=told["url"].replace("scott@", "dbadmin@"),
+            table=table,
+            # A unit is one answer of the server, and rows are seen when that has come.
+            unit_bytes=256 << 10,
+            busy=lambda: _quiet(client),
+        )
 
 
 def burner() -> subprocess.Popen[bytes]:

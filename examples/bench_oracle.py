@@ -37,6 +37,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from oracle_test_server import oracle_test_server
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = "HASH_PART_0160"
 CONTENDERS = ("discard", "csv", "rfc4180", "parquet", "script")
@@ -79,27 +81,9 @@ def served(options: argparse.Namespace) -> Iterator[str]:
     if options.url:
         yield options.url
         return
-    command = [sys.executable, "-m", "oracle_server", "--reference", str(options.rows)]
-    paths = os.pathsep.join((str(CHECKOUT / "tests" / "support"), str(CHECKOUT)))
-    server = subprocess.Popen(
-        [*command, "--partitions", "32", "--mode", options.mode],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    try:
-        line = server.stdout.readline()
-        if not line:
-            raise SystemExit("the test server did not start. Next: pip install '.[test]'")
-        told = json.loads(line)
-        os.environ["UNLOADER_PASSWORD"] = told["password"]
+    server = ("--reference", str(options.rows), "--partitions", "32", "--mode", options.mode)
+    with oracle_test_server(*server) as told:
         yield told["url"]
-    finally:
-        server.stdin.close()
-        server.wait()
 
 
 def measure(options: argparse.Namespace, url: str, place: Path) -> dict[str, Any]:

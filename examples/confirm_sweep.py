@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oracle_test_server import oracle_test_server
 from sweep_environment import CHECKOUT, environment
 
 from unloader.request.settings import parse_count
@@ -270,30 +271,9 @@ def postgres(directory: Path, rows: int) -> Iterator[Table]:
 @contextmanager
 def oracle_test(directory: Path, rows: int) -> Iterator[Table]:
     """Start the Oracle test server with the reference table."""
-    paths = os.pathsep.join((str(SUPPORT), str(CHECKOUT)))
-    server = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "oracle_server", "--reference", str(rows)),
-            *("--partitions", str(ORACLE_PARTITIONS), "--mode", "23ai"),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    try:
-        line = server.stdout.readline()
-        if not line:
-            sys.exit("confirm_sweep: the test server did not start. Next: pip install '.[test]'")
-        told = json.loads(line)
-        os.environ["UNLOADER_PASSWORD"] = told["password"]
+    parts = ("--partitions", str(ORACLE_PARTITIONS), "--mode", "23ai")
+    with oracle_test_server("--reference", str(rows), *parts) as told:
         yield Table(url=told["url"], name="HASH_PART_0160")
-    finally:
-        server.stdin.close()
-        server.wait()
 
 
 def shown(report: dict[str, Any]) -> str:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contenders import TABLE, Postgres, parts, postgres_server, say
+from oracle_test_server import oracle_test_server
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PARTITIONS = 32
@@ -89,23 +87,10 @@ def source(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
 
 
 def _oracle(options: argparse.Namespace) -> Iterator[Source]:
-    support = str(CHECKOUT / "tests" / "support")
-    program = [sys.executable, "-m", "oracle_server", "--reference", str(options.rows)]
-    with subprocess.Popen(
-        [*program, "--partitions", str(PARTITIONS)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(CHECKOUT), support))},
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            report = json.loads(process.stdout.readline())
-            yield Source(
-                url=report["url"],
-                environment={"UNLOADER_PASSWORD": report["password"]},
-                besides=frozenset({"value"}),
-            )
-        finally:
-            process.stdin.close()
+    parts = ("--partitions", str(PARTITIONS))
+    with oracle_test_server("--reference", str(options.rows), *parts) as told:
+        yield Source(
+            url=told["url"],
+            environment={"UNLOADER_PASSWORD": told["password"]},
+            besides=frozenset({"value"}),
+        )

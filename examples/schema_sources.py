@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from oracle_test_server import oracle_test_server
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCHEMA = 'Bench "Schema"'
@@ -294,31 +295,13 @@ def _duckdb(tables: tuple[Sample, ...], directory: Path) -> Iterator[Schema]:
 
 @contextmanager
 def _oracle(tables: tuple[Sample, ...], directory: Path) -> Iterator[Schema]:
-    paths = os.pathsep.join((str(CHECKOUT / "tests" / "support"), str(CHECKOUT)))
     sizes = ",".join(str(table.rows) for table in tables)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "oracle_server", "--accounts", sizes],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
+    renamed = tuple(
+        Sample(name=f"ACCOUNTS_{number:05d}", rows=table.rows)
+        for number, table in enumerate(tables)
     )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    try:
-        line = server.stdout.readline()
-        if not line:
-            raise SystemExit("the test server did not start. Next: pip install '.[test]'")
-        told = json.loads(line)
-        os.environ["UNLOADER_PASSWORD"] = told["password"]
-        renamed = tuple(
-            Sample(name=f"ACCOUNTS_{number:05d}", rows=table.rows)
-            for number, table in enumerate(tables)
-        )
+    with oracle_test_server("--accounts", sizes) as told:
         yield Schema(url=told["url"], tables=renamed, pattern="SCOTT.ACCOUNTS_*", schema="SCOTT")
-    finally:
-        server.stdin.close()
-        server.wait()
 
 
 # --- what an independent reader makes of the files

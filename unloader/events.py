@@ -194,10 +194,22 @@ class TableFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RouteFinished:
+    """One of several outputs is published; the figures are the totals of its manifest."""
+
+    route: str
+    rows: int
+    bytes: int
+    files: int
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
     """Everything is published; the figures are the totals of the manifest."""
 
     rows: int
+    """Of several outputs those that were read for them."""
     bytes: int
     seconds: float
     """Since the run began to plan, connecting included."""
@@ -258,6 +270,7 @@ Event = (
     | Verified
     | TableStaged
     | TableFinished
+    | RouteFinished
     | RunFinished
     | PointMeasured
     | Notice

@@ -261,6 +261,7 @@ def test_contract_of_a_partitioned_table(postgres: Any, url: str, how: str) -> N
     check(url, name, ROWS)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_contract_of_plain_inheritance(postgres: Any, url: str) -> None:
     """A parent with rows of its own and children with more columns gives each row once."""
     postgres.run(

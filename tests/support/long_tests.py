@@ -38,6 +38,8 @@ LONGEST = (
     "unloader/cli/commands/test_codecs.py",
     "system/test_output_faults.py",
     "system/test_destinations.py",
+    "system/test_routes.py",
+    "system/test_masking.py",
     "system/test_oracle_types.py",
     "unloader/cli/options/test_fixed.py",
     "system/test_oracle_sessions.py",

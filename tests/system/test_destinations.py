@@ -297,6 +297,7 @@ def test_a_reader_that_ends_early_is_told(slow: str) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_psql_copies_from_standard_output(database: str, postgres: Any, slow: str) -> None:
     """Rows pass from the one database into the other without a file between them."""
     copy = "COPY copied FROM STDIN (FORMAT csv, HEADER)"

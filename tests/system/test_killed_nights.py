@@ -145,7 +145,7 @@ def test_a_night_of_postgres_that_is_killed(library: Path, postgres: Any, tmp_pa
     env = {"XDG_STATE_HOME": str(tmp_path / "state")}
     home = tmp_path / "out"
     night = job(url, home, "--keep-snapshot", "1h")
-    killed(library, ".public.small.unloader-", *night, env=env)
+    killed(library, "public.small/_manifest.json", *night, env=env)
     for name in SIZES:
         postgres.run(f"INSERT INTO {name} VALUES (-1, 'later')", url=url)
     variables = {**os.environ, **env}

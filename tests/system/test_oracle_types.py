@@ -313,6 +313,7 @@ def _signed(moment: Moment) -> str:
     return f"{date} {clock}.{moment.nanos // 1000:06d}"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_julian_day_is_refused_by_name_and_written_as_text(
     before_christ: Sample, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def test_views_and_synonyms(oracle: OracleLeg, tmp_path: Path) -> None:
     assert {unit["partition"] for unit in manifest["units"]} >= {"P_SMALL", "P_LARGE"}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_names_that_must_be_quoted(oracle: OracleLeg, tmp_path: Path) -> None:
     """Names of tables, partitions and columns may be anything that Oracle takes in quotes."""
     columns = (

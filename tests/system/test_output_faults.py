@@ -145,6 +145,7 @@ def test_awkward_writes_lose_nothing(
     assert checksums(tmp_path / "out") == whole["zstd" if "zstd" in options else "none"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_refused_direct_io_is_told_once(
     whole: dict[str, list[str]], database: str, faults: FaultyCalls, tmp_path: Path
 ) -> None:

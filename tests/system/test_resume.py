@@ -233,6 +233,7 @@ def test_a_torn_journal_costs_no_more_than_what_it_does_not_tell(
     assert command.manifest_of(dest)["totals"]["rows"] == ROWS
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_another_state_of_the_data_is_never_mixed_in(tmp_path: Path) -> None:
     """A file that was written to is refused, with the way out, which reads everything again."""
     source, dest = make(tmp_path / "t.duckdb"), tmp_path / "out"

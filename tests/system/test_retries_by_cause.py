@@ -177,6 +177,7 @@ def test_a_wrong_password_is_tried_once(server: OracleServer, tmp_path: Path) ->
     assert "attempt" not in done.log
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("code", "call"),
     [

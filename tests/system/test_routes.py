@@ -176,7 +176,7 @@ def test_a_killed_run_is_resumed_by_any_of_its_directories(
     source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]], asked: str
 ) -> None:
     """Units that all routes have are kept, and every route ends with the same bytes."""
-    staged = kill_after(3, tmp_path / "b", *job(source, *three(tmp_path)))
+    staged = kill_after(3, tmp_path / "b", *job(source, *three(tmp_path)), files=3)
     assert staged
     if asked == "c":
         # One route lacks what the others have: it is read again, for that one alone.
@@ -187,6 +187,21 @@ def test_a_killed_run_is_resumed_by_any_of_its_directories(
         assert files_of(tmp_path / name) == undisturbed[name], name
     kept = {unit["id"]: unit["attempts"] for unit in command.manifest_of(tmp_path / "a")["units"]}
     assert all(kept[unit] == 1 for unit in staged)
+
+
+def test_a_plan_file_has_all_routes(
+    source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
+) -> None:
+    """It is run with nothing but its name, and no route can be changed or added."""
+    plan = tmp_path / "plan.json"
+    _, *options = job(source, *three(tmp_path))
+    command.run("plan", *options, "--output", str(plan), "--quiet")
+    assert not (tmp_path / "a").exists()
+    command.run("run", str(plan), "--quiet")
+    for name in "abc":
+        assert files_of(tmp_path / name) == undisturbed[name], name
+    error = command.error_of("run", str(plan), "--route", f"d:to={tmp_path / 'd'}", status=2)
+    assert "--route cannot change the finished plan" in error
 
 
 def test_a_kill_between_two_publications(

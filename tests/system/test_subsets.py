@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Type
 from processes import command
+from routes.selections import in_sample
 
 from unloader.model import SecretReference, SourceSpec
 from unloader.request.names import parse_table
@@ -36,12 +36,6 @@ CUSTOMER_OF = {
 
 NUMBER = Type(name="NUMBER", precision=10, scale=0)
 TEXT = Type(name="VARCHAR2", length=20)
-
-
-def in_sample(text: str, share: float) -> bool:
-    """Return whether a key is in a sample, as docs/subsets.md has it."""
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return int(digest[:8], 16) < int(share * 2**32)
 
 
 def orders_of(share: float) -> list[int]:

@@ -298,3 +298,24 @@ def test_a_large_value_passes_where_nothing_looks_at_it(
     )
     assert "column t has a value too large" in text
     assert "wide" not in text
+
+
+def test_an_order_that_a_mask_undoes_is_refused(source: str, tmp_path: Path) -> None:
+    """One that begins with another column, or that a mask leaves, is checked as it is written."""
+    order = ("--format", "parquet", "--sorted-by")
+    query = ("--query", "SELECT * FROM persons ORDER BY id")
+    line = ("run", source, *query, *order)
+    masks = ("--mask", "email=hmac", "--mask", "born=truncate-date,to=year")
+    to = ("--to", str(tmp_path / "out"))
+    said = command.error_of(*line, "email", *to, *masks, status=2, env=ENV)
+    assert "--sorted-by email: the column is masked by hmac" in said
+    assert not (tmp_path / "out").exists()
+    command.run(*line, "born,id,email", *to, *masks, env=ENV)
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    found = pq.ParquetFile(file).metadata.row_group(0).sorting_columns
+    assert [each.column_index for each in found] == [2, 0, 1]
+    years = pq.read_table(file).column("born").to_pylist()
+    assert years == sorted(years)
+    unsorted = ("--to", str(tmp_path / "wrong"), "--mask", "amount=redact,value=1")
+    said = command.error_of(*line, "amount,id desc", *unsorted, status=6, env=ENV)
+    assert "row 2 is not after the row before it" in said

@@ -176,6 +176,7 @@ def test_watching_ends_with_the_run(running: command.Running, tmp_path: Path) ->
     assert re.search(r"^state +interrupted: stopped by a signal", out, re.MULTILINE)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
     """Without a finished unit and a snapshot that can be had again nothing is kept; that is said."""
     dest = tmp_path / "out"

@@ -35,10 +35,7 @@ def write_report(values: Mapping[str, Any], manifest: dict[str, Any]) -> None:
     if values["report"] is None:
         return
     from unloader import api
-    from unloader.manifest.routes import ROUTES
 
-    # Of several routes the page is that of the first: workers and units are those of all.
-    manifest = manifest[ROUTES][0] if ROUTES in manifest else manifest
     try:
         api.write_report(Path(values["report"]), api.report_of(manifest))
     except UnloaderError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from unloader.errors import UnloaderError
 from unloader.events import (
     Event,
+    RouteFinished,
     RunFinished,
     RunStarted,
     TableFinished,
@@ -48,6 +49,8 @@ class Account:
     units_failed: int = 0
     """Given up after all attempts."""
     retries: int = 0
+    routes: list[RouteFinished] = field(default_factory=list)
+    """Outputs that are published, where there are several of one table."""
     rows: int = 0
     bytes: int = 0
     finished_at: float | None = None
@@ -78,6 +81,8 @@ class Account:
                 self.units_failed += 1
             else:
                 self.retries += 1
+        elif isinstance(event, RouteFinished):
+            self.routes.append(event)
         elif isinstance(event, RunFinished):
             # Joined files have one header instead of many.
             self.rows, self.bytes = event.rows, event.bytes

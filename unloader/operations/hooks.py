@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from unloader.events import RouteFinished
 from unloader.operations.account import Account
 from unloader.redaction import VARIABLES, redact
 
@@ -101,6 +102,7 @@ def facts(account: Account) -> dict[str, str]:
         "ROWS": account.rows,
         "BYTES": account.bytes,
         "UNITS": account.units,
+        "ROUTES": "\n".join(map(_route_line, account.routes)),
         "TABLES": "" if tables is None else tables.total,
         "TABLES_DONE": "" if tables is None else tables.done,
         "TABLES_FAILED": "" if tables is None else tables.failed,
@@ -152,6 +154,14 @@ class _Output:
 
     def _lines(self, data: bytes) -> Iterator[str]:
         yield from data.decode("utf-8", "backslashreplace").splitlines()
+
+
+def _route_line(route: RouteFinished) -> str:
+    """Return what `read -r name rows bytes files directory` of a shell takes apart."""
+    directory = (
+        route.directory if route.directory.startswith("null:") else os.path.abspath(route.directory)
+    )
+    return f"{route.route} {route.rows} {route.bytes} {route.files} {directory}"
 
 
 def _surroundings() -> dict[str, str]:

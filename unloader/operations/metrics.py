@@ -38,6 +38,9 @@ _HELP = {
     "unloader_run_retries": "Attempts at work units that failed and were repeated.",
     "unloader_run_rows": "Rows of the work units that are done.",
     "unloader_run_bytes": "Bytes of the work units that are done.",
+    "unloader_run_route_rows": "Rows that a route of the run has published.",
+    "unloader_run_route_bytes": "Bytes that a route of the run has published.",
+    "unloader_run_route_files": "Files that a route of the run has published.",
     "unloader_run_tables": "Tables of a run over several.",
     "unloader_run_tables_done": "Tables that are published.",
     "unloader_run_tables_failed": "Tables that have failed, or are left out.",
@@ -136,6 +139,17 @@ class MetricsFile:
                 family = kind(name, _HELP[name], labels=list(self._labels))
                 family.add_metric(list(self._labels.values()), value)
                 yield family
+        yield from self._of_routes()
+
+    def _of_routes(self) -> Iterator[Any]:
+        """Yield the figures of each route that is published."""
+        for figure in ("rows", "bytes", "files") if self._account.routes else ():
+            name = f"unloader_run_route_{figure}"
+            family = self._counter(name, _HELP[name], labels=[*self._labels, "route"])
+            for route in self._account.routes:
+                labels = [*self._labels.values(), route.route]
+                family.add_metric(labels, getattr(route, figure))
+            yield family
 
     def _earlier(self) -> Iterator[tuple[str, float]]:
         """Yield what an earlier run of the same job has left in the file."""

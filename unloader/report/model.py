@@ -143,6 +143,20 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RouteLine:
+    """One of several outputs."""
+
+    name: str
+    rows: int
+    left_out: int | None
+    """By its filter; None where it has none."""
+    bytes: int
+    files: int
+    verified: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """Everything that the page of a run shows."""
 
@@ -156,6 +170,10 @@ class RunReport:
     """Empty for a query."""
     query: str
     destination: str
+    route: str
+    """Which of several outputs the figures are of; empty where there is one."""
+    routes: tuple[RouteLine, ...]
+    """All that are known to be complete; empty where there is one output."""
     snapshot: Snapshot | None
     totals: TotalsRecord
     verified: VerifiedRecord

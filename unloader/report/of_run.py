@@ -17,6 +17,7 @@ from unloader.manifest.model import (
 )
 from unloader.report.model import (
     NodeLine,
+    RouteLine,
     RunReport,
     SampleLine,
     SettingLine,
@@ -32,11 +33,12 @@ MOST_LINES = 50
 MOST_WARNINGS = 50
 
 
-def run_report(manifest: Manifest) -> RunReport:
+def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport:
     """Return the report of a run.
 
     Args:
         manifest: Of any revision; what an early one does not tell is empty or None.
+        others: Those of all routes, where it is of one of several.
     """
     table, units = manifest.table, manifest.units
     # Of a steered run those that were never to work were not idle.
@@ -51,6 +53,8 @@ def run_report(manifest: Manifest) -> RunReport:
         table=".".join(filter(None, (table.schema, table.name))) if table else "",
         query=manifest.query or "",
         destination=to if isinstance(to, str) else ", ".join(to),
+        route=manifest.route.name if manifest.route else "",
+        routes=tuple(_route(each) for each in others if each.route),
         snapshot=manifest.snapshot,
         totals=manifest.totals,
         verified=manifest.verified,
@@ -83,6 +87,19 @@ def run_report(manifest: Manifest) -> RunReport:
         ),
         warnings=manifest.warnings[:MOST_WARNINGS],
         not_measured=manifest.not_measured[:MOST_WARNINGS],
+    )
+
+
+def _route(manifest: Manifest) -> RouteLine:
+    to = manifest.options.to
+    return RouteLine(
+        name=manifest.route.name if manifest.route else "",
+        rows=manifest.totals.rows,
+        left_out=manifest.verified.filtered_rows,
+        bytes=manifest.totals.bytes,
+        files=manifest.totals.files,
+        verified=manifest.verified.result,
+        destination=to if isinstance(to, str) else ", ".join(to),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from unloader.errors import ConfigError, OutputFailed
+from unloader.errors import ConfigError, OutputFailed, UnloaderError
 from unloader.json_reading import decode
+from unloader.manifest.model import Manifest
 from unloader.manifest.read import parse_manifest, read_manifest
 from unloader.manifest.read_tables import (
     is_finished_home,
@@ -48,7 +50,23 @@ def report_at(place: Path, ceilings: Path | None = None) -> RunReport | TablesRe
         )
     if is_of_tables(document):
         return tables_report(parse_tables_manifest(data, place))
-    return run_report(parse_manifest(data, place.parent, place.name))
+    return of_manifest(parse_manifest(data, place.parent, place.name))
+
+
+def of_manifest(manifest: Manifest) -> RunReport:
+    """Return the report of a run, with those of its routes that are found where they were."""
+    if manifest.route is None:
+        return run_report(manifest)
+    found = [manifest]
+    for other in manifest.route.others:
+        with suppress(UnloaderError, OSError):
+            # What lies there may be another run's by now.
+            found += [each for each in [read_manifest(Path(other.to))] if _is_same(each, manifest)]
+    return run_report(manifest, found)
+
+
+def _is_same(one: Manifest, other: Manifest) -> bool:
+    return one.run_id == other.run_id and one.route is not None
 
 
 def _data(path: Path) -> bytes:
@@ -84,4 +102,4 @@ def _of_run_in(place: Path) -> RunReport | TablesReport:
         place = left.parent
     if is_finished_home(place):
         return tables_report(read_tables_manifest(place))
-    return run_report(read_manifest(place))
+    return of_manifest(read_manifest(place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from unloader.model import (
     Setting,
 )
 from unloader.placement.seating import automatic_parallelism, machine
-from unloader.request.directory_names import has_fields
+from unloader.request.directory_names import directory_name, has_fields
+from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import is_of_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
@@ -161,20 +163,43 @@ class BrokenRun:
                     destination=output.options.destination,
                     others=output.options.others,
                     overwrite=route.output.overwrite or is_finished(output.options.destination),
+                    # As above: the fields are gone.
+                    keep=None if has_fields(route.output.destination) else route.output.keep,
                 ),
             )
             for route, output in zip(asked.routes or (), self.run.outputs, strict=True)
         )
         return replace(asked, output=routes[0].output, routes=routes)
 
-    def is_at(self, output: OutputOptions) -> bool:
-        """Return whether the places are those of a request, or may be one run's of those."""
+    def is_at(self, request: Request, today: str) -> bool:
+        """Return whether the places are those of a request, or may be one run's of those.
+
+        Args:
+            request: Of the same job.
+            today: What `{date}` stands for in it.
+        """
         if len(self.run.outputs) > 1:
-            return True  # It was found at one of the places that are asked for.
+            return self._has_routes_at(request, today)
+        output = request.output
         if any(map(has_fields, output.destinations)):
             return len(self.places) == len(output.destinations)
-        now = [os.path.realpath(each) for each in self.places]
-        return now == [os.path.realpath(each) for each in output.destinations]
+        return _real(self.places) == _real(output.destinations)
+
+    def _has_routes_at(self, request: Request, today: str) -> bool:
+        """Return whether each route goes where the one of a request would go in this run.
+
+        One route may have no date in its directory, and be found on another day.
+        """
+        values = replace(directory_values(self.run.extract, self.run.run_id), date=today)
+        for had, asked in zip(self.run.outputs, request.of_outputs(), strict=True):
+            now = [directory_name(each, values) for each in asked.output.destinations]
+            if _real(now) != _real(had.options.destinations):
+                return False
+        return True
+
+
+def _real(places: Iterable[str]) -> list[str]:
+    return [os.path.realpath(each) for each in places]
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
@@ -321,11 +346,25 @@ def read_run(record: bytes, place: str) -> ResolvedRun:
         UnusableRecord: Another version has written it, or it was damaged or edited.
     """
     try:
-        return ResolvedRun.from_json(json.loads(record))
-    except (PlanFailed, ValueError) as error:
-        why = error.message if isinstance(error, PlanFailed) else str(error)
-        raise UnusableRecord(
-            f"the record of the run that was broken off in {place} cannot be used: {why}",
-            "start again with the command of the run; if another version of unloader began it, "
-            "that one can resume it",
-        ) from error
+        document = json.loads(record)
+    except ValueError as error:
+        raise _unusable(place, str(error)) from error
+    return run_of(document, place)
+
+
+def run_of(document: object, place: str) -> ResolvedRun:
+    """Return the run of the JSON document of a record; see `read_run`."""
+    try:
+        return ResolvedRun.from_json(document)
+    except PlanFailed as error:
+        raise _unusable(place, error.message) from error
+    except ValueError as error:
+        raise _unusable(place, str(error)) from error
+
+
+def _unusable(place: str, why: str) -> UnusableRecord:
+    return UnusableRecord(
+        f"the record of the run that was broken off in {place} cannot be used: {why}",
+        "start again with the command of the run; if another version of unloader began it, "
+        "that one can resume it",
+    )

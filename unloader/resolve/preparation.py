@@ -37,7 +37,8 @@ from unloader.request.names import (
 )
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.named_columns import named_columns
-from unloader.resolve.outputs.one import extract_of_output, projection_of_output
+from unloader.resolve.outputs.columns import projection_of_output
+from unloader.resolve.outputs.one import extract_of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.sources.abilities import check_where, describe_query
@@ -315,10 +316,11 @@ def _of_output(
     own = projection_of_output(read, number) if len(read.outputs) > 1 or read.filters else read
     if asked is None:
         return format_of(request, own, catalog), None
-    from unloader.resolve.outputs.transforming import resolved_transform
+    from unloader.resolve.outputs.transforming import check_order, resolved_transform
 
     transform = resolved_transform(asked, own)
     shape = format_of(request, transform.declared, catalog)
+    check_order(shape, transform)
     return shape, replace(transform, written=marked(transform.written, shape))
 
 

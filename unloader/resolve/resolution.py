@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from unloader.codecs.choice import chosen
 from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import EncryptionOptions, Request
+from unloader.model import Request
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
@@ -66,7 +66,7 @@ def resolved(
         UsageError: The selection names what is not there.
     """
     run_id = new_run_id()
-    _check_planned(checked_encryption(request), planned)
+    _check_planned(request, planned)
     plan = None if planned is None else planned.plan
     with prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
         _check_same_transform(ready, planned)
@@ -123,9 +123,13 @@ def resolved_outputs(
     return tuple(found)
 
 
-def _check_planned(encryption: EncryptionOptions | None, planned: ResolvedRun | None) -> None:
+def _check_planned(request: Request, planned: ResolvedRun | None) -> None:
     """Refuse to write in the open what was planned to be encrypted."""
-    if planned is None or planned.output.options.encryption is None or encryption is not None:
+    now = [checked_encryption(each) for each in request.of_outputs()]
+    if planned is None or all(
+        was.options.encryption is None or encryption is not None
+        for was, encryption in zip(planned.outputs, now, strict=True)
+    ):
         return
     raise PlanFailed(
         "the plan is for encrypted files, and nothing says how to encrypt them",
@@ -137,11 +141,12 @@ def _check_same_transform(ready: Prepared, planned: ResolvedRun | None) -> None:
     """Refuse to write rows otherwise than a plan says, such as in the clear what was masked."""
     if planned is None:
         return
-    was, now = (
-        None if each is None else (each.options.transform, each.options.keys)
-        for each in (planned.output.transform, ready.transform)
-    )
-    if (was and was[0]) != (now and now[0]):
+    was = [each.transform for each in planned.outputs]
+    now = [each.transform for each in ready.of_outputs()]
+    # Its steps: the places of its keys may be others.
+    if [each and each.options.transform for each in was] != [
+        each and each.options.transform for each in now
+    ]:
         raise PlanFailed(
             "the plan does other things to the rows than what is asked for now",
             "give the options of the plan again, or make a new plan",

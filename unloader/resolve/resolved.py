@@ -108,8 +108,12 @@ class ResolvedRun:
 
     @property
     def written(self) -> Projection:
-        """The columns that the first output writes."""
-        return self.output.written(self.extract.projection)
+        """The columns that the first output writes; others are read for the others, or a filter."""
+        if self.request.routes is None:
+            return self.output.written(self.extract.projection)
+        from unloader.resolve.outputs.columns import projection_of_output
+
+        return self.output.written(projection_of_output(self.extract.projection, 0))
 
     @property
     def directories(self) -> tuple[str, ...]:

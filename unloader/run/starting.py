@@ -26,6 +26,7 @@ from unloader.resolve.broken_run import (
     read_run,
     same_job,
 )
+from unloader.resolve.outputs.one import of_route
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
@@ -81,9 +82,11 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
     # Imported here: most runs are of one table.
     from unloader.resolve.tables.resolving import resolved_tables
     from unloader.resolve.tables.same import job_digest
+    from unloader.run.tables.following import Following
     from unloader.run.tables.unloading import run_tables
 
     common = asked.common
+    Following.check_asked(asked)
     options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
     seats = seat_request(common)
@@ -144,7 +147,7 @@ def resume_tables(
 def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) -> TablesManifest:
     """Go on with a run over several tables, with all that no record of it may hold."""
     from unloader.resolve.tables.broken import reopened_tables
-    from unloader.run.outputs.left import left_of
+    from unloader.run.tables.left import left_of_tables, places_of
     from unloader.run.tables.unloading import run_tables
 
     request = broken.first.run.request
@@ -153,10 +156,14 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
     broken = broken.seated(seats)
     with early_workers(request, seats) as executor:
         _tell_settings(request, observe)
+        left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
         with reopened_tables(
-            broken, done=lambda each: left_of(each.run) == "all", stop=stop, observe=observe
+            broken,
+            done=lambda run: left[places_of(run)].what == "all",
+            stop=stop,
+            observe=observe,
         ) as ready:
-            return run_tables(ready, executor, broken.options, observe=observe, stop=stop)
+            return run_tables(ready, executor, broken.options, left, observe=observe, stop=stop)
 
 
 def resume_or_start(
@@ -183,7 +190,11 @@ def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
         return (output.destination,)
     # Its directory is known only once the table is. One of another day is for `resume` alone: a
     # nightly job wants the rows of this night.
-    return tuple(existing(output.destination, f"{datetime.now(timezone.utc):%Y%m%d}"))
+    return tuple(existing(output.destination, _today()))
+
+
+def _today() -> str:
+    return f"{datetime.now(timezone.utc):%Y%m%d}"
 
 
 def _gone_on_with(
@@ -204,7 +215,7 @@ def _gone_on_with(
     if broken is None:
         same = done is not None and done.run is not None and _is_the_job(done.run, request)
         return _finished(place, done, observe) if same else None
-    if _is_the_job(broken.run, request) and broken.is_at(request.output):
+    if _is_the_job(broken.run, request) and broken.is_at(request, _today()):
         return _resumed(broken, request, place, observe, stop)
     if alone:
         text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
@@ -339,7 +350,8 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
         # Imported on use: few runs die there.
         from unloader.retention.following import follow
 
-        follow(done.run, manifest, place, observe)
+        route = manifest.route.name if manifest.route else ""
+        follow(of_route(done.run, route), manifest, place, observe)
     observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
     return (manifest,)
 

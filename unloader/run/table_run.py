@@ -35,10 +35,10 @@ from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput, Stop, WrittenRoute
 from unloader.run.room import RoomWatch
+from unloader.run.row_count import source_rows
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import kept_until
 from unloader.sources.cancelling import cancelled_by
-from unloader.sources.sampling import count
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking
 from writers.files.syncing import Steps, alone
@@ -176,7 +176,7 @@ class TableRun:
         with cancelled_by(stop, catalog):
             rows = patience.with_retries(
                 "counting",
-                lambda: count(catalog, self.run.extract, self.run.plan),
+                lambda: source_rows(catalog, self.run),
                 catalog.check_snapshot,
             )
         self.check_count(rows)

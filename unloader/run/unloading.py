@@ -30,9 +30,13 @@ from unloader.events import (
 )
 from unloader.failures import error_of
 from unloader.manifest.model import Manifest
+from unloader.manifest.routes import totals_of
 from unloader.model import Snapshot
 from unloader.placement.load import node_cpus
+from unloader.resolve.outputs.directories import is_followed
+from unloader.resolve.outputs.one import of_output, of_route
 from unloader.resolve.resolution import OpenRun
+from unloader.resolve.resolved import ResolvedRun
 from unloader.run.ceilings import ceilings_of
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
@@ -77,21 +81,26 @@ def run(
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
-    options = resolved.run.output.options
-    places = resolved.resumed_in or options.destinations
-    if options.keep is None and options.latest_link is None:
+    whole = resolved.run
+    if not any(is_followed(each.options) for each in whole.outputs):
         return _executed(resolved, executor, observe, stop)
     from unloader.retention.following import check_before, follow
 
     failed = []
 
+    def place_of(own: ResolvedRun) -> str:
+        alone = len(whole.outputs) == 1 and resolved.resumed_in
+        return (alone or own.output.options.destinations)[0]
+
     def then(manifest: Manifest) -> None:
+        own = of_route(whole, manifest.route.name if manifest.route else "")
         try:
-            follow(resolved.run, manifest, places[0], observe)
+            follow(own, manifest, place_of(own), observe)
         except FollowUpFailed as error:
             failed.append(error)
 
-    check_before(resolved.run, places[0])
+    for own in (of_output(whole, number) for number in range(len(whole.outputs))):
+        check_before(own, place_of(own))
     manifests = _executed(resolved, executor, observe, stop, then)
     if failed:
         raise failed[0]
@@ -166,14 +175,8 @@ class _Run:
         check_stop(stop, "before the files had their final names")
         self.observe(PhaseStarted(phase="publishing"))
         table.publish(stop)
-        totals = [each.totals for each in table.manifests]
-        self.observe(
-            RunFinished(
-                rows=totals[0].rows,
-                bytes=sum(each.bytes for each in totals),
-                seconds=totals[-1].seconds,
-            )
-        )
+        totals = totals_of(table.manifests)
+        self.observe(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
         self._end_keeping()
 
     def _tell_start(self, kept_until: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from unloader.model import TableSummary
 from unloader.request.names import Folding
 
 Family = Literal["table", "materialized view", "view", "external table", "temporary table"]
@@ -63,6 +64,19 @@ def of_unread_type(name: str, native_type: str) -> UnreadableColumn:
     return UnreadableColumn(name=name, what=what)
 
 
+def family_of(kind: str) -> Family:
+    """Return the family of a kind, by the words that sources use; others are tables."""
+    families: dict[str, Family] = {
+        "view": "view",
+        "materialized view": "materialized view",
+        "external table": "external table",
+        "foreign table": "external table",
+        "virtual table": "external table",
+        "temporary table": "temporary table",
+    }
+    return families.get(kind, "table")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTable:
     """One table or view of a source."""
@@ -83,6 +97,20 @@ class ListedTable:
     """(schema, name) of a table whose rows include those of this one: PostgreSQL's inheritance."""
     obstacles: tuple[Obstacle, ...] = ()
     unreadable: tuple[UnreadableColumn, ...] = ()
+
+    @classmethod
+    def of(cls, table: TableSummary, *, system: bool = False) -> ListedTable:
+        """Return a table as it is listed by a source that knows no more of it."""
+        return cls(
+            schema=table.schema,
+            name=table.name,
+            kind=table.kind,
+            family=family_of(table.kind),
+            rows=table.rows,
+            bytes=table.bytes,
+            partitions=table.partitions,
+            system=system,
+        )
 
     @property
     def readable(self) -> bool:

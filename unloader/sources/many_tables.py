@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, silent
 from unloader.model import NamePart, TableName
-from unloader.selection.listing import Family, ListedTable, Listing, Obstacle
+from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.selection.problems import TableProblem, problem_of
 
 if TYPE_CHECKING:
@@ -81,20 +81,8 @@ def list_tables(catalog: Catalog) -> Listing:
     """
     if catalog.capabilities.lists:
         return cast(ListingCatalog, catalog).list_tables()
-    found = [
-        ListedTable(
-            schema=table.schema,
-            name=table.name,
-            kind=table.kind,
-            family=family_of(table.kind),
-            rows=table.rows,
-            bytes=table.bytes,
-            partitions=table.partitions,
-        )
-        for table in catalog.tables()
-    ]
     return Listing.of(
-        found,
+        [ListedTable.of(table) for table in catalog.tables()],
         folding=catalog.capabilities.folding,
         # In which schema the source looks first is not known: such names are left to it.
         default_schemas=("",),
@@ -124,7 +112,7 @@ def describe_tables(
     notices: list[str] = []
     found: dict[tuple[str, str], TableInfo] = {}
     wanted = [table for table in chosen.tables if table.readable]
-    for listed, info in zip(wanted, _described(catalog, wanted, observe), strict=True):
+    for listed, info in zip(wanted, describe_listed(catalog, wanted, observe), strict=True):
         if isinstance(info, Obstacle):
             problems.append(problem_of(listed.label, info))
         else:
@@ -154,9 +142,16 @@ def quoted_name(schema: str | None, name: str) -> TableName:
     )
 
 
-def _described(
-    catalog: Catalog, tables: Sequence[ListedTable], observe: Observer
+def describe_listed(
+    catalog: Catalog, tables: Sequence[ListedTable], observe: Observer = silent
 ) -> tuple[TableInfo | Obstacle, ...]:
+    """Return for each table of the listing what it is, or what keeps it from being described.
+
+    Raises:
+        TransientSourceError: The connection is lost.
+        SnapshotGone: So is the snapshot.
+        SourceError: The database refused all of it.
+    """
     if catalog.capabilities.describes_many and tables:
         return cast(DescribingCatalog, catalog).describe_tables(tables, observe)
     return tuple(
@@ -180,16 +175,3 @@ def described_or_obstacle(
         raise
     except SourceError as error:
         return Obstacle(kind="refused", what=error.message, hint=error.hint)
-
-
-def family_of(kind: str) -> Family:
-    """Return the family of a kind, by the words that sources use; others are tables."""
-    families: dict[str, Family] = {
-        "view": "view",
-        "materialized view": "materialized view",
-        "external table": "external table",
-        "foreign table": "external table",
-        "virtual table": "external table",
-        "temporary table": "temporary table",
-    }
-    return families.get(kind, "table")

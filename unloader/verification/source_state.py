@@ -34,6 +34,7 @@ from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
 from unloader.sources.sampling import SamplingCatalog
 from unloader.verification.source_values import Asking, check_able, source_sums
+from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
 
@@ -133,11 +134,13 @@ def _asked(question: Question, observe: Observer) -> SourceState:
                 Notice(text="the run's snapshot is gone: compared with the source as it is now")
             )
         extract, selectors = _extract(catalog, question, snapshot), _sampled(manifest)
-        rows = (
-            catalog.count(extract)
-            if selectors is None
-            else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
-        )
+        masked = any(column.masked for column in manifest.columns)
+        with source_words_left_out(masked, extract.projection.columns):
+            rows = (
+                catalog.count(extract)
+                if selectors is None
+                else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
+            )
         content = _content(catalog, question, snapshot, observe) if question.values else None
         return SourceState(rows=rows, state=state, content=content)
     finally:

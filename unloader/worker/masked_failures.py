@@ -1,4 +1,4 @@
-"""Failures of units whose columns are masked: no text of theirs shows a value that was read.
+"""Failures of runs whose columns are masked: no text of theirs shows a value that was read.
 
 Errors of our own steps and writers name columns and show no value. What a database or its driver
 says of a row may show any, so its words are left out: its codes and the columns that it names stay.
@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from unloader.errors import ConfigError, SnapshotGone, translate
-from unloader.failures import failure_of, internal_failure
+from unloader.errors import ConfigError, SnapshotGone, UnloaderError, translate
+from unloader.failures import error_of, failure_of, internal_failure
 from unloader.model import AttemptFailure
 
 if TYPE_CHECKING:
@@ -54,6 +55,26 @@ def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) 
         retryable=known.retryable,
         traceback=_frames(error),
     )
+
+
+@contextmanager
+def source_words_left_out(masked: bool, columns: Iterable[ReadColumn]) -> Iterator[None]:
+    """Leave out of an error of the block what it may show of values.
+
+    Args:
+        masked: Columns are; else every error comes through as it is.
+        columns: Those that are read.
+    """
+    try:
+        yield
+    except UnloaderError as error:
+        if not masked:
+            raise
+        known = error_of(failure_without_values(error, columns))
+    else:
+        return
+    # Not from within the block: with --debug the text of what it raised would be shown, too.
+    raise known
 
 
 def _named(text: str, columns: Iterable[ReadColumn]) -> str:

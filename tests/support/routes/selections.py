@@ -6,6 +6,7 @@ nothing of the program under test takes part in saying what it should have writt
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
@@ -38,10 +39,17 @@ class Selection:
     """Options of `run` without their dashes; without one of them the table `t` is meant."""
     wanted: Callable[[Row], bool] = lambda row: True
     columns: tuple[str, ...] = COLUMNS
+    limit: int | None = None
+    """So many of the wanted rows come out, and it is up to the source which."""
+
+    @property
+    def count(self) -> int:
+        """The number of rows that must come out."""
+        return len(self.rows) if self.limit is None else min(len(self.rows), self.limit)
 
     @property
     def rows(self) -> list[tuple[object, ...]]:
-        """The rows that must come out, by their `id`, with the columns in order."""
+        """The rows that are wanted, by their `id`, with the columns in order."""
         return [
             tuple(getattr(row, name) for name in self.columns) for row in ROWS if self.wanted(row)
         ]
@@ -49,6 +57,11 @@ class Selection:
 
 def _north(row: Row) -> bool:
     return row.region == "north"
+
+
+def in_sample(key: str, share: float) -> bool:
+    """Return whether a key is in a sample, as docs/subsets.md defines it."""
+    return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) < int(share * 2**32)
 
 
 SELECTIONS = {
@@ -67,6 +80,19 @@ SELECTIONS = {
         options={"columns": "id,k", "where": "region = 'west'"},
         wanted=lambda row: row.region == "west",
         columns=("id", "k"),
+    ),
+    "filter": Selection(
+        options={"filter": "k % 3 = 1 AND region <> 'east'", "columns": "id,name"},
+        wanted=lambda row: row.k % 3 == 1 and row.region != "east",
+        columns=("id", "name"),
+    ),
+    "key sample": Selection(
+        options={"sample": "30%", "sample-by": "id", "exclude": "id"},
+        wanted=lambda row: in_sample(str(row.id), 0.3),
+        columns=("name", "k", "region"),
+    ),
+    "limit where": Selection(
+        options={"limit-rows": "100", "where": "k < 5"}, wanted=lambda row: row.k < 5, limit=100
     ),
 }
 """For every source."""
@@ -87,7 +113,12 @@ BY_PARTITION = {
 }
 """For sources whose table has a partition for each region; `north` may be divided further."""
 
-SELECTING = frozenset(("table", "query", "columns", "exclude", "where", "partition"))
+SELECTING = frozenset(
+    (
+        *("table", "query", "columns", "exclude", "where", "partition"),
+        *("filter", "sample", "sample-by", "limit-rows"),
+    )
+)
 """The options that say which rows and columns are unloaded."""
 
 NOT_SELECTING = frozenset(("as-text", "number-without-precision", "nanoseconds", "zone-columns"))
@@ -108,7 +139,8 @@ Way = Mapping[str, str]
 def is_possible(way: Way, *, partitions: bool) -> bool:
     """Return whether the program takes these together; what it refuses is tested elsewhere."""
     one_stream, streams = way["to"] in ("stdout", "pipe"), way["to"] != "directory"
-    if way["selection"] == "query" and way["split"] not in ("auto", "none"):
+    # Both are read in one unit.
+    if way["selection"] in ("query", "limit where") and way["split"] not in ("auto", "none"):
         return False
     if way["split"] == "partition" and not partitions:
         return False

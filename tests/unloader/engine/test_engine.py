@@ -240,6 +240,7 @@ def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
     ]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_slow_start_is_no_stall() -> None:
     """A process that is not up yet is not held to the limit of a stall, which is about the unit."""
     work = RecordedWork()

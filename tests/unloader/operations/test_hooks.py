@@ -46,8 +46,9 @@ def test_after_a_run(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
         "ERROR": "",
         "ERROR_KIND": "",
         "HINT": "",
-        # Those of a run over several tables.
+        # Those of a run over several tables, and of one with routes.
         **dict.fromkeys(("TABLES", "TABLES_DONE", "TABLES_FAILED", "PARTIAL_MANIFEST"), ""),
+        "ROUTES": "",
     }
     assert not any("geheim" in value for value in found.values())
     assert not (tmp_path / "wrong").exists()

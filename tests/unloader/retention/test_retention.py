@@ -269,6 +269,7 @@ def test_a_removal_that_nobody_began(finished: EarlierRun, tmp_path: Path) -> No
     assert sorted(outside.iterdir()) == held
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_what_comes_at_the_last_moment_is_not_lost(finished: EarlierRun) -> None:
     """A directory that somebody writes into while it is removed gets its name back, whole."""
     before = [sorted(each.iterdir()) for each in finished.directories]

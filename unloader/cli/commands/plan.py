@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from unloader.cli.options.origins import selected_by
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
+    ROUTES,
     SourceArgument,
     job_digest,
     job_document,
@@ -30,7 +32,7 @@ from unloader.redaction import redact
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
@@ -72,16 +74,11 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
     rules.validate_plan_file(values)
     job = asked_request(context, argument.url, values)
-    if job.routes is not None and values["output"]:
-        raise UsageError(
-            "a plan file holds one output without a filter, and no routes",
-            "leave --output out, and run the job itself",
-        )
     from unloader import api
 
     with display_for(values) as display:
         planned = api.plan(job, observe=display)
-    kept = json.loads(render.json_text(_kept(context, argument, planned)))
+    kept = json.loads(render.json_text(_kept(context, argument, planned, values)))
     document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
     if values["output"]:
         _save(Path(values["output"]), document)
@@ -95,10 +92,19 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
             click.echo(f"unloader: notice: {notice}", err=True)
 
 
-def _kept(context: click.Context, argument: SourceArgument, planned: PlannedRun) -> dict[str, Any]:
+def _kept(
+    context: click.Context,
+    argument: SourceArgument,
+    planned: PlannedRun,
+    values: Mapping[str, Any],
+) -> dict[str, Any]:
+    from unloader.cli.options.routes import kept_routes
     from writers.codecs.choice import label
 
     kept = job_document(context, argument)
+    if routes := kept_routes(context, values):
+        kept[ROUTES] = routes
+        return kept
     if planned.run.output.choice is not None:
         # The plan stands for what was measured: another measuring might come to something else.
         kept["compression"] = label(planned.run.output.compression)
@@ -206,7 +212,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
         (
             ("table", render.name(table.label)),
             *(("selected by", each.text) for each in selected_by(settings)),
-            ("columns", render.count(len(planned.run.written.columns))),
+            *_column_counts(planned.run),
             *((("subset", part),) if (part := subset_text(planned.run)) else ()),
             ("units", render.count(len(plan.units))),
             ("workers", render.count(len(planned.run.seating.seats))),
@@ -222,6 +228,17 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("digest", plan.digest),
         )
     )
+
+
+def _column_counts(run: ResolvedRun) -> Iterator[tuple[str, str]]:
+    """Yield how many columns are written, and read where those are not the same."""
+    read = len({each.name for each in run.extract.projection.columns})
+    if len(run.outputs) == 1:
+        written = len(run.written.columns)
+        yield "columns", render.count(written)
+        if run.request.routes is None or read == written:
+            return
+    yield "columns read", render.count(read)
 
 
 def _sum(units: Sequence[int | None], table: int | None) -> int | None:

@@ -22,6 +22,7 @@ from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
+    from unloader.manifest.routes import RoutesTotals
     from unloader.model import Request, Setting, Snapshot
     from unloader.resolve.resolved import ResolvedRun
 
@@ -112,20 +113,33 @@ def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
 def _answer_routes(document: dict[str, Any], values: dict[str, Any]) -> None:
     """Show the manifests of a run with several routes."""
     from unloader.manifest.model import from_json
-    from unloader.manifest.routes import ROUTES
+    from unloader.manifest.routes import ROUTES, totals_of
 
     manifests = [from_json(each) for each in document[ROUTES]]
     done = f"the run is complete: {len(manifests)} routes"
     if values["json"]:
         render.emit_json(document, done=done)
     elif not values["quiet"]:
-        shown = []
+        shown = [_totals_of_routes(totals_of(manifests), len(manifests))]
         for manifest in manifests:
             to = manifest.options.to
             places = (to,) if isinstance(to, str) else tuple(to)
             name = manifest.route.name if manifest.route else ""
             shown.append(f"route {name}\n{_summary(manifest, places)}")
         render.emit("\n\n".join(shown), done=done, asked=False)
+
+
+def _totals_of_routes(totals: RoutesTotals, routes: int) -> str:
+    return render.facts(
+        (
+            ("routes", render.count(routes)),
+            ("rows read", render.count(totals.rows)),
+            ("bytes", f"{render.count(totals.bytes)} ({render.size(totals.bytes)})"),
+            ("files", render.count(totals.files)),
+            ("seconds", f"{totals.seconds:.2f}"),
+            ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
+        )
+    )
 
 
 def _answer_of_tables(manifest: dict[str, Any], values: dict[str, Any]) -> None:

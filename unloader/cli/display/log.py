@@ -21,6 +21,7 @@ from unloader.events import (
     ParallelismChanged,
     PhaseStarted,
     PointMeasured,
+    RouteFinished,
     RunStarted,
     SettingUsed,
     TableFinished,
@@ -89,6 +90,8 @@ class LogDisplay:
             return
         elif isinstance(event, PointMeasured):
             self._write("point_measured", measured_text(event), dataclasses.asdict(event))
+        elif isinstance(event, RouteFinished):
+            self._write("route_finished", route_text(event), dataclasses.asdict(event))
         elif isinstance(event, RunStarted):
             self._shown_at = now
             self._write("run_started", started_text(event), dataclasses.asdict(event))
@@ -188,6 +191,14 @@ def table_text(event: TableFinished) -> str:
     return (
         f"{render.name(event.table)} is complete: {render.count(event.rows)} rows, "
         f"{render.size(event.bytes)}; {many.done} of {_counted(many.total, 'table')}"
+    )
+
+
+def route_text(event: RouteFinished) -> str:
+    """Return the line on one of several outputs that is published."""
+    return (
+        f"route {event.route} is complete: {render.count(event.rows)} rows, "
+        f"{render.size(event.bytes)} in {_counted(event.files, 'file')}, {event.directory}"
     )
 
 

@@ -51,10 +51,6 @@ def request_of_routes(
     context: click.Context, url: str, values: Mapping[str, Any], entries: Sequence[Entry]
 ) -> Request:
     """Return the request for several routes; see `asked_request`."""
-    if context.obj.planned:
-        raise UsageError(
-            "a plan file holds one output, and no routes", "run the job file, or leave --route out"
-        )
     names = [each.name or str(each.number) for each in entries]
     for name in names:
         if names.count(name) > 1:
@@ -79,10 +75,42 @@ def request_of_routes(
                 columns=only.selection.columns,
                 exclude=only.selection.exclude,
                 fixed=only.fixed,
-                settings=_settings(entry),
+                settings=_settings(entry, planned=context.obj.planned),
             )
         )
     return _together(requests, routes)
+
+
+def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the routes of a job as a plan file keeps them; see `routes_of_plan`."""
+    return [
+        {"name": each.name, "values": {pair.key: pair.value for pair in each.values}}
+        for each in _entries(context, values)
+    ]
+
+
+def routes_of_plan(kept: Sequence[Mapping[str, Any]], path: str) -> list[Entry]:
+    """Return the routes that a plan file has kept.
+
+    Args:
+        kept: What `kept_routes` gave.
+        path: Of the plan file.
+    """
+    from unloader.request.job.model import Entry, Given, Place
+
+    place = Place(path=path)
+    return [
+        Entry(
+            kind="route",
+            number=number,
+            name=each["name"],
+            place=place,
+            values=tuple(
+                Given(key=key, value=value, place=place) for key, value in each["values"].items()
+            ),
+        )
+        for number, each in enumerate(kept, 1)
+    ]
 
 
 def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
@@ -94,11 +122,6 @@ def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
         )
     if len(routes) == 1 and first.output.filter is None:
         return first
-    if any(each.output.keep or each.output.latest_link for each in requests):
-        raise UsageError(
-            "--keep and --latest-link are for a run of one output",
-            "leave them out, and remove old directories by a job of its own",
-        )
     found = replace(
         first,
         selection=replace(first.selection, columns=(), exclude=()),
@@ -124,6 +147,11 @@ def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entr
     if not said:
         found: Sequence[Entry] = context.obj.routes
         return found
+    if context.obj.planned:
+        raise UsageError(
+            f"--route cannot change the finished plan {context.obj.job_file}",
+            "make a new plan with --route, or leave it out",
+        )
     from unloader.request.job.model import Entry, Given, Place
 
     place = Place(path="--route")
@@ -223,10 +251,11 @@ def _is_of_file(entry: Entry) -> bool:
     return entry.place.path != "--route"
 
 
-def _settings(entry: Entry) -> tuple[Setting, ...]:
+def _settings(entry: Entry, *, planned: bool) -> tuple[Setting, ...]:
     """Return what a route says, for its manifest."""
     options = {each.key: each for each in _of_routes()}
-    where = f"job file {entry.place.path}" if _is_of_file(entry) else "command line"
+    file = f"{'plan' if planned else 'job'} file {entry.place.path}"
+    where = file if _is_of_file(entry) else "command line"
     found = []
     for each in entry.values:
         option = options[each.key]

@@ -37,6 +37,9 @@ JOB_DIGEST = "job_digest"
 JOB = "job"
 """Key of a plan file under which the source and the options stand."""
 
+ROUTES = "routes"
+"""Key of a plan file's job with its routes; missing where it has none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArgument:
@@ -257,8 +260,12 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     # The plan stands for these; a variable set for all jobs must not seem to change them.
     planned = (option.key for option, _ in _plan_options().values() if option.planned)
     ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
-    written = values.pop(SOURCE, None)
+    written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
     ctx.obj.job_file, ctx.obj.planned = path, True
+    if routes:
+        from unloader.cli.options.routes import routes_of_plan
+
+        ctx.obj.routes = routes_of_plan(routes, path)
     ctx.default_map = _planned_defaults(values, path)
     source = url or written
     if not isinstance(source, str) or not source or _is_file(source):

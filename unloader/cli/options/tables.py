@@ -35,11 +35,17 @@ def table_names(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_of_several(values: Mapping[str, Any]) -> bool:
-    """Return whether options ask for a run over several tables, be it one table that matches."""
+    """Return whether options ask for a run over several tables, be it one table that matches.
+
+    Raises:
+        UsageError: One of several names cannot be read: what they would need is no help then.
+    """
     names = table_names(values)
     if values["query"] is not None or "exclude_table" not in values:
         return False
     if len(names) != 1 or any(values[key] for key in CHOOSING):
+        for each in names:
+            _is_pattern(each)
         return True
     return any(letter in names[0] for letter in _WILDCARDS) and _is_pattern(names[0])
 

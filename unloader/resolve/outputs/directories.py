@@ -29,6 +29,11 @@ def directories_of(output: OutputOptions) -> tuple[str, ...]:
     return tuple(filter(None, output.destinations)) if kind == "directories" else ()
 
 
+def is_followed(output: OutputOptions) -> bool:
+    """Return whether something is to be done once an output is published: see `--keep`."""
+    return output.keep is not None or output.latest_link is not None
+
+
 def directory_values(extract: Extract, run_id: str) -> DirectoryValues:
     """Return what the fields stand for; the date is that of `{date}` in names of files."""
     taken_at = extract.snapshot.taken_at if extract.snapshot else ""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from unloader.model import Extract, Projection
+from unloader.model import Extract
 from unloader.resolve.guarded_columns import marked
+from unloader.resolve.outputs.columns import projection_of_output
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
@@ -31,26 +32,15 @@ def of_output(run: ResolvedRun, number: int) -> ResolvedRun:
     )
 
 
+def of_route(run: ResolvedRun, name: str) -> ResolvedRun:
+    """Return the run of the output of a route; "" is the only output."""
+    names = [each.name for each in run.request.routes or ()]
+    return of_output(run, names.index(name) if name else 0)
+
+
 def extract_of_output(extract: Extract, number: int) -> Extract:
     """Return an extract with the columns of one output."""
     return replace(extract, projection=projection_of_output(extract.projection, number))
-
-
-def projection_of_output(projection: Projection, number: int) -> Projection:
-    """Return the columns of one output, in its order."""
-    from writers.schema import read_schema, selected
-
-    taken = projection.outputs[number]
-    schema = projection.schema
-    if schema:
-        schema = selected(read_schema(schema), taken).serialize().to_pybytes()
-    return replace(
-        projection,
-        columns=tuple(projection.columns[index] for index in taken),
-        schema=schema,
-        outputs=(tuple(range(len(taken))),),
-        filters=None,
-    )
 
 
 def routes_json(run: ResolvedRun) -> list[dict[str, Any]]:

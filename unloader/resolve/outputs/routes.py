@@ -12,6 +12,7 @@ from unloader.errors import UsageError
 from unloader.model import OutputOptions, Projection, Request
 from unloader.request.names import Folding, choose_columns
 from unloader.sources.projection import OutputNeeds
+from unloader.storage.directories.leftovers import RUN
 from unloader.storage.kinds import destination_kind, overlapping
 
 if TYPE_CHECKING:
@@ -90,6 +91,14 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
         if kind == "directories":
             places += ((route.name, each) for each in output.destinations if each)
     paths = [PurePath(os.path.realpath(each)) for _, each in places]
+    for (name, place), path in zip(places, paths, strict=True):
+        if RUN in path.parts:
+            raise UsageError(
+                f"route {name} goes to {place}, which lies in a directory {RUN}: that is removed "
+                "when a run ends",
+                "choose another directory",
+            )
+    _check_links(request, outputs)
     if pair := overlapping(paths):
         (first, one), (second, other) = (places[at] for at in pair)
         raise UsageError(
@@ -99,6 +108,22 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
             "in the other",
             "give each route a directory of its own",
         )
+
+
+def _check_links(request: Request, outputs: Sequence[OutputOptions]) -> None:
+    """Check that no two routes switch one link."""
+    seen: dict[str, str] = {}
+    for route, output in zip(request.routes or (), outputs, strict=True):
+        if output.latest_link is None or not output.destination:
+            continue
+        parent = os.path.realpath(os.path.dirname(output.destination.rstrip("/")) or ".")
+        link = os.path.join(parent, output.latest_link)
+        other = seen.setdefault(link, route.name)
+        if other != route.name:
+            raise UsageError(
+                f"routes {other} and {route.name} have one --latest-link, {link}",
+                "give each a name of its own",
+            )
 
 
 def at_absolute_places(output: OutputOptions) -> OutputOptions:

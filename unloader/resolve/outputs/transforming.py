@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 from unloader.errors import UsageError
 from unloader.model import Lossless, Projection, ReadColumn
 from unloader.transforms.model import Masked, MaskingKey, OutputColumn, TransformOptions
+from writers.model import ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
     from unloader.sources.projection import OutputNeeds
 
 Project = Callable[["OutputNeeds"], Projection]
 """From what an output needs to the columns that are read for it."""
+
+_UNORDERED = ("hmac", "tokenize", "ff1")
+"""Masks whose values are in another order than those that they are made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,24 @@ def resolved_transform(options: TransformOptions, read: Projection) -> ResolvedT
         ),
         columns=found.columns,
     )
+
+
+def check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform) -> None:
+    """Check that no order is declared that a mask has undone.
+
+    Only the first column counts: whether rows are in the order of a further one follows from them.
+
+    Raises:
+        UsageError: The rows would be in the order of values that are hashed or encrypted.
+    """
+    order = shape.sorted_by if isinstance(shape, ParquetFormat) else ()
+    for column in transform.columns if order else ():
+        if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
+            raise UsageError(
+                f"--sorted-by {column.name}: the column is masked by {column.masked.method}, and "
+                "masked values are in no order",
+                "leave --sorted-by out, or begin it with a column that is not masked",
+            )
 
 
 def _check_changed(name: str, columns: Sequence[OutputColumn]) -> None:

@@ -21,12 +21,13 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.placement.seating import SeatPlan
-from unloader.resolve.broken_run import BrokenRun, UnusableRecord, read_run
+from unloader.resolve.broken_run import BrokenRun, UnusableRecord, run_of
 from unloader.resolve.patience import Patience
-from unloader.resolve.reopening import at_snapshot, enter_snapshot, enter_table, explained
+from unloader.resolve.reopening import at_snapshot, enter_snapshot, explained
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.tables.entering import enter_tables
 from unloader.resolve.tables.homes import directory_now, is_of_tables
-from unloader.resolve.tables.problems import TableProblem
+from unloader.resolve.tables.problems import TableProblem, lost_at_once
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
@@ -147,7 +148,7 @@ def find_broken_tables(place: str) -> BrokenTables | None:
             f"the record of the run that was broken off in {place} cannot be used: {error}",
             "start again with the command of the run",
         ) from error
-    runs = [read_run(json.dumps(each).encode(), place) for each in document["tables"]]
+    runs = [run_of(each, place) for each in document["tables"]]
     return BrokenTables(
         tables=tuple(_as_broken(each, recorded, place) for each in runs),
         options=options,
@@ -163,7 +164,7 @@ def _left_out(recorded: dict[str, str]) -> TableProblem:
 
 def _first_in(document: dict[str, Any], place: str) -> ResolvedRun:
     tables = document.get("tables") or [None]
-    return read_run(json.dumps(tables[0]).encode(), place)
+    return run_of(tables[0], place)
 
 
 def _record_of_dead(place: str) -> dict[str, Any] | None:
@@ -223,7 +224,7 @@ def _as_broken(run: ResolvedRun, recorded: str, home: str) -> BrokenRun:
 def reopened_tables(
     broken: BrokenTables,
     *,
-    done: Callable[[BrokenRun], bool],
+    done: Callable[[ResolvedRun], bool],
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenTables]:
@@ -236,7 +237,8 @@ def reopened_tables(
         observe: Reports each step as it begins.
 
     Raises:
-        SnapshotGone: The source cannot go back to the snapshot, or is another one by now.
+        SnapshotGone: The source cannot go back to the snapshot, or is another one by now; or some
+            tables are not what they were, and the others are not to go on without them.
         Interrupted: `stop` returned True.
         SourceError: The source refused.
     """
@@ -251,14 +253,17 @@ def reopened_tables(
             opened.callback(catalog.close)
             with cancelled_by(stop, catalog):
                 enter_snapshot(first, catalog, observe)
-                for each in broken.tables:
-                    if not done(each):
-                        enter_table(each.run, catalog, observe)
+                left = [each.run for each in broken.tables if not done(each.run)]
+                found = enter_tables(left, catalog, observe)
+                lost = {id(left[number]): problem for number, problem in found.items()}
+                goes_on = broken.options.on_failure == "continue"
+                if lost and not (goes_on and len(lost) < len(broken.tables)):
+                    raise lost_at_once(tuple(lost.values()), len(broken.tables))
         yield OpenTables(
             run_id=first.run_id,
-            runs=tuple(each.run for each in broken.tables),
+            runs=tuple(each.run for each in broken.tables if id(each.run) not in lost),
             catalog=catalog,
             started=started,
-            problems=broken.left_out,
+            problems=(*broken.left_out, *lost.values()),
             resumed_in=broken.place,
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
 from unloader.request.directory_names import directories_above, directory_name, has_fields
-from unloader.resolve.outputs.directories import directory_values
+from unloader.resolve.outputs.directories import directories_of, directory_values
 from unloader.storage.base import Storage
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
@@ -54,20 +54,28 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
     """
     if is_dropped(template):
         return template
-    directories = [os.path.abspath(run.output.options.destination) for run in runs]
     if not template:
-        return _above(directories)
+        return _above([os.path.abspath(run.output.options.destination) for run in runs])
     above = "/".join(template.rstrip("/").split("/")[: directories_above(template)])
     if has_fields(above):
         above = directory_name(above, directory_values(runs[0].extract, runs[0].run_id))
     above = above or ("/" if template.startswith("/") else ".")
-    if os.path.abspath(above) in directories:
-        label = runs[directories.index(os.path.abspath(above))].extract.table.label
-        raise UsageError(
-            f"{label} would be written to {above}, where the manifest of the run goes",
-            f"give it a directory of its own: {above}/NAME",
-        )
+    _check_free(above, runs)
     return above
+
+
+def _check_free(home: str, runs: Sequence[ResolvedRun]) -> None:
+    """Check that no output of a table goes to the home itself."""
+    here = os.path.realpath(home)
+    for run in runs:
+        for number, output in enumerate(run.outputs):
+            if here in map(os.path.realpath, directories_of(output.options)):
+                route = run.request.routes[number].name if run.request.routes else ""
+                raise UsageError(
+                    f"{run.extract.table.label}{f', route {route},' if route else ''} would be "
+                    f"written to {home}, where the manifest of the run goes",
+                    f"give it a directory of its own: {home}/NAME",
+                )
 
 
 def is_dropped(home: str) -> bool:

@@ -65,6 +65,27 @@ def told_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
     return error
 
 
+def lost_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
+    """Return one error for all tables that a run cannot go on with.
+
+    Args:
+        problems: At least one.
+        of: Tables of the run.
+    """
+    kinds = {type(each.error) for each in problems}
+    kind = kinds.pop() if len(kinds) == 1 else PlanFailed
+    named = [each.sentence for each in problems[:SHOWN]]
+    if len(problems) > SHOWN:
+        named.append(f"and {len(problems) - SHOWN} more")
+    hints = dict.fromkeys(_hints(problems, goes_on=False))
+    error = kind(
+        f"{len(problems)} of {of} tables cannot be read as they were: {'; '.join(named)}",
+        "; ".join(hints),
+    )
+    error.script = script(problems)
+    return error
+
+
 def script(problems: Iterable[TableProblem]) -> str:
     """Return the SQL that mends what SQL can mend, each statement once; empty where there is none.
 

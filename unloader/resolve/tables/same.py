@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import Any
 
 from unloader import json_fields
 from unloader.resolve.broken_run import job_of
@@ -20,12 +21,20 @@ def job_digest(asked: TablesRequest) -> str:
 
     How fast that is done, how often it is tried, and where secrets are found make no difference.
     """
-    document = {
+    document: dict[str, Any] = {
         "to": asked.options.destination,
         "entries": [json_fields.to_json(_bare(entry)) for entry in asked.entries],
     }
+    routes = [_places(entry) for entry in asked.entries]
+    if any(routes):
+        # Where the first one goes is said by "to", and where the others go by nothing else.
+        document["routes"] = routes
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _places(entry: AskedTables) -> list[tuple[str, ...]]:
+    return [each.output.destinations for each in entry.request.routes or ()]
 
 
 def _bare(entry: AskedTables) -> AskedTables:

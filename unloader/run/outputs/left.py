@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from unloader.errors import OutputFailed
+from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
@@ -13,32 +15,43 @@ from unloader.storage.kinds import destination_kind
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 
-Left = Literal["all", "units", "nothing"]
-"""All is complete, some units may be staged, or it was not begun."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What is left of one table."""
+
+    what: Literal["all", "units", "nothing"]
+    """All is complete, some units may be staged, or it was not begun."""
+    manifests: tuple[Manifest, ...] = ()
+    """Where all is complete: of each of its outputs that are directories."""
 
 
 def left_of(run: ResolvedRun) -> Left:
     """Return what is left of a run over one table, with all its outputs.
 
-    A publication that was cut short is brought to its end.
+    The caller has brought publications that were cut short to their end.
 
     Raises:
-        OutputFailed: A directory cannot be read, or the publication not be finished.
+        OutputFailed: A directory cannot be read.
     """
-    if len(run.outputs) == 1:
-        return left_of_output(run)
-    found = {
-        left_of_output(of_output(run, number))
+    found = [
+        left_of_output(of_output(run, number), completed=True)
         for number, output in enumerate(run.outputs)
         if destination_kind(output.options.destinations) == "directories"
-    }
-    return found.pop() if len(found) == 1 else "units"
+    ]
+    kinds = {each.what for each in found}
+    if kinds == {"all"}:
+        return Left(what="all", manifests=tuple(one for each in found for one in each.manifests))
+    return Left(what="nothing" if kinds <= {"nothing"} else "units")
 
 
-def left_of_output(run: ResolvedRun) -> Left:
+def left_of_output(run: ResolvedRun, *, completed: bool = False) -> Left:
     """Return the same of the only output of a run.
 
-    A publication that was cut short is brought to its end.
+    Args:
+        run: The run.
+        completed: Publications that were cut short are at their end; otherwise they are brought
+            to it.
 
     Raises:
         OutputFailed: The directory cannot be read, or the publication not be finished.
@@ -46,15 +59,18 @@ def left_of_output(run: ResolvedRun) -> Left:
     place = run.output.options.destination
     storage = storage_at(place)
     try:
-        storage.complete(place)
-        if MANIFEST in storage.names(place) and read_manifest(Path(place)).run_id == run.run_id:
-            return "all"
+        if not completed:
+            storage.complete(place)
+        if MANIFEST in storage.names(place):
+            manifest = read_manifest(Path(place))
+            if manifest.run_id == run.run_id:
+                return Left(what="all", manifests=(manifest,))
         who = storage.who_was_here(place, counted=False)
     except FileNotFoundError:
-        return "nothing"
+        return Left(what="nothing")
     except OSError as error:
         raise OutputFailed(
             f"what a run has left in {place} cannot be read: {error}",
             "check the permissions there",
         ) from error
-    return "units" if who is not None and who.run_id == run.run_id else "nothing"
+    return Left(what="units" if who is not None and who.run_id == run.run_id else "nothing")

@@ -34,7 +34,7 @@ def open_output(
     from unloader.run.routes.outputs import RouteOutputs
 
     open_one = partial(_open_one, one_of_many=one_of_many)
-    return RouteOutputs(run, open_one, resumed=bool(resumed_in))
+    return RouteOutputs(run, open_one, resumed=bool(resumed_in), completed=one_of_many)
 
 
 def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, one_of_many: bool) -> RunOutput:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from unloader.engine.schedule import Assignment
@@ -22,11 +21,10 @@ from unloader.errors import (
     VerifyMismatch,
     translate,
 )
-from unloader.events import Event, Notice, Observer, silent
+from unloader.events import Event, Notice, Observer, RouteFinished, silent
 from unloader.failures import error_of, failure_of
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
-from unloader.manifest.read import read_manifest
 from unloader.model import AttemptFailure, OutputTask
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
@@ -52,13 +50,16 @@ class RouteOutputs:
     in_order = False
     is_kept = True
 
-    def __init__(self, run: ResolvedRun, open_one: OpenOutput, *, resumed: bool) -> None:
+    def __init__(
+        self, run: ResolvedRun, open_one: OpenOutput, *, resumed: bool, completed: bool = False
+    ) -> None:
         """Take the places of all, or of none.
 
         Args:
             run: What is to be written.
             open_one: Opens one output; see `unloader.run.outputs.opening`.
             resumed: An earlier process of the run has begun it.
+            completed: See `unloader.run.outputs.left.left_of_output`.
 
         Raises:
             OutputFailed: One cannot be taken.
@@ -69,7 +70,7 @@ class RouteOutputs:
         self.routes: list[RouteState] = []
         with ExitStack() as taken:
             for number in range(len(run.outputs)):
-                state = _opened(run, number, open_one, resumed=resumed)
+                state = _opened(run, number, open_one, resumed=resumed, completed=completed)
                 taken.callback(state.output.close)
                 self.routes.append(state)
             self._taken = taken.pop_all()
@@ -178,13 +179,19 @@ class RouteOutputs:
         Raises:
             PartialUnload: Some were dropped; the others are published.
         """
-        for route in self._open():
-            make = _maker(manifest, partial(self._written, route))
-            act = route.output.publishing(self._of(route, units), make, stop, then)
-            try:
-                route.manifest = yield from act
-            except Exception as error:
-                self._drop_for(route, error)
+        for route in self.routes:
+            if route.is_open:
+                make = _maker(manifest, partial(self._written, route))
+                act = route.output.publishing(self._of(route, units), make, stop, then)
+                try:
+                    route.manifest = yield from act
+                except Exception as error:
+                    self._drop_for(route, error)
+            elif route.manifest is not None:
+                then(route.manifest)  # The process that published it may have died just there.
+            # One that an earlier process has published is told, too: it is a part of this run.
+            if route.manifest is not None:
+                self._observe(_finished(route, route.manifest))
         dropped = [route for route in self.routes if route.failure is not None]
         if dropped:
             raise self._partial(dropped)
@@ -287,22 +294,34 @@ class RouteOutputs:
         )
 
 
-def _opened(run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: bool) -> RouteState:
+def _opened(
+    run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: bool, completed: bool
+) -> RouteState:
     """Return a route with its places taken, or with its manifest if it is published already."""
     own = of_output(run, number)
     name = (run.request.routes or ())[number].name
     output = own.output.options
     if not resumed or destination_kind(output.destinations) != "directories":
         return RouteState(number=number, name=name, run=own, output=open_one(own, ()))
-    left = left_of_output(own)
-    if left == "all":
-        manifest = read_manifest(Path(output.destination))
-        nothing = NullOutput(own)
+    left = left_of_output(own, completed=completed)
+    if left.manifests:
+        nothing, (manifest,) = NullOutput(own), left.manifests
         return RouteState(number=number, name=name, run=own, output=nothing, manifest=manifest)
-    places = output.destinations if left == "units" else ()
+    places = output.destinations if left.what == "units" else ()
     state = RouteState(number=number, name=name, run=own, output=open_one(own, places))
-    state.is_new = left == "nothing"
+    state.is_new = left.what == "nothing"
     return state
+
+
+def _finished(route: RouteState, manifest: Manifest) -> RouteFinished:
+    totals = manifest.totals
+    return RouteFinished(
+        route=route.name,
+        rows=totals.rows,
+        bytes=totals.bytes,
+        files=totals.files,
+        directory=route.directory,
+    )
 
 
 def _maker(manifest: MakeManifest, written: Callable[[], WrittenRoute]) -> MakeManifest:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from unloader.errors import SourceError, UnloaderError
 from unloader.events import Observer
 from unloader.resolve.patience import Patience
+from unloader.run.row_count import source_rows
 from unloader.run.tables.finishing import Ended, SharedCatalog
 from unloader.run.tables.state import TableState
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
-from unloader.sources.sampling import count
 from unloader.sources.several import count_tables
 
 _FEW_ROWS = 100_000
@@ -89,7 +89,7 @@ def _check(table: TableState, rows: int | None, catalog: Catalog, stop: Callable
         with cancelled_by(stop, catalog):
             rows = patience.with_retries(
                 "counting",
-                lambda: count(catalog, run.run.extract, run.run.plan),
+                lambda: source_rows(catalog, run.run),
                 catalog.check_snapshot,
             )
     run.check_count(rows)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest, TableRecord
-from unloader.manifest.read import read_manifest
 from unloader.manifest.tables import TableEntry
 from unloader.manifest.text import manifest_bytes
 from unloader.redaction import redact
-from unloader.resolve.resolved import ResolvedRun
 from unloader.run.tables.state import TableState
 from unloader.storage.kinds import destination_kind
 
@@ -47,14 +44,6 @@ def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
             )
         else:
             yield _complete(what, name, directory, manifest)
-
-
-def published_manifests(run: ResolvedRun) -> tuple[Manifest, ...]:
-    """Return what an earlier process of a run has published of a table: one of each output."""
-    places = [output.options.destinations for output in run.outputs]
-    return tuple(
-        read_manifest(Path(each[0])) for each in places if destination_kind(each) == "directories"
-    )
 
 
 def _complete(

@@ -7,15 +7,19 @@ whole. Where the directories of the tables are, each table has its own link and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from unloader.errors import FollowUpFailed
+from unloader.errors import FollowUpFailed, UsageError
 from unloader.events import Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import home_template, is_dated
-from unloader.resolve.outputs.one import of_output
+from unloader.resolve.outputs.directories import is_followed
+from unloader.resolve.outputs.one import of_route
 from unloader.resolve.resolved import ResolvedRun
+
+if TYPE_CHECKING:
+    from unloader.selection.asked import TablesRequest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,11 +41,28 @@ class Following:
             home: The directory of all of them.
             template: `--to`, with its fields.
         """
-        output = run.request.output
-        if output.keep is None and output.latest_link is None:
+        outputs = [each.output for each in run.request.of_outputs()]
+        if not any(map(is_followed, outputs)):
             return cls(run=run, home=home, of="nothing")
         whole = is_dated(home_template(template))
         return cls(run=run, home=home, of="the run" if whole else "each table")
+
+    @classmethod
+    def check_asked(cls, asked: TablesRequest) -> None:
+        """Check what is known of it before the source is opened.
+
+        Raises:
+            UsageError: Nights of all tables would be removed as a whole, and have several outputs.
+        """
+        requests = [entry.request for entry in asked.entries if len(entry.request.of_outputs()) > 1]
+        outputs = [each.output for request in requests for each in request.of_outputs()]
+        whole = is_dated(home_template(asked.options.destination))
+        if whole and any(map(is_followed, outputs)):
+            raise UsageError(
+                "--keep and --latest-link go by the directory of all tables here, and routes of a "
+                "table are not all in it",
+                "let them go by each table: --to '/extract/{table}/{date}'",
+            )
 
     def check_before(self) -> None:
         """Check, before anything is read, that nothing is in the way.
@@ -49,12 +70,14 @@ class Following:
         Raises:
             OutputFailed: The name of the link belongs to something else.
         """
-        link = self.run.request.output.latest_link
-        if self.of != "nothing" and link is not None:
-            from unloader.retention.link import check_link
+        if self.of == "nothing":
+            return
+        from unloader.retention.link import check_link
 
-            place = self.run.output.options.destination
-            check_link(self.home if self.of == "the run" else place, link)
+        for output in self.run.outputs:
+            place, link = output.options.destination, output.options.latest_link
+            if link is not None:
+                check_link(self.home if self.of == "the run" else place, link)
 
     def after(self, run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
         """Do what follows the publication of one table; never raises."""
@@ -62,9 +85,7 @@ class Following:
             return
         from unloader.retention.following import follow
 
-        names = [each.name for each in run.request.routes or ()]
-        number = names.index(manifest.route.name) if manifest.route is not None else 0
-        run = of_output(run, number)
+        run = of_route(run, manifest.route.name if manifest.route else "")
         try:
             follow(run, manifest, run.output.options.destination, observe)
         except FollowUpFailed as error:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import cast
 
 from unloader.errors import UnloaderError
 from unloader.events import Notice, PhaseStarted, UnitsKept
+from unloader.manifest.routes import totals_of
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
-from unloader.run.outputs.left import left_of
+from unloader.run.outputs.left import Left
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun
 from unloader.run.tables.counting import Counting
-from unloader.run.tables.entries import published_manifests
 from unloader.run.tables.finishing import SharedCatalog
 from unloader.run.tables.following import Following
+from unloader.run.tables.left import TablePlaces, places_of
 from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.state import RunState, TableState
 from unloader.run.tables.units import named
 from unloader.sources.base import Catalog
 from unloader.status.tables import is_published
 from unloader.storage.opening import storage_at
+
+_NOTHING = Left(what="nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,8 @@ class Opening:
     catalog: SharedCatalog
     following: Following
     held: ExitStack
+    left: Mapping[TablePlaces, Left]
+    """What an earlier process of the run has left of each table; empty for a new run."""
 
     def take_all(self) -> Counting:
         """Take the directory of each table, and check all names, before anything is read.
@@ -62,7 +68,12 @@ class Opening:
         return Counting(state.tables, len(problems))
 
     def _complete(self) -> None:
-        """Bring publications of earlier runs that were cut short to their end."""
+        """Bring publications of earlier runs that were cut short to their end.
+
+        Of a run that is gone on with they are: see `left_of_tables`.
+        """
+        if self.state.resolved.resumed_in:
+            return
         outputs = [output for run in self.state.resolved.runs for output in run.outputs]
         places = [place for output in outputs for place in output.options.destinations]
         for each in storage_at(self.state.home).complete_all(places):
@@ -71,10 +82,10 @@ class Opening:
 
     def _opened(self, run: ResolvedRun) -> TableState:
         """Return a table with its directory taken, or with its manifest if it is complete."""
-        before = left_of(run) if self.state.resolved.resumed_in else None
+        left = self.left.get(places_of(run), _NOTHING)
         run = self._replacing(run)
-        resumed_in = run.output.options.destinations if before == "units" else ()
-        if before == "all":
+        resumed_in = run.output.options.destinations if left.what == "units" else ()
+        if left.what == "all":
             output: RunOutput = NullOutput(run)
         else:
             output = open_output(run, resumed_in, one_of_many=True)
@@ -93,8 +104,10 @@ class Opening:
             around=Circumstances(history=History(began=started)),
         )
         opened.then = lambda manifest: self.following.after(run, manifest, opened.observe)
-        if before == "all":
-            opened.manifests = published_manifests(run)
+        for each in left.manifests:
+            # The process that published it may have been killed before this.
+            opened.then(each)
+        opened.manifests = left.manifests
         manifest = opened.manifests[0] if opened.manifests else None
         return TableState(
             number=len(self.state.tables), run=opened, manifest=manifest, release=own.close
@@ -126,7 +139,8 @@ def take_up(state: RunState, counting: Counting) -> None:
             size += sum(file.bytes for each in results for file in each.files)
         else:
             units += len(table.units)
-            rows += table.manifest.totals.rows
-            size += table.manifest.totals.bytes
+            totals = totals_of(table.run.manifests)
+            rows += totals.rows
+            size += totals.bytes
     done = counting.now.done
     state.live(UnitsKept(units=units, rows=rows, bytes=size, tables=done))

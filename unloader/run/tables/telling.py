@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from unloader.events import Notice, RunStarted, TableFinished, TableStaged
+from unloader.manifest.routes import totals_of
 from unloader.resolve.tables.homes import tables_label
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.tables.counting import Counting, rows_of
@@ -61,7 +62,8 @@ def tell_start(state: RunState, counting: Counting, kept: str) -> None:
 
 def tell_of(state: RunState, counting: Counting, table: TableState) -> None:
     """Tell that a table is published, has failed, or waits until all are published."""
-    manifest, failure = table.manifest, table.failure
+    failure = table.failure
+    totals = None if table.manifest is None else totals_of(table.run.manifests)
     if not table.is_over:
         results = [unit.result for unit in table.run.finished.values()]
         state.live(
@@ -76,8 +78,8 @@ def tell_of(state: RunState, counting: Counting, table: TableState) -> None:
     state.live(
         TableFinished(
             table=table.name,
-            rows=0 if manifest is None else manifest.totals.rows,
-            bytes=0 if manifest is None else manifest.totals.bytes,
+            rows=0 if totals is None else totals.rows,
+            bytes=0 if totals is None else totals.bytes,
             error="" if failure is None else failure.message,
             directory=table.run.run.output.options.destination,
             tables=counting.ended(table),

@@ -15,7 +15,15 @@ from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
 from unloader.engine.schedule import Assignment, Attempt, Verdict
 from unloader.errors import UnloaderError, translate
-from unloader.events import Event, Notice, Observer, PhaseStarted, Tick, UnitsKept
+from unloader.events import (
+    Event,
+    Notice,
+    Observer,
+    PhaseStarted,
+    RouteFinished,
+    Tick,
+    UnitsKept,
+)
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, UnitResult
 from unloader.run.concurrency.opening import RunSteering
@@ -209,11 +217,12 @@ class TablesWork(Work[TableUnit]):
 def named(observe: Observer, table: str) -> Observer:
     """Return an observer for one of several tables: its units have the table's name to them.
 
-    Phases, ticks and kept units of a single table are not passed on: they are not those of the run.
+    Phases, ticks, routes and kept units of a single table are not passed on: they are not those of
+    the run.
     """
 
     def tell(event: Event) -> None:
-        if isinstance(event, (PhaseStarted, Tick, UnitsKept)):
+        if isinstance(event, (PhaseStarted, RouteFinished, Tick, UnitsKept)):
             return
         unit = getattr(event, "unit", None)
         if isinstance(unit, str):

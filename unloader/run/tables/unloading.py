@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,15 +25,19 @@ from unloader.events import (
     Tick,
 )
 from unloader.failures import error_of
+from unloader.manifest.routes import totals_of
 from unloader.manifest.tables import (
     TablesManifest,
     tables_manifest_bytes,
 )
 from unloader.model import AttemptFailure, TablesOptions
+from unloader.resolve.outputs.directories import is_followed
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_of, is_dropped
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.concurrency.opening import RunSteering, watched_load
 from unloader.run.history import History
+from unloader.run.outputs.left import Left
 from unloader.run.table_run import check_stop
 from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting
@@ -41,6 +45,7 @@ from unloader.run.tables.ending import abandon, advised, manifest_of, partial_er
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
 from unloader.run.tables.home import take_home
+from unloader.run.tables.left import TablePlaces
 from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.opening import Opening, take_up
 from unloader.run.tables.record import tables_record
@@ -60,6 +65,7 @@ def run_tables(
     resolved: OpenTables,
     executor: Executor,
     options: TablesOptions,
+    left: Mapping[TablePlaces, Left] | None = None,
     *,
     observe: Observer,
     stop: Callable[[], bool],
@@ -70,6 +76,7 @@ def run_tables(
         resolved: The runs with their open source.
         executor: Does the work units; given back by the caller.
         options: Of the run as a whole.
+        left: Of a run that is gone on with, what is there of each table.
         observe: Called with each event, in this thread.
         stop: Asked several times a second.
 
@@ -94,13 +101,15 @@ def run_tables(
         )
         storage = taken or NoHome()
         held.callback(storage.close)
-        following = Following.of_run(resolved.runs[0], home, options.destination)
+        following = Following.of_run(_followed(resolved.runs), home, options.destination)
         following.check_before()
         seats = resolved.runs[0].seating.seats
         live = LiveRun(resolved.run_id, seats, taken, observe, stop)
         held.callback(live.close)
         state = RunState(resolved=resolved, options=options, home=home, live=live)
-        current = _TablesRun(state=state, storage=storage, held=held, following=following)
+        current = _TablesRun(
+            state=state, storage=storage, held=held, following=following, left=left or {}
+        )
         try:
             return following.raised_after(current.execute(executor))
         except FollowUpFailed:
@@ -123,6 +132,7 @@ class _TablesRun:
     storage: RunStorage | NoHome
     held: ExitStack
     following: Following
+    left: Mapping[TablePlaces, Left]
     _counting: Counting = field(init=False)
     _catalog: SharedCatalog = field(init=False)
     _history: History = field(init=False)
@@ -137,7 +147,11 @@ class _TablesRun:
     def execute(self, executor: Executor) -> TablesManifest:
         state = self.state
         opening = Opening(
-            state=state, catalog=self._catalog, following=self.following, held=self.held
+            state=state,
+            catalog=self._catalog,
+            following=self.following,
+            held=self.held,
+            left=self.left,
         )
         self._counting = opening.take_all()
         catalog = state.resolved.catalog
@@ -330,7 +344,14 @@ class _TablesRun:
             lambda: self.following.after_all(manifest, self.state.live),
         )
         totals = manifest.totals
-        self.state.live(RunFinished(rows=totals.rows, bytes=totals.bytes, seconds=totals.seconds))
+        read = sum(totals_of(table.run.manifests).rows for table in self.state.tables)
+        self.state.live(RunFinished(rows=read, bytes=totals.bytes, seconds=totals.seconds))
         with suppress(UnloaderError):
             end_keeping(self.state.resolved.catalog)
         return manifest
+
+
+def _followed(runs: Sequence[ResolvedRun]) -> ResolvedRun:
+    """Return a table that is followed by something; any where none is."""
+    found = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
+    return next(found, runs[0])

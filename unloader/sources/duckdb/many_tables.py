@@ -11,11 +11,11 @@ from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent, TableI
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import TableSummary
-from unloader.selection.listing import ListedTable, Obstacle
+from unloader.selection.listing import ListedTable, Obstacle, family_of
 from unloader.sources.base import Catalog
 from unloader.sources.duckdb import layout
 from unloader.sources.duckdb.layout import Rows
-from unloader.sources.many_tables import GONE, described_or_obstacle, family_of, quoted_name
+from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name
 from unloader.sources.statement import qualified, quoted
 
 TABLES = (

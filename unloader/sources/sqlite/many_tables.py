@@ -14,7 +14,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import TableSummary
 from unloader.selection.listing import ListedTable, Obstacle
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import GONE, described_or_obstacle, family_of, quoted_name
+from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name
 from unloader.sources.sqlite import layout
 from unloader.sources.sqlite.layout import Column, Rows
 from unloader.sources.statement import qualified, quoted
@@ -46,19 +46,7 @@ def listed_tables(rows: Rows, tables: Sequence[TableSummary]) -> list[ListedTabl
     shadows: set[str] = set()
     if LISTS_TABLES:
         shadows = {name for name, kind, _, _ in rows(FACTS) if kind == "shadow"}
-    return [
-        ListedTable(
-            schema=table.schema,
-            name=table.name,
-            kind=table.kind,
-            family=family_of(table.kind),
-            rows=table.rows,
-            bytes=table.bytes,
-            partitions=table.partitions,
-            system=table.name in shadows,
-        )
-        for table in tables
-    ]
+    return [ListedTable.of(table, system=table.name in shadows) for table in tables]
 
 
 def described_tables(

@@ -16,6 +16,7 @@ from pathlib import Path
 from unloader.errors import OutputFailed
 from unloader.storage.directories.leftovers import (
     LOCK,
+    RECORD,
     RUN,
     Locked,
     holder_of,
@@ -64,9 +65,21 @@ def complete_all(directories: Iterable[Path]) -> tuple[Completed, ...]:
         here = Path(os.path.realpath(directory))
         if here.parent not in beside:
             beside[here.parent] = _of_twins(here.parent)
-        if here.name in beside[here.parent] or os.path.lexists(here / RUN):
+        if here.name in beside[here.parent] or _has_more(here):
             found += complete(directory)
     return tuple(found)
+
+
+def _has_more(here: Path) -> bool:
+    """Return whether a publication may be found from a directory that has no twin."""
+    room = here / RUN
+    if not os.path.lexists(room):
+        return False
+    try:
+        first = holder_of(room, owners_for(here)).directories[:1]
+    except OSError:
+        return True  # Whoever looks closer says why.
+    return os.path.lexists(room / RECORD) or first not in ((), (str(here),))
 
 
 def _of_twins(parent: Path) -> set[str]:
@@ -133,12 +146,22 @@ def _pending(here: Path) -> tuple[Publication, ...]:
     return tuple(found.values())
 
 
-def is_under_way(directory: Path) -> bool:
+def is_under_way(directory: Path, *, beside: bool = True) -> bool:
     """Tell whether a publication into a directory is on record and its manifest not in place.
+
+    Args:
+        directory: The directory.
+        beside: Look also at twins of it. The `_run` of a publication into this directory alone
+            is in a twin only once its manifest is in place.
 
     Raises:
         OutputFailed: The record of one cannot be read.
     """
+    if not beside:
+        here = Path(os.path.realpath(directory))
+        publication = read_publication(here / RUN, owners_for(here))
+        if publication is None or len(publication.shares) == 1:
+            return publication is not None and not is_out(publication)
     return any(not is_out(publication) for publication in pending(directory))
 
 

@@ -319,7 +319,8 @@ class RunDirectories:
         # A `_run` that was not there before us holds no record, and nothing was beside it.
         if self._one_of_many and directory.is_new:
             return False
-        return is_under_way(directory.path)
+        # To look beside the directories of many tables is to list as many names for each.
+        return is_under_way(directory.path, beside=not self._one_of_many)
 
     def _check_held(self) -> None:
         for directory in self.all:

@@ -83,6 +83,7 @@ def test_every_codec_has_its_figures(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_table_names_disk_and_rule(unloader: Run, ranges: str, tmp_path: Path) -> None:
     """People see the codecs, the presets, the disk and how the seconds came about."""
     done = unloader(
@@ -243,6 +244,7 @@ def test_text_that_the_database_renders_is_measured(
     assert sorted(each for path in files for each in ids(path)) == list(range(50_000))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_source_of_one_writer_is_measured(unloader: Run, tmp_path: Path) -> None:
     """SQLite's rows are sampled beside the parent's hold on the database."""
     with closing(sqlite3.connect(tmp_path / "t.sqlite")) as lite, lite:

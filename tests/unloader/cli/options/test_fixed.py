@@ -193,6 +193,7 @@ def test_a_dialect_gives_what_fixed_records_have_too(
     assert only(tmp_path / "out") == b"          520240106000000\r\n"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_sqlite_does_not_pad_its_char_columns(unloader: Run, tmp_path: Path) -> None:
     """A declared length is a width; blanks at the end of a CHAR are data there and refused."""
     with sqlite3.connect(tmp_path / "s.db") as connection:

@@ -17,9 +17,9 @@ from unloader.selection.listing import (
     ListedTable,
     Obstacle,
     UnreadableColumn,
+    family_of,
     of_unread_type,
 )
-from unloader.sources.many_tables import family_of
 from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.columns.types import TYPES
 from unloader.sources.oracle.connection.session import Session

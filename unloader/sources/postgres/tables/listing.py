@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from unloader.selection.listing import Family, ListedTable, Obstacle, UnreadableColumn
-from unloader.sources.many_tables import GONE, family_of
+from unloader.selection.listing import Family, ListedTable, Obstacle, UnreadableColumn, family_of
+from unloader.sources.many_tables import GONE
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.session import Session
 from unloader.sources.statement import qualified, quoted

@@ -193,6 +193,7 @@ def test_the_state_of_a_killed_run_is_read_again(postgres: Any, url: str, killed
     assert [each.in_use for each in records.living()] == [False]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_truncate_waits_for_the_keeper(postgres: Any, url: str, killed: Killed) -> None:
     """What a snapshot does not cover is locked beyond the death of the run, until the keeper ends."""
     with pytest.raises(AssertionError, match="lock timeout"):

@@ -1,0 +1,72 @@
+"""What a database says of a row it cannot count is not shown where columns are masked."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+from processes import command
+
+from unloader import api
+from unloader.cli.group import group
+from unloader.cli.invocation import Invocation
+from unloader.errors import SourceError
+from unloader.events import Event, PhaseStarted
+from unloader.model import Request
+
+if TYPE_CHECKING:
+    from conftest import PostgresServer
+
+ENV = {"UNLOADER_MASKING_KEY_DEFAULT": base64.b64encode(bytes(range(32))).decode()}
+SECRET = "geheim-4711"
+
+
+def requested(*arguments: str) -> Request:
+    """Return the request that a call of `run` makes."""
+    seen: list[Request] = []
+
+    def unload(request: Request, *_: object, **__: object) -> None:
+        seen.append(request)
+        raise click.exceptions.Exit(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "unload", unload)
+        CliRunner().invoke(group, list(arguments), obj=Invocation())
+    return seen[0]
+
+
+def test_an_error_of_the_count_shows_no_value(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither that of a run nor that of `verify`; without masks it is what the database says."""
+    monkeypatch.setenv("UNLOADER_MASKING_KEY_DEFAULT", ENV["UNLOADER_MASKING_KEY_DEFAULT"])
+    url = postgres.database("masked_counts")
+    postgres.run("CREATE TABLE t (id int, note text); INSERT INTO t VALUES (1, '1')", url=url)
+
+    def spoil(event: Event) -> None:
+        if isinstance(event, PhaseStarted) and event.phase == "counting":
+            postgres.run(f"UPDATE t SET note = '{SECRET}'", url=url)
+
+    def mended() -> None:
+        postgres.run("UPDATE t SET note = '1'", url=url)
+
+    line = ("run", url, "--table", "t", "--where", "note::int > 0", "--consistency", "none")
+    mask = ("--mask", "note=hmac")
+    with pytest.raises(SourceError) as known:
+        api.unload(requested(*line, *mask, "--to", str(tmp_path / "a")), observe=spoil)
+    told = f"{known.value} {known.value.__cause__} {known.value.__context__}"
+    assert SECRET not in told
+    assert "not shown, as columns are masked" in told
+    mended()
+    with pytest.raises(SourceError, match=SECRET):
+        api.unload(requested(*line, "--to", str(tmp_path / "b")), observe=spoil)
+    mended()
+    command.run(*line, *mask, "--to", str(tmp_path / "c"), env=ENV)
+    postgres.run(f"UPDATE t SET note = '{SECRET}'", url=url)
+    said = command.error_of("verify", str(tmp_path / "c"), url, status=4)
+    assert "not shown, as columns are masked" in said
+    assert SECRET not in said

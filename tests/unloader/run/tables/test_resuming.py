@@ -1,0 +1,100 @@
+"""What is done for the tables of a run that is gone on with, beside unloading what is left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from long_tests import OTHER_ROUTES
+from processes import command, killing_calls
+from several_tables import break_off, made, requests_of
+
+from unloader import api
+from unloader.sources.duckdb.catalog import DuckDBCatalog
+
+SIZES = {"large": 9000, "middle": 2000, "small": 10, "empty": 0}
+STATUS = {"stop": 4, "continue": 7}
+
+
+def test_the_link_of_a_table_is_set_after_a_kill(tmp_path: Path) -> None:
+    """The table is published, and the run was killed before its link led there."""
+    source = made(tmp_path / "s.db", {"first": 30, "second": 5})
+    library = killing_calls.build(tmp_path)
+    to = tmp_path / "out"
+    job = ("run", f"duckdb://{source.location}", "--table", "*", "--latest-link", "latest")
+    killed = command.Running(
+        *(*job, "--to", f"{to}/{{table}}/{{run_id}}", "--parallelism", "1", "--quiet"),
+        env={
+            "LD_PRELOAD": str(library),
+            "KILL_CALL": "rename",
+            "KILL_PATH": "first/latest",
+        },
+    )
+    status, _, err = killed.finish()
+    assert status == -9, err
+    assert list((to / "first").glob("2*/_manifest.json"))
+    assert not (to / "first" / "latest").exists()
+    command.run("resume", str(to), "--quiet")
+    for name in ("first", "second"):
+        (directory,) = (path.parent.name for path in (to / name).glob("2*/_manifest.json"))
+        assert os.readlink(to / name / "latest") == directory
+    command.run("verify", str(to), "--strict", "--quiet")
+
+
+def test_tables_are_described_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are left, the database is asked for the list and for what they are once."""
+    source = made(tmp_path / "s.db", SIZES)
+    home = tmp_path / "night"
+    requests = requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES))
+    break_off(requests, "main.large", "main.middle")
+    asked: list[str] = []
+    for name in ("describe", "list_tables", "describe_tables"):
+        monkeypatch.setattr(DuckDBCatalog, name, counted(name, asked))
+    answer = api.resume(home)
+    assert sorted(asked) == ["describe_tables", "list_tables"]
+    assert {each["table"]["name"]: each["rows"] for each in answer["tables"]} == SIZES
+
+
+def counted(name: str, asked: list[str]) -> Any:
+    """Return a method of the catalog that says that it was called."""
+    method = getattr(DuckDBCatalog, name)
+
+    def called(*arguments: Any) -> Any:
+        asked.append(name)
+        return method(*arguments)
+
+    return called
+
+
+@pytest.mark.long(OTHER_ROUTES)
+@pytest.mark.parametrize("policy", ["stop", "continue"])
+def test_a_table_that_was_dropped_since_is_named(
+    postgres: Any, tmp_path: Path, policy: str
+) -> None:
+    """The others go on only where a failed table was not to spoil them."""
+    url: str = postgres.database(f"dropped_{policy}")
+    for name, rows in SIZES.items():
+        postgres.run(
+            f"CREATE TABLE {name} AS SELECT g AS i FROM generate_series(1, {rows}) g; "
+            f"ANALYZE {name}",
+            url=url,
+        )
+    home, library = tmp_path / "night", killing_calls.build(tmp_path)
+    kill = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": "middle/_manifest.json"}
+    killed = command.Running(
+        *("run", url, "--table", "*", "--to", f"{home}/{{table}}", "--parallelism", "1"),
+        *("--quiet", "--consistency", "none", "--on-table-failure", policy),
+        env=kill,
+    )
+    status, _, err = killed.finish()
+    assert status == -9, err
+    postgres.run("DROP TABLE small", url=url)
+    error = command.error_of("resume", str(home), status=STATUS[policy])
+    assert "1 of 4 tables" in error
+    assert "public.small: there is no table public.small" in error
+    complete = {path.parent.name for path in home.glob("[!_]*/_manifest.json")}
+    assert complete == (
+        {"large", "middle", "empty"} if policy == "continue" else {"large", "middle"}
+    )

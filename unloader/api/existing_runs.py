@@ -1,0 +1,167 @@
+"""What is known of runs, and what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unloader.api.translation import translated
+from unloader.events import Observer, silent
+from unloader.model import EncryptionOptions, SourceSpec
+
+if TYPE_CHECKING:
+    from unloader.status.ending import StoppedRun
+    from unloader.status.reading import RunStatus
+    from unloader.status.setting import ChangedRun
+    from unloader.status.wishes import Wish
+    from unloader.verification.finished_run import Level
+
+
+def verify(
+    destination: Path,
+    source: SourceSpec | None = None,
+    *,
+    level: Level = "count",
+    strict: bool = False,
+    parallelism: int = 0,
+    keys: EncryptionOptions | None = None,
+    observe: Observer = silent,
+) -> dict[str, Any]:
+    """Check a finished run's files against its manifest, and its count against a source.
+
+    Args:
+        destination: The directory of the manifest. With that of a run over several tables each of
+            them is checked.
+        source: None = the rows are not counted there.
+        level: count reads files as a whole; full also compares the values in them with the
+            checksums that the run recorded, source with those that the source computes.
+        strict: Files that are not of the run are a difference, and not only reported.
+        parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
+        keys: Where the keys of encrypted files are found. Without them those are read as a whole.
+        observe: Called with each event, in this thread.
+
+    Raises:
+        UnloaderError: VerifyMismatch if something differs, ConfigError if a key is needed and not
+            given.
+    """
+    from unloader.verification.finished_run import Checks
+    from unloader.verification.finished_tables import verify_either
+
+    with translated():
+        checks = Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
+        return verify_either(destination, source, observe, checks)
+
+
+def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
+    """Remove what runs that died have left unpublished in directories; return what that was.
+
+    Args:
+        directories: As they were given to `unload`.
+        dry_run: Change nothing, and return what would be removed.
+
+    Raises:
+        UnloaderError: OutputFailed if a run is writing there, or the file system refused.
+    """
+    from unloader.status.clearing import clear
+
+    with translated():
+        return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()
+
+
+def keepers() -> dict[str, Any]:
+    """Return the keepers of this user, each of which holds the snapshot of a run.
+
+    Raises:
+        UnloaderError: ConfigError if their records cannot be read.
+    """
+    from unloader.sources.postgres.keeping.listing import listed
+
+    with translated():
+        return listed()
+
+
+def end_keepers(run_id: str | None = None) -> dict[str, Any]:
+    """End the keeper of a run, or all keepers that no run uses; return which, and those left.
+
+    Args:
+        run_id: None = of all runs.
+
+    Raises:
+        UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
+            is on another machine.
+    """
+    from unloader.sources.postgres.keeping.listing import ended
+
+    with translated():
+        return ended(run_id)
+
+
+def status(destination: Path) -> RunStatus:
+    """Return what is known of the runs at a destination: one that goes on, broke, or is finished.
+
+    Args:
+        destination: One of the directories that were given to `unload`, on any machine.
+
+    Raises:
+        UnloaderError: OutputFailed if it is not there or may not be read.
+    """
+    from unloader.status.reading import status_of
+
+    with translated():
+        return status_of(str(destination))
+
+
+def runs(directory: Path, *, depth: int = 3) -> tuple[RunStatus, ...]:
+    """Return what is known of all runs in a directory and so many levels below it.
+
+    Raises:
+        UnloaderError: OutputFailed if it is not there or may not be read.
+    """
+    from unloader.status.reading import statuses_below
+
+    with translated():
+        return statuses_below(str(directory), depth)
+
+
+def stop(
+    destination: Path, *, timeout_seconds: float, stop: Callable[[], bool] = lambda: False
+) -> StoppedRun:
+    """Ask the run at a destination to end, as Ctrl-C would, and wait until it is over.
+
+    Args:
+        destination: One of the run's directories, on any machine.
+        timeout_seconds: How long to wait at most; 0 does not wait.
+        stop: Asked several times a second; True ends the waiting, not the run.
+
+    Raises:
+        UnloaderError: OutputFailed if no run is there or it does not end in that time.
+    """
+    from unloader.status.ending import stop_run
+
+    with translated():
+        return stop_run(str(destination), timeout_seconds, stop)
+
+
+def change(
+    destination: Path,
+    wish: Wish,
+    *,
+    timeout_seconds: float,
+    stop: Callable[[], bool] = lambda: False,
+) -> ChangedRun:
+    """Change the number of workers of the run at a destination, or a limit on it.
+
+    Args:
+        destination: One of the run's directories, on any machine.
+        wish: What is to change.
+        timeout_seconds: How long to wait for the run's answer; 0 does not wait.
+        stop: Asked several times a second; True ends the waiting.
+
+    Raises:
+        UnloaderError: OutputFailed if no run is there, it refuses, or does not answer in that time.
+    """
+    from unloader.status.setting import change_run
+
+    with translated():
+        return change_run(str(destination), wish, timeout_seconds, stop)

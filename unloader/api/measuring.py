@@ -1,0 +1,130 @@
+"""How fast it would be, and on which machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unloader.api.translation import translated
+from unloader.codecs.model import SampleBudget
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import Request, SeatOptions
+from unloader.resolve.preparation import prepared
+
+if TYPE_CHECKING:
+    from unloader.ceilings.model import Ceilings
+    from unloader.codecs.choice import CodecReport
+    from unloader.placement.topology import Survey
+    from unloader.preflight.model import Budget
+    from unloader.sizing.model import Question, Sizing
+
+
+def measure_codecs(
+    request: Request,
+    *,
+    budget: SampleBudget,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> CodecReport:
+    """Return what each codec does to a sample of the rows, and what it makes of a run.
+
+    Args:
+        request: As for `unload`; of its destination only the disk is measured, or that of the
+            current directory where it is empty.
+        budget: How much the sample may take.
+        observe: Called with each event, in this thread.
+        stop: Asked several times a second; True ends the measuring.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.codecs.choice import report
+
+    with translated(), prepared(request, stop, observe) as ready:
+        observe(PhaseStarted(phase="measuring"))
+        return report(ready, budget=budget, stop=stop)
+
+
+def preflight(
+    request: Request,
+    budget: Budget,
+    *,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> Ceilings:
+    """Measure what disks, source, encoder and connection of a run can give; nothing is kept.
+
+    Args:
+        request: As for `unload`. The kind of its source may be empty, and so may its destination:
+            what belongs to them is then left blank.
+        budget: What is measured, and how much that may take.
+        observe: Called with each event, in this thread.
+        stop: Asked several times a second; True ends the measuring.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.preflight.measuring import measure
+
+    with translated():
+        return measure(request, budget, observe=observe, stop=stop)
+
+
+def size(question: Question, *, files: tuple[str, ...], like_record: bool = False) -> Sizing:
+    """Return how much machine an unload needs, or how long it takes, with the arithmetic.
+
+    Args:
+        question: The table, the time and the machine.
+        files: What was measured: manifests, points of a sweep, ceilings.
+        like_record: Take the rates of a published record, too.
+
+    Raises:
+        UnloaderError: UsageError if something is missing, ConfigError or OutputFailed if a file
+            cannot be used.
+    """
+    from unloader.sizing.arithmetic import size as reckon
+    from unloader.sizing.reading import basis_of
+
+    with translated():
+        return reckon(question, basis_of(files, like_record=like_record))
+
+
+def topology(
+    options: SeatOptions,
+    *,
+    parallelism: int = 0,
+    tree: Path | None = None,
+    allowed_cpus: frozenset[int] | None = None,
+) -> Survey:
+    """Return a machine's NUMA nodes and the seats that so many workers would get on it.
+
+    Args:
+        options: How workers are placed.
+        parallelism: Number of workers; 0 = all CPUs that may be used at once.
+        tree: Another machine's folder laid out as /sys/devices/system, or a file that
+            `recorded_machine` made of one; None = this machine.
+        allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
+
+    Raises:
+        UnloaderError: ConfigError if the files, the nodes, the CPUs or the device are not there.
+    """
+    from unloader.placement.topology import survey
+
+    with translated():
+        return survey(options, parallelism=parallelism, tree=tree, allowed_cpus=allowed_cpus)
+
+
+def recorded_machine(tree: Path | None = None) -> str:
+    """Return the files that describe a machine as one text, for `topology` to read elsewhere.
+
+    Args:
+        tree: As for `topology`.
+
+    Raises:
+        UnloaderError: ConfigError if there are no such files.
+    """
+    from unloader.placement.topology import recording
+
+    with translated():
+        return recording(tree)

@@ -1,0 +1,239 @@
+"""What would be read, and what would become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from partition_planner.model import TableInfo
+from partition_planner.simulate import Simulation, simulate
+from unloader.api.translation import translated
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
+from unloader.resolve.resolved import ResolvedRun
+from unloader.sources.projection import OutputNeeds, choose, encodes_of
+from unloader.sources.registry import source_of
+from writers.model import TextFormat
+
+if TYPE_CHECKING:
+    from unloader.checking.model import Checked
+    from unloader.checking.schema_tables import SchemaTable
+    from unloader.resolve.tables.planned import PlannedTables
+    from unloader.selection.asked import AskedTables, TablesRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """One table, and what would become of its columns."""
+
+    table: TableInfo
+    columns: tuple[ReadColumn, ...]
+    """As CSV with the default dialect."""
+    parquet_columns: tuple[ReadColumn, ...]
+    missing_privileges: tuple[str, ...]
+    server_version: str
+
+
+FOR_THE_READER = (
+    "statements",
+    "columns",
+    "seats",
+    "places",
+    "notices",
+    "compression_choice",
+    "job",
+    "job_digest",
+    "routes",
+)
+"""Keys of a plan file beside those of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """Exactly what `unload` would do, and what follows from it for the reader."""
+
+    run: ResolvedRun
+    statements: dict[str, str]
+    """Unit id to the SELECT that reads it, or several one after the other, with `;` between."""
+    simulation: Simulation
+    places: dict[str, str] = field(default_factory=dict)
+    """Unit id to the file or pipe that it would go to; empty without a destination."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan file: the run, which `unload` takes again, and more for the reader."""
+        return {**self.run.without_secrets().to_json(), **self._for_the_reader()}
+
+    def _for_the_reader(self) -> dict[str, Any]:
+        from unloader.placement.topology import seat_json
+        from unloader.resolve.outputs.one import routes_json
+
+        run = self.run
+        return {
+            "statements": self.statements,
+            "columns": [
+                {
+                    "name": column.name,
+                    "source_type": column.source_type,
+                    "output_type": column.output_type,
+                    "note": column.note,
+                    **_changes(column.lossless),
+                }
+                for column in run.written.columns
+            ],
+            "seats": [seat_json(seat) for seat in run.seating.seats],
+            "places": self.places,
+            "notices": list(run.seating.notices),
+            "compression_choice": run.output.choice.to_json() if run.output.choice else None,
+            **({"routes": routes_json(run)} if run.request.routes is not None else {}),
+        }
+
+
+def _changes(lossless: bool | str) -> dict[str, str]:
+    """Return the word for a column that is changed on purpose."""
+    return {"values": lossless} if isinstance(lossless, str) else {}
+
+
+def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
+    """Return the tables and views of a source, by schema and name.
+
+    Raises:
+        UnloaderError: ConfigError for a missing driver, SourceError if the source refused.
+    """
+    with translated():
+        observe(PhaseStarted(phase="connecting"))
+        catalog = source_of(source.kind).open_catalog(source)
+        try:
+            observe(PhaseStarted(phase="table"))
+            return catalog.tables()
+        finally:
+            catalog.close()
+
+
+def describe(
+    source: SourceSpec,
+    table: TableName,
+    as_text: tuple[str, ...] = (),
+    observe: Observer = silent,
+) -> TableDescription:
+    """Return a table's columns, partitions and what each column would become.
+
+    Raises:
+        UnloaderError: SourceError if there is no such table or no right to read it.
+    """
+    with translated():
+        observe(PhaseStarted(phase="connecting"))
+        catalog = source_of(source.kind).open_catalog(source)
+        try:
+            observe(PhaseStarted(phase="table"))
+            info = catalog.describe(table, observe)
+            readings = catalog.readings(info, None, ValueOptions())
+            encodes = encodes_of(catalog)
+            csv, parquet = (
+                choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=encodes)
+                for text in (TextFormat(), None)
+            )
+            return TableDescription(
+                table=info,
+                columns=csv.columns,
+                parquet_columns=parquet.columns,
+                missing_privileges=catalog.missing_privileges(info),
+                server_version=catalog.server_version,
+            )
+        finally:
+            catalog.close()
+
+
+def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
+    """Return what `unload` would do: units, statements, seats, predicted balance.
+
+    Reads a sample of the rows if the codec is to be chosen by measuring.
+
+    Raises:
+        UnloaderError: As `unload` would before it starts its workers.
+    """
+    from unloader.resolve.outputs.places import places
+    from unloader.resolve.resolution import resolved
+
+    with translated(), resolved(request, observe=observe) as ready:
+        run = ready.run
+        return PlannedRun(
+            run=run,
+            statements={
+                unit.id: ";\n".join(
+                    ready.catalog.statement(run.extract, each) for each in unit.selectors
+                )
+                for unit in run.plan.units
+            },
+            simulation=simulate(run.plan, max(1, len(run.seating.seats))),
+            places=places(run),
+        )
+
+
+def plan_tables(asked: TablesRequest, *, observe: Observer = silent) -> PlannedTables:
+    """Return what `unload_tables` would do with each table.
+
+    Raises:
+        UnloaderError: As `unload_tables` would before it reads the first row.
+    """
+    from unloader.resolve.tables.planned import planned_tables
+
+    with translated():
+        return planned_tables(asked, observe=observe)
+
+
+def schema_tables(
+    source: SourceSpec, schema: str | None = None, observe: Observer = silent
+) -> tuple[SchemaTable, ...]:
+    """Return the tables and views of one schema, by name.
+
+    Args:
+        source: The source.
+        schema: As it was typed; None is the only one that has tables.
+        observe: Called with each event, in this thread.
+
+    Raises:
+        UnloaderError: UsageError if there are several schemas and none is named, SourceError if
+            there is no such schema or the source refused.
+    """
+    from unloader.checking.schema_tables import schema_tables as listed
+
+    with translated():
+        observe(PhaseStarted(phase="connecting"))
+        catalog = source_of(source.kind).open_catalog(source)
+        try:
+            observe(PhaseStarted(phase="table"))
+            return listed(catalog, schema)
+        finally:
+            catalog.close()
+
+
+def check(
+    entries: Sequence[AskedTables],
+    *,
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> Checked:
+    """Return all that can be known of runs without reading rows, every problem at once.
+
+    Args:
+        entries: What is asked for; `AskedTables.of` makes one of a request. All have the same
+            source.
+        observe: Called with each event, in this thread.
+        stop: Asked several times a second while the source is opened.
+    """
+    from unloader.checking.checking import check as look
+
+    with translated():
+        return look(entries, observe=observe, stop=stop)
+
+
+def planned_run(document: Mapping[str, Any]) -> ResolvedRun:
+    """Return the run that a plan file holds, for `unload`.
+
+    Raises:
+        PlanFailed: The document is no plan file, of another version, or was edited.
+    """
+    return ResolvedRun.from_json(
+        {key: value for key, value in document.items() if key not in FOR_THE_READER}
+    )

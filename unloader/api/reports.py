@@ -1,0 +1,89 @@
+"""Pages about runs and sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unloader.api.translation import translated
+
+if TYPE_CHECKING:
+    from unloader.report.model import RunReport
+    from unloader.report.of_tables import TablesReport
+    from unloader.report.sweep_model import SweepPage
+
+
+def report(place: Path, *, ceilings: Path | None = None) -> RunReport | TablesReport | SweepPage:
+    """Return what the page of a run or of a sweep shows.
+
+    Args:
+        place: The directory of a run that is finished or broke (of one table, or of all tables of a
+            run), a manifest, or what
+            `unloader sweep --json` wrote.
+        ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
+
+    Raises:
+        UnloaderError: OutputFailed if there is no manifest, or it is damaged; ConfigError if the
+            sweep has no points.
+    """
+    from unloader.report.reading import report_at
+
+    with translated():
+        return report_at(place, ceilings)
+
+
+def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
+    """Return what the page of a run shows, from what `unload` or `unload_tables` returned."""
+    from unloader.manifest import tables
+    from unloader.manifest.model import from_json
+    from unloader.manifest.routes import ROUTES
+    from unloader.report.of_run import run_report
+    from unloader.report.of_tables import tables_report
+
+    if tables.is_of_tables(manifest):
+        return tables_report(tables.from_json(manifest))
+    if ROUTES in manifest:
+        # Workers and units are those of all: the page shows them for the first.
+        manifests = [from_json(each) for each in manifest[ROUTES]]
+        return run_report(manifests[0], manifests)
+    return run_report(from_json(manifest))
+
+
+def sweep_report(document: dict[str, Any]) -> SweepPage:
+    """Return what the page of a sweep shows, from its JSON document."""
+    from unloader.report.of_sweep import sweep_report
+
+    return sweep_report(document)
+
+
+def report_page(report: RunReport | TablesReport | SweepPage) -> str:
+    """Return the page of a report, in HTML.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing.
+    """
+    from unloader.report.pages import page_of
+
+    return page_of(report)
+
+
+def check_report(path: Path) -> None:
+    """Find out whether a page can be made and written.
+
+    Raises:
+        UnloaderError: ConfigError if it cannot.
+    """
+    from unloader.report.writing import check
+
+    check(path)
+
+
+def write_report(path: Path, report: RunReport | TablesReport | SweepPage) -> None:
+    """Write the page of a report into a file.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing, or the file system refused.
+    """
+    from unloader.report.writing import write
+
+    write(path, report_page(report))

@@ -1,0 +1,184 @@
+"""Rules on where it goes: directories, streams, pipes, nowhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from unloader.cli.options.rules.files import out_of_place
+from unloader.cli.options.rules.flags import flag
+from unloader.cli.options.tables import ONE_OF_SEVERAL, check_of_each_table, is_of_several
+from unloader.cli.streams import was_closed
+from unloader.errors import UsageError
+from unloader.request.directory_names import check_directory, home_template, is_dated
+from unloader.request.file_names import check_template
+from unloader.request.locations import looks_like_source
+from unloader.request.options.parsing import ADAPTIVE
+from unloader.sources.registry import KINDS
+from unloader.storage.kinds import (
+    NULL,
+    NULL_ROWS,
+    destination_kind,
+    is_one_stream,
+    overlapping,
+    pipe_template,
+    two_are_one,
+)
+from writers.model import Compression
+
+
+def check_destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Check that the rows can go where they are to go."""
+    places = values.get("to") or ()
+    for place in places:
+        if looks_like_source(place, KINDS):
+            raise UsageError(
+                "--to looks like a URL or a login, which is not shown, and output goes to a "
+                "directory",
+                "give a directory; one of such a name is written ./NAME",
+            )
+    if destination_kind(places) != "directories":
+        _stream(values, given, places)
+    else:
+        _directories(values, places)
+
+
+def _directories(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
+    if any(destination_kind((place,)) != "directories" for place in places):
+        raise _alone(places)
+    for place in places:
+        check_directory(place)
+    if places and is_of_several(values):
+        check_of_each_table(places)
+    _earlier_runs(values, places)
+    if overlapping(paths := [PurePath(place) for place in places]):
+        first, second = (paths[at] for at in overlapping(paths) or ())
+        raise UsageError(
+            two_are_one(str(first), str(second), same=first == second),
+            "name separate directories",
+        )
+    if len(places) > 1 and values["file_per"] == "table":
+        raise UsageError(
+            f"--file-per table is one file, and --to names {len(places)} directories",
+            "give one directory, or leave --file-per out",
+        )
+
+
+def _tells_runs_apart(place: str, *, several: bool) -> bool:
+    """Return whether the directories of all runs lie side by side: of a table, or of all tables."""
+    return is_dated(place) or (several and is_dated(home_template(place)))
+
+
+def _earlier_runs(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
+    for name in ("keep", "latest_link"):
+        if values.get(name) is None:
+            continue
+        several = is_of_several(values) or values.get(ONE_OF_SEVERAL, False)
+        if not places or not all(_tells_runs_apart(place, several=several) for place in places):
+            raise UsageError(
+                f"{flag(name)} needs a directory for each run, side by side",
+                "put {date} or {run_id} into the last part of --to, and nowhere else: "
+                "--to '/extract/{table}/{date}'"
+                + (", or that of all tables: --to '/extract/{date}/{table}'" if several else ""),
+            )
+    if values.get("keep") is not None and values["verify"] == "none":
+        raise UsageError(
+            "--keep removes earlier runs once the new one is verified, and --verify is none",
+            "leave one of the two out",
+        )
+    link = values.get("latest_link")
+    if link is None:
+        return
+    if len(places) > 1:
+        raise UsageError(
+            f"--latest-link is one link, and --to names {len(places)} directories",
+            "give one directory, or leave --latest-link out",
+        )
+    if not link or "/" in link or "\\" in link or link.startswith((".", "_", "-")):
+        raise UsageError(
+            "--latest-link is not a plain file name",
+            "leave out slashes, and begin with no dot, underscore or hyphen",
+        )
+
+
+def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str, ...]) -> None:
+    kind = destination_kind(places)
+    if len(places) > 1:
+        raise _alone(places)
+    if kind == "null" and places[0] not in (NULL, NULL_ROWS):
+        raise UsageError(
+            f"--to {places[0]} is no destination",
+            f"write {NULL} to drop the output, or {NULL_ROWS} to drop the rows before they are "
+            f"encoded; a directory of that name is ./{places[0]}",
+        )
+    what = "standard output" if kind == "stdout" else places[0]
+    if kind != "null" and is_of_several(values):
+        raise UsageError(
+            f"--to {places[0]} is a stream, and each of several tables has files of its own",
+            "give a directory, --to '/extract/{schema}.{table}', or run one table",
+        )
+    for option in out_of_place("streams", given):
+        if values[option.key] not in (False, 0, "unit"):
+            if option.key == "file_per" and is_one_stream(kind):
+                continue
+            raise UsageError(
+                f"--{option.name} does not apply to {what}"
+                + (", which keeps nothing" if kind == "null" else f": {option.not_for['streams']}"),
+                "leave it out",
+            )
+    if "verify" in given and values["verify"] == "full":
+        raise UsageError(
+            f"--verify full cannot read back what went to {what}", "use --verify count"
+        )
+    parallelism = values["parallelism"]
+    if is_one_stream(kind) and "parallelism" in given and parallelism not in (0, 1):
+        asked = "adaptive" if parallelism == ADAPTIVE else parallelism
+        raise UsageError(
+            f"--parallelism {asked} does not apply to {what}: it has one writer",
+            "leave it out, or use a pipe a work unit: --to pipe:DIR/{unit}.csv",
+        )
+    if kind == "stdout":
+        _standard_output(values)
+    elif kind != "null":
+        _pipe(values, places[0])
+
+
+def _standard_output(values: Mapping[str, Any]) -> None:
+    if values.get("json"):
+        raise UsageError(
+            "--json and --to - both write to standard output",
+            "leave --json out; the exit status tells the result",
+        )
+    if was_closed(1):
+        raise UsageError("--to - has no standard output to write to", "give it a reader or a file")
+    text = values["format"] == "csv" and values["compression"] in (None, Compression())
+    if not text and sys.stdout.isatty():
+        raise UsageError(
+            "standard output is a terminal, and the output is not text",
+            "send it to a file or another program: > FILE, | PROGRAM",
+        )
+
+
+def _pipe(values: Mapping[str, Any], place: str) -> None:
+    folder, template = pipe_template(place)
+    if not template:
+        raise UsageError(f"--to {place} names no pipe", "write pipe:DIR/NAME")
+    if "{" in str(folder):
+        raise UsageError(
+            f"--to {place} has a field in the directory's name", "use fields in the last part only"
+        )
+    per_unit = destination_kind((place,)) == "pipes"
+    check_template(template, per_unit=per_unit, parts=False, option="--to")
+    if not per_unit and "{partition}" in template:
+        raise UsageError(
+            f"--to {place} names a partition, and is one pipe for all", "add {unit} to it"
+        )
+
+
+def _alone(places: tuple[str, ...]) -> UsageError:
+    return UsageError(
+        f"--to {','.join(places)} mixes directories and streams",
+        "give directories only, or one stream",
+    )

@@ -1,0 +1,60 @@
+"""Rules on how a run goes: its snapshot, its hours, its checks, its seats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from unloader.cli.options.rules.flags import flag
+from unloader.errors import UsageError
+
+
+def check_slow_hours(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Check that slow hours have a number of workers, and the number hours."""
+    if "slow_parallelism" in given and not values["slow_between"]:
+        raise UsageError(
+            "--slow-parallelism says how many workers work in the hours of --slow-between, and "
+            "there are none",
+            "give --slow-between, or leave --slow-parallelism out",
+        )
+
+
+def check_snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Check that a moment is asked for only where one is kept."""
+    if values["scn"] is not None and values["consistency"] == "none":
+        raise UsageError(
+            "--scn does not apply to --consistency none, which reads each work unit as it comes",
+            "leave one of the two out",
+        )
+
+
+def validate_seats(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Raise UsageError if seats are asked for where nothing is to be bound to any."""
+    if values["numa"] != "off":
+        return
+    for name, nothing in _NOT_WITHOUT_SEATS.items():
+        if name in given and values[name] not in nothing:
+            raise UsageError(
+                f"{flag(name)} does not apply to --numa off, which binds nothing",
+                "leave one of the two out",
+            )
+
+
+_NOT_WITHOUT_SEATS: Mapping[str, tuple[Any, ...]] = {
+    "numa_nodes": ((), None),
+    "placement": (),
+    "bind": ("none",),
+    "memory_policy": ("local",),
+    "near": ("", None),
+}
+"""Options that say where workers sit, and what each says of a machine without seats, too."""
+
+
+def check_verification(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Check that there is a moment to compare with."""
+    if values["verify"] == "source" and values["consistency"] == "none":
+        raise UsageError(
+            "--verify source compares with the source at the run's snapshot, and --consistency "
+            "none takes none",
+            "leave one of the two out, or use --verify full",
+        )

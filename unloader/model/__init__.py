@@ -1,0 +1,113 @@
+"""The types that travel between command line, engine and workers.
+
+    SourceSpec, Snapshot      where the rows are, and as of when                  source
+    Extract, Projection       which columns are read, and in which form           reading
+    OutputOptions             where rows go, and how they are written             output
+    Request, Route            a whole job as the user asked for it                request
+    UnitTask, UnitResult      what a worker is told, and what it answers          work
+
+All are frozen, picklable and built of plain data: a worker process receives nothing else. No
+secret is stored in any of them; `SecretReference` says where one is found.
+"""
+
+from __future__ import annotations
+
+from unloader.model.output import EncryptionOptions, FilePer, OutputOptions
+from unloader.model.reading import (
+    Extract,
+    Lossless,
+    Nanoseconds,
+    Projection,
+    ReadColumn,
+    SampledKeys,
+    ValueOptions,
+)
+from unloader.model.request import (
+    COMPARING,
+    Cause,
+    ConcurrencyOptions,
+    FixedWidths,
+    PlanOptions,
+    Request,
+    RetryOptions,
+    Route,
+    SeatOptions,
+    Selection,
+    Setting,
+    TableCounts,
+    TablesOptions,
+    VerifyLevel,
+)
+from unloader.model.source import (
+    Consistency,
+    Fetch,
+    NamePart,
+    SecretReference,
+    SessionOptions,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    TableSummary,
+)
+from unloader.model.work import (
+    AttemptFailure,
+    FetchOrder,
+    OutputResult,
+    OutputTask,
+    Preload,
+    Release,
+    StageLoad,
+    Stages,
+    UnitProgress,
+    UnitResult,
+    UnitTask,
+    Waits,
+)
+
+__all__ = (
+    "COMPARING",
+    "AttemptFailure",
+    "Cause",
+    "ConcurrencyOptions",
+    "Consistency",
+    "EncryptionOptions",
+    "Extract",
+    "Fetch",
+    "FetchOrder",
+    "FilePer",
+    "FixedWidths",
+    "Lossless",
+    "NamePart",
+    "Nanoseconds",
+    "OutputOptions",
+    "OutputResult",
+    "OutputTask",
+    "PlanOptions",
+    "Preload",
+    "Projection",
+    "ReadColumn",
+    "Release",
+    "Request",
+    "RetryOptions",
+    "Route",
+    "SampledKeys",
+    "SeatOptions",
+    "SecretReference",
+    "Selection",
+    "SessionOptions",
+    "Setting",
+    "Snapshot",
+    "SourceSpec",
+    "StageLoad",
+    "Stages",
+    "TableCounts",
+    "TableName",
+    "TableSummary",
+    "TablesOptions",
+    "UnitProgress",
+    "UnitResult",
+    "UnitTask",
+    "ValueOptions",
+    "VerifyLevel",
+    "Waits",
+)

@@ -1,0 +1,129 @@
+"""Where rows go, and how they are written there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from unloader import json_fields
+from unloader.model.source import SecretReference
+from writers.model import (
+    PLAIN,
+    Checksum,
+    Compression,
+    EncoderChoice,
+    Encryption,
+    OutputSpec,
+    ParquetFormat,
+    TextFormat,
+)
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import TransformOptions
+    from writers.codecs.choice import Preset
+
+
+def late_types() -> dict[str, Any]:
+    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
+    from unloader.transforms.model import TransformOptions
+    from writers.codecs.choice import Preset
+
+    return {"TransformOptions": TransformOptions, "Preset": Preset}
+
+
+FilePer = Literal["unit", "table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptionOptions:
+    """How files are encrypted. It says where keys are found, and holds no private one."""
+
+    recipients: tuple[str, ...] = ()
+    """Public keys of age, for text."""
+    key: SecretReference = field(default_factory=SecretReference)
+    """Where the key of Parquet files is found; nowhere for text."""
+    key_name: str = ""
+    """What the user calls it."""
+    key_proof: str = ""
+    """Tells whether a key is the same, without telling what it is; empty until the run begins."""
+    identity: SecretReference = field(default_factory=SecretReference)
+    """Where the private keys of age are found that read the files again."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether Parquet is encrypted with a key."""
+        return self.key.kind != "none"
+
+    def public(self) -> Encryption:
+        """Return the part that writers are told of."""
+        return Encryption(recipients=self.recipients, keyed=self.keyed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """Where and how the output is written."""
+
+    destination: str
+    """A directory, `-` for standard output, `pipe:` and the path of a named pipe, or `null:`;
+    empty where nothing is written."""
+    format: TextFormat | ParquetFormat
+    """As the options say: names of columns as they were typed, and no fields of fixed width."""
+    compression: Compression | Preset = field(default_factory=Compression)
+    """A codec, or how one is to be chosen by measuring."""
+    file_per: FilePer = "unit"
+    file_name: str = "{table}.{unit}{part}.{ext}"
+    file_size_bytes: int = 0
+    """Start a new file once this many bytes are written; 0 is never."""
+    overwrite: bool = False
+    others: tuple[str, ...] = ()
+    """Further directories that the files are spread over."""
+    keep: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Finished runs that stay in the directories beside this one, itself included; None is all."""
+    latest_link: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Name of a symbolic link, beside the directory, that is to lead to the newest run."""
+    pipe_seconds: float = 300.0
+    """Longest wait for the reader of a pipe; 0 is for ever."""
+    buffer_bytes: int = 4 * 1024 * 1024
+    buffers: int = 4
+    """Output buffers in flight between encoder and I/O thread."""
+    checksum: Checksum = "xxh3"
+    mode: int | None = None
+    """Rights of files; None is as the umask has it."""
+    owner_group: str = ""
+    """`[USER][:GROUP]` of files and directories."""
+    direct_io: bool = False
+    min_free_bytes: int = 0
+    """What must stay free on the disk of each directory: the run waits for it. 0 does not look."""
+    pause_seconds: float = 3600.0
+    """Longest such wait."""
+    encoder: EncoderChoice = "auto"
+    encryption: EncryptionOptions | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """None is files that everybody can read who may open them."""
+    transform: TransformOptions | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """What is done to the rows before they are written; None writes them as they are read."""
+    filter: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """All directories, the one of the manifest first."""
+        return (self.destination, *self.others)
+
+    def spec(
+        self, directory: str, shape: TextFormat | ParquetFormat, compression: Compression
+    ) -> OutputSpec:
+        """Return what a writer is given that writes into a directory in this way."""
+        return OutputSpec(
+            directory=directory,
+            format=shape,
+            compression=compression,
+            file_size_bytes=self.file_size_bytes,
+            buffer_bytes=self.buffer_bytes,
+            buffers=self.buffers,
+            checksum=self.checksum,
+            direct_io=self.direct_io,
+            encoder=self.encoder,
+            encryption=self.encryption.public() if self.encryption else PLAIN,
+        )

@@ -1,0 +1,113 @@
+"""Which rows and columns are read, and in which form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from unloader import json_fields
+from unloader.model.source import Snapshot, SourceSpec
+
+if TYPE_CHECKING:
+    from partition_planner.model import TableInfo
+
+
+def late_types() -> dict[str, Any]:
+    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
+    from partition_planner.model import TableInfo
+
+    return {"TableInfo": TableInfo}
+
+
+Nanoseconds = Literal["string", "timestamp"]
+
+Lossless = bool | Literal["masked", "changed"]
+"""Whether a column has the source's values. masked, changed: it has others on purpose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadColumn:
+    """One column of the output: how it is read and what becomes of it."""
+
+    name: str
+    source_type: str
+    expression: str
+    """SQL of the select list, without the alias."""
+    output_type: str
+    """The Arrow type in Parquet, `text` where the database itself renders the value."""
+    nullable: bool | None
+    lossless: Lossless
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """The columns of a run, fixed once by the parent for all workers."""
+
+    columns: tuple[ReadColumn, ...]
+    route: Literal["arrow", "encoded"]
+    """arrow: record batches; encoded: the source renders the very text asked for."""
+    schema: bytes
+    """The Arrow schema of the batches as an IPC message; empty on the encoded route."""
+    outputs: tuple[tuple[int, ...], ...] = ()
+    """Which of the columns each output takes, by index; empty where there is one output, of all."""
+    filters: tuple[tuple[int, ...], ...] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """Which of the columns the filter of each output looks at; None where no output has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueOptions:
+    """What becomes of values that the usual Arrow types cannot hold.
+
+    `Source.options` names the fields a source knows; others must keep their defaults.
+    """
+
+    number_without_precision: str = "string"
+    """In Parquet: string, double, or decimal(p,s)."""
+    nanoseconds: Nanoseconds = "string"
+    """In Parquet, of timestamps with 7 to 9 digits of a second: string, or timestamp[ns]."""
+    zone_columns: bool = False
+    """In Parquet, a second column with the zone of each timestamp with time zone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledKeys:
+    """Only rows whose key is in a sample are read; the same keys of every table and source.
+
+    `unloader.sources.sampling` defines which keys those are.
+    """
+
+    column: str
+    """The column that holds the key."""
+    share: float
+    """Of all keys that there may be, above 0 and below 1."""
+    text: str
+    """SQL for the key's text; NULL or empty where a row has no key."""
+    condition: str
+    """SQL that is true for the rows of the sample; empty where readers choose the rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """What is read, apart from the cut into units; the same for every worker."""
+
+    source: SourceSpec
+    snapshot: Snapshot | None
+    table: TableInfo
+    query: str | None
+    where: str | None
+    partitions: tuple[str, ...] = ()
+    """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
+    are read is in the units' selectors."""
+    keys: SampledKeys | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """None is the rows of all keys."""
+    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """No more rows than these are read, whichever come first; there is one unit then."""
+    projection: Projection
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a table is read, or its rows for which `where` holds, and nothing else."""
+        return not (self.query or self.partitions or self.keys or self.limit_rows)

@@ -1,0 +1,227 @@
+"""What a worker is told to do, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from unloader import json_fields
+from unloader.model.output import EncryptionOptions
+from unloader.model.reading import Extract
+from writers.model import ContentSums, OutputSpec, WrittenFile
+
+if TYPE_CHECKING:
+    from partition_planner.model import WorkUnit
+    from unloader.transforms.model import TransformOptions
+
+
+def late_types() -> dict[str, Any]:
+    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
+    from partition_planner.model import WorkUnit
+    from unloader.transforms.model import TransformOptions
+
+    return {"WorkUnit": WorkUnit, "TransformOptions": TransformOptions}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTask:
+    """One output of a unit: the files that its rows go to."""
+
+    spec: OutputSpec
+    stem: str
+    """Start of the staging names, unique to the attempt."""
+    header: bytes = b""
+    """What an encoded file begins with; on the batch route the writer makes its own."""
+    writes_header: bool = True
+    """False for text files that will be joined behind one header."""
+    encryption: EncryptionOptions | None = None
+    """Says where the worker finds the key of Parquet files."""
+    reader_seconds: float | None = None
+    """Longest wait for somebody to open `spec.stream` for reading, 0 being for ever; None does not
+    wait."""
+    drops: Literal["nothing", "bytes", "rows"] = "nothing"
+    """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
+    transform: TransformOptions | None = None
+    """What is done to the rows before they are encoded; its keys have their proofs."""
+    number: int = 0
+    """Of the output among those of the run."""
+    filter: str | None = None
+    """Only rows for which this condition holds; None is all that are read."""
+    route: str = ""
+    """What the output is called in errors, where there are several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitTask:
+    """One attempt at one work unit: everything a worker needs."""
+
+    unit: WorkUnit
+    attempt: int
+    """1 for the first."""
+    extract: Extract
+    outputs: tuple[OutputTask, ...]
+    fetch_bytes: int
+    """Memory of one array fetch."""
+    checksums: bool = False
+    """Compute checksums of the values as they are fetched."""
+    drops_outputs: bool = False
+    """An output that fails is given up, and the others go on."""
+    name: str = ""
+    """Tells the unit from all of the run, where its id alone does not: in a run over several tables
+    many have the same. Empty where it does."""
+
+    @property
+    def run_unit(self) -> str:
+        """The unit as the parent's orders name it."""
+        return self.name or self.unit.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preload:
+    """Asks a worker to load what it will need; its answer is None."""
+
+    source_kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Asks an idle worker to close its session; its answer is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOrder:
+    """Tells a worker at an attempt to hold up its fetch, or to go on with it."""
+
+    unit: str
+    attempt: int
+    paused: bool
+
+
+Waits = Literal["nothing", "source", "destination", "limit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitProgress:
+    """What a worker tells while it works."""
+
+    unit: str
+    rows: int
+    bytes: int
+    waiting_for: str = ""
+    """What must come before the first row: the pipe whose reader is missing."""
+    waits_for: Waits = "nothing"
+    """Whom it has mostly waited for since it last told, or waits for now and for a second; `limit`
+    while its fetch is held up by an order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLoad:
+    """CPU seconds of one unit's stages, and how long one waited for the other.
+
+    Each stage has a thread of its own, whose clock is read.
+    """
+
+    fetch_cpu_s: float
+    encode_cpu_s: float
+    """Parquet compresses while it encodes."""
+    write_cpu_s: float
+    """Checksums of files included."""
+    process_cpu_s: float
+    """Of the whole process in the time of the unit; what is in no stage is the driver's threads."""
+    starved_s: float
+    """Wall seconds that encoding waited for the source."""
+    fetch_blocked_s: float
+    """Wall seconds that fetching stood still because encoding took nothing."""
+    encode_blocked_s: float
+    """The same of encoding, for compressing or writing."""
+    compress_blocked_s: float
+    """The same of compressing, for writing."""
+    longest_blocked_s: float
+    """The longest single one of the last three."""
+    closing_s: float
+    """Wall seconds that the unit waited until its files were written and synced, after its last
+    row."""
+    fetch_delay_s: float
+    """Seconds that the thread of this stage was ready to run and no CPU was free; 0 where the
+    system does not tell (`writers.cpu_delay`)."""
+    encode_delay_s: float
+    compress_delay_s: float
+    write_delay_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Wall seconds of one unit's stages; they overlap, so their sum may exceed the whole."""
+
+    fetch_s: float
+    encode_s: float
+    """Parquet compresses while it encodes."""
+    write_s: float
+    compress_s: float = 0.0
+    compress_cpu_s: float = 0.0
+    """CPU seconds of the same."""
+    uncompressed_bytes: int | None = None
+    """Of the output before it was compressed; None where that is not counted."""
+    load: StageLoad | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputResult:
+    """What one of several outputs has of a finished unit."""
+
+    number: int
+    """Of the output among those of the run."""
+    rows: int
+    """As its writer has counted them."""
+    filtered: int | None
+    """Rows that its filter left out; None where it has none."""
+    files: tuple[WrittenFile, ...]
+    stages: Stages
+    """What is not its own, such as fetching, is that of all outputs together."""
+    content: ContentSums | None = None
+    """Checksums of the values of its rows, where they were asked for."""
+    failure: AttemptFailure | None = None
+    """Why it was given up; it has no files then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    """A finished unit: its staged files and what it took."""
+
+    unit: str
+    attempt: int
+    rows: int
+    files: tuple[WrittenFile, ...]
+    stages: Stages
+    seconds: float
+    cpu_seconds: float
+    """Of the worker's process since its last result, its start-up being part of the first."""
+    peak_rss_bytes: int
+    """Of the worker's process so far."""
+    content: ContentSums | None = None
+    """Checksums of the values, where they were asked for: as they were fetched, or as a transform
+    left them."""
+    filtered: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Rows that a filter left out behind the source; None where there is no filter."""
+    outputs: tuple[OutputResult, ...] | None = field(
+        default=None, metadata={json_fields.OPTIONAL: True}
+    )
+    """Of each output where there are several: the rows above are then those that were read."""
+
+    @property
+    def scanned(self) -> int:
+        """The rows that were read."""
+        return self.rows + (self.filtered or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailure:
+    """Why an attempt at a task failed, as data: made and read by `unloader.failures` alone."""
+
+    error: str
+    """Name of the class in `unloader.errors`."""
+    message: str
+    hint: str
+    retryable: bool
+    """Another attempt may do better."""
+    traceback: str = ""
