@@ -171,6 +171,15 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
             kept: Number of the place, and name.
         """
 
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Take staged files that are not on the disk yet.
+
+        They are before the next line that is appended, and before they have final names.
+
+        Args:
+            files: Number of the place, and name.
+        """
+
     def append(self, name: str, line: bytes) -> None:
         """Append a line to a record of the run; it survives a kill of the process.
 

@@ -15,8 +15,10 @@ many acts take it, and the order within each act is kept.
 from __future__ import annotations
 
 import os
+import queue
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,6 +54,26 @@ def sync_directory(directory: Path) -> None:
         raise write_error("sync", directory, exc) from exc
 
 
+def opened_for_sync(path: Path, opened: ExitStack) -> int:
+    """Open a file that others have written, so that it can be synced; return its descriptor.
+
+    What went wrong when the system wrote it is told by the sync, if nobody was told before.
+
+    Args:
+        path: The file.
+        opened: Closes it.
+
+    Raises:
+        WriteError: It cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as exc:
+        raise write_error("sync", path, exc) from exc
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
 def alone(act: Steps[T]) -> T:
     """Carry out one act; return what it returns.
 
@@ -73,7 +95,9 @@ def alone(act: Steps[T]) -> T:
             error = failure
 
 
-def together(acts: Sequence[Steps[T]]) -> Iterator[tuple[int, T | BaseException]]:
+def together(
+    acts: Sequence[Steps[T]], threads: SyncThreads
+) -> Iterator[tuple[int, T | BaseException]]:
     """Carry out many acts step by step; yield the number of each with its result, or its error."""
     errors: dict[int, Exception | None] = dict.fromkeys(range(len(acts)))
     while errors:
@@ -86,45 +110,80 @@ def together(acts: Sequence[Steps[T]]) -> Iterator[tuple[int, T | BaseException]
                 yield number, end.value
             except BaseException as raised:
                 yield number, raised
-        errors = dict.fromkeys(wanted)
         # Many acts may want the directory that they all have their own in.
-        failed = _sync_all(list({each: None for things in wanted.values() for each in things}))
-        for number, things in wanted.items():
-            errors[number] = next((failed[each] for each in things if each in failed), None)
+        failed = threads.sync(dict.fromkeys(each for things in wanted.values() for each in things))
+        errors = {
+            number: next((failed[each] for each in things if each in failed), None)
+            for number, things in wanted.items()
+        }
 
 
-def _sync_all(wanted: Sequence[Wanted]) -> dict[Wanted, Exception]:
-    """Sync many things, several at a time; return what went wrong with which of them."""
-    for each in wanted:
-        if isinstance(each, int):
-            start_writing(each)
-    left, failed = iter(wanted), dict[Wanted, Exception]()
+class SyncThreads:
+    """Threads that sync several things at a time; used with `with`, by one thread.
 
-    def work() -> None:
-        for each in left:
-            try:
-                _sync(each)
-            except (OSError, WriteError) as error:
+    A disk brings many syncs to their end together, and a clean file costs a wait, too. They are
+    started when there is something to do for them.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._wanted: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[Wanted, Exception | None]] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> SyncThreads:
+        """Return them."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """End them."""
+        for _ in self._threads:
+            self._wanted.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def sync(self, wanted: Collection[Wanted]) -> dict[Wanted, Exception]:
+        """Sync all of these; return what went wrong with which of them."""
+        for each in wanted:
+            if isinstance(each, int):
+                start_writing(each)
+        self._start(min(_AT_A_TIME, len(wanted)))
+        failed: dict[Wanted, Exception] = {}
+        if not self._threads:
+            # There is little to do, or the system refuses any thread.
+            found = ((each, _tried(each)) for each in wanted)
+        else:
+            for each in wanted:
+                self._wanted.put(each)
+            found = (self._done.get() for _ in wanted)
+        for each, error in found:
+            if error is not None:
                 failed[each] = error
+        return failed
 
-    threads = [
-        threading.Thread(target=work, name="syncing", daemon=True)
-        for _ in range(min(_AT_A_TIME, len(wanted)) - 1)
-    ]
-    # One that the system refuses is left out: this one does the work then.
-    started = [thread for thread in threads if _is_started(thread)]
-    work()
-    for thread in started:
-        thread.join()
-    return failed
+    def _start(self, count: int) -> None:
+        if count < 2:
+            return
+        while len(self._threads) < count:
+            thread = threading.Thread(target=self._work, name="syncing", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return
+            self._threads.append(thread)
+
+    def _work(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            self._done.put((wanted, _tried(wanted)))
 
 
-def _is_started(thread: threading.Thread) -> bool:
+def _tried(wanted: Wanted) -> Exception | None:
     try:
-        thread.start()
-    except RuntimeError:
-        return False
-    return True
+        _sync(wanted)
+    except (OSError, WriteError) as error:
+        return error
+    return None
 
 
 def _sync(wanted: Wanted) -> None:

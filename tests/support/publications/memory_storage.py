@@ -336,6 +336,9 @@ class MemoryRun:
         self._storage.carry_out(plan, then)
         return ()
 
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Do nothing: all is where it will ever be."""
+
     def committing(
         self,
         moves: Sequence[Move],

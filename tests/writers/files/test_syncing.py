@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from writers.errors import WriteError
-from writers.files.syncing import Steps, alone, together
+from writers.files.syncing import Steps, SyncThreads, alone, together
 
 
 @pytest.fixture
@@ -52,7 +53,8 @@ def test_no_act_goes_on_before_all_of_a_step_is_synced(tmp_path: Path, log: list
         act(log, "a", (tmp_path / "one", tmp_path), (tmp_path / "one",)),
         act(log, "b", (tmp_path / "other", tmp_path)),
     ]
-    assert list(together(acts)) == [(1, "b"), (0, "a")]
+    with SyncThreads() as threads:
+        assert list(together(acts, threads)) == [(1, "b"), (0, "a")]
     assert log[:2] == ["a0", "b0"]
     assert sorted(log[2:5]) == sorted(["one", "other", tmp_path.name])
     assert log[5:] == ["a1", "b ends", "one", "a ends"]
@@ -69,8 +71,26 @@ def test_an_error_is_that_of_the_act_that_waits(tmp_path: Path, log: list[str]) 
         return "mended"
 
     acts = [act(log, "a", (tmp_path / "gone",)), mending(), act(log, "c", (tmp_path,), ())]
-    found = dict(together(acts))
+    with SyncThreads() as threads:
+        found = dict(together(acts, threads))
     assert isinstance(found[0], WriteError)
     assert (found[1], found[2]) == ("mended", "c")
     with pytest.raises(WriteError, match="gone"):
         alone(act(log, "d", (tmp_path / "gone",)))
+
+
+def test_where_no_thread_can_be_had_it_is_slower_and_nothing_else(
+    tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of the system ends no run."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    (tmp_path / "one").mkdir()
+    acts = [act(log, "a", (tmp_path, tmp_path / "one")), act(log, "b", (tmp_path / "gone",))]
+    with SyncThreads() as threads:
+        found = dict(together(acts, threads))
+    assert found[0] == "a"
+    assert isinstance(found[1], WriteError)

@@ -22,6 +22,7 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.run.tables.state import TableState
 from unloader.sources.base import Catalog
+from writers.files.syncing import SyncThreads
 
 _LONG_ONES = 4
 """Tables at most that take long and are published at the same time."""
@@ -30,6 +31,9 @@ _COUNTED_TOGETHER = 100
 _PUBLISHED_TOGETHER = 64
 """Guess: the waits are shared by so many, and none of them waits long for the others. Each has two
 files open meanwhile."""
+_GATHER_SECONDS = 0.1
+"""Guess: small tables are done by the hundred a second, and nobody misses one so soon."""
+
 _END_SECONDS = 600.0
 """Guess: a publication that takes longer is stuck in the file system."""
 
@@ -38,7 +42,7 @@ Ended = tuple[TableState, BaseException | None]
 """A table, and what went wrong with it."""
 
 
-Publish = Callable[[Sequence[TableState], Observer], Iterable[Ended]]
+Publish = Callable[[Sequence[TableState], SyncThreads, Observer], Iterable[Ended]]
 
 
 class Finisher:
@@ -58,7 +62,7 @@ class Finisher:
             check: Counts and compares some; yields each as soon as that is known. Called in a
                 thread, with an observer for it.
             publish: Publishes some; yields each as soon as it is published. Called in several
-                threads.
+                threads, each of which has further ones that sync.
             observe: Gets the events, by `collect`.
             at_once: A table is published when it is checked; otherwise `publish` is called.
         """
@@ -70,11 +74,16 @@ class Finisher:
         self._pending = 0
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
 
-        def publishing(tables: Sequence[TableState]) -> Iterable[Ended]:
-            return publish(tables, self._events.put)
+        def publishing(tables: Sequence[TableState], threads: SyncThreads) -> Iterable[Ended]:
+            return publish(tables, threads, self._events.put)
 
-        self._small = _Threads(publishing, self._ended.put, most=1, together=_PUBLISHED_TOGETHER)
-        self._long = _Threads(publishing, self._ended.put, most=_LONG_ONES, together=1)
+        self._soon = threading.Event()
+        self._small = _Threads(
+            publishing, self._ended.put, most=1, together=_PUBLISHED_TOGETHER, soon=self._soon
+        )
+        self._long = _Threads(
+            publishing, self._ended.put, most=_LONG_ONES, together=1, soon=self._soon
+        )
         self._counter = threading.Thread(target=self._check_all, name="tables", daemon=True)
         self._counter.start()
 
@@ -110,6 +119,10 @@ class Finisher:
                 return found
             self._observe(event)
 
+    def hurry(self) -> None:
+        """Wait no longer for further tables: no unit is left to be handed out."""
+        self._soon.set()
+
     @property
     def is_busy(self) -> bool:
         """Whether a table that was taken is not finished yet."""
@@ -120,6 +133,7 @@ class Finisher:
         _empty(self._done)
         self._done.put(None)
         self._counter.join(_END_SECONDS)
+        self.hurry()
         self._small.close()
         self._long.close()
 
@@ -141,11 +155,12 @@ class _Threads:
 
     def __init__(
         self,
-        publish: Callable[[Sequence[TableState]], Iterable[Ended]],
+        publish: Callable[[Sequence[TableState], SyncThreads], Iterable[Ended]],
         ended: Callable[[Ended], None],
         *,
         most: int,
         together: int,
+        soon: threading.Event,
     ) -> None:
         """Begin with none.
 
@@ -154,11 +169,13 @@ class _Threads:
             ended: Takes each of them.
             most: How many threads there are at most.
             together: How many tables each of them publishes at a time.
+            soon: Set once tables are not to wait for others any more.
         """
         self._publish = publish
         self._ended = ended
         self._most = most
         self._together = together
+        self._soon = soon
         self._waiting: queue.SimpleQueue[TableState | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -167,7 +184,8 @@ class _Threads:
         started = len(self._threads) >= self._most or self._start()
         if not started and not self._threads:
             # The system refuses any thread: then it is done here.
-            self._publish_some([table])
+            with SyncThreads() as threads:
+                self._publish_some([table], threads)
             return
         self._waiting.put(table)
 
@@ -190,11 +208,15 @@ class _Threads:
         return True
 
     def _work(self) -> None:
-        while (table := self._waiting.get()) is not None:
-            self._publish_some([table, *_more(self._waiting, self._together - 1)])
+        with SyncThreads() as threads:
+            while (table := self._waiting.get()) is not None:
+                if self._together > 1:
+                    self._soon.wait(_GATHER_SECONDS)
+                some = [table, *_more(self._waiting, self._together - 1)]
+                self._publish_some(some, threads)
 
-    def _publish_some(self, tables: Sequence[TableState]) -> None:
-        for ended in _each_once(tables, self._publish):
+    def _publish_some(self, tables: Sequence[TableState], threads: SyncThreads) -> None:
+        for ended in _each_once(tables, lambda some: self._publish(some, threads)):
             self._ended(ended)
 
 

@@ -58,7 +58,7 @@ from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from writers.errors import WriteError
-from writers.files.syncing import together
+from writers.files.syncing import SyncThreads, together
 
 
 def run_tables(
@@ -267,12 +267,14 @@ class _TablesRun:
             tables, self._catalog, self.state.stop, lambda table: named(observe, table.name)
         )
 
-    def _publish(self, tables: Sequence[TableState], observe: Observer) -> Iterator[Ended]:
+    def _publish(
+        self, tables: Sequence[TableState], threads: SyncThreads, observe: Observer
+    ) -> Iterator[Ended]:
         """Publish tables that are checked, together; in a thread."""
         for table in tables:
             table.run.observe = named(observe, table.name)
         acts = [table.run.publishing(self.state.stop) for table in tables]
-        for number, found in together(acts):
+        for number, found in together(acts, threads):
             table = tables[number]
             if isinstance(found, BaseException):
                 yield table, found
@@ -314,6 +316,7 @@ class _TablesRun:
         """
         finisher = self._finisher
         assert finisher is not None
+        finisher.hurry()
         if finisher.is_busy and phase:
             self.state.live(PhaseStarted(phase=phase))
         while finisher.is_busy:

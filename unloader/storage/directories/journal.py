@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
 from writers.errors import WriteError
-from writers.files.syncing import Steps, Wanted, alone, together
+from writers.files.syncing import Steps, SyncThreads, Wanted, alone, opened_for_sync, together
 
 SYNC_SECONDS = 1.0
 """Between two syncs; a power cut costs the lines since the last one."""
@@ -56,7 +56,13 @@ class Journal:
         self._descriptor = os.open(path, flags, 0o666)
         self._folders = (path.parent, *folders)
         self._directories = tuple(directories)
+        self._files: list[Path] = []
+        """Not synced yet."""
         self._error: OSError | None = None
+
+    def sync_before(self, files: Iterable[Path]) -> None:
+        """Sync files before the lines that follow; those that are gone by then are passed over."""
+        self._files += files
 
     def append(self, line: bytes) -> None:
         """Append a line.
@@ -110,7 +116,9 @@ class Journal:
             way = [each for directory in self._directories for each in directory.way()]
             # Of a run that was published they have been cleared away.
             folders = [folder for folder in self._folders if os.path.lexists(folder)]
-            yield (*way, *folders)
+            with ExitStack() as opened:
+                files, self._files = self._files, []
+                yield (*way, *folders, *_opened(files, opened))
             for directory in self._directories:
                 directory.is_durable(began)
             self._directories = ()
@@ -122,6 +130,16 @@ class Journal:
         except WriteError as error:
             self._error = _of_the_system(error)
             raise self._error from error
+
+
+def _opened(files: Iterable[Path], opened: ExitStack) -> Iterator[int]:
+    """Open files to be synced, but for those that have been published, and cleared away."""
+    for path in files:
+        try:
+            yield opened_for_sync(path, opened)
+        except WriteError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
 
 
 def _of_the_system(error: WriteError) -> OSError:
@@ -177,25 +195,26 @@ class _Syncing:
 
     def _work(self) -> None:
         me = threading.current_thread()
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._waiting or self._thread is not me)
-                if self._thread is not me:
-                    return
-                journals = list(self._waiting)
-            for first in range(0, len(journals), _TOGETHER):
-                self._carry(journals[first : first + _TOGETHER])
-            with self._change:
-                self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
+        with SyncThreads() as threads:
+            while True:
+                with self._change:
+                    self._change.wait_for(lambda: self._waiting or self._thread is not me)
+                    if self._thread is not me:
+                        return
+                    journals = list(self._waiting)
+                for first in range(0, len(journals), _TOGETHER):
+                    self._carry(journals[first : first + _TOGETHER], threads)
+                with self._change:
+                    self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
 
-    def _carry(self, journals: Sequence[Journal]) -> None:
+    def _carry(self, journals: Sequence[Journal], threads: SyncThreads) -> None:
         with self._change:
             self._in_hand = [each for each in journals if each in self._waiting]
             for journal in self._in_hand:
                 del self._waiting[journal]
         try:
             # An error is the journal's: whoever appends the next line gets it.
-            for _ in together([journal.carrying() for journal in self._in_hand]):
+            for _ in together([journal.carrying() for journal in self._in_hand], threads):
                 pass
         finally:
             with self._change:

@@ -34,10 +34,10 @@ from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.machine import boot_id, host_name
-from unloader.storage.model import MANIFEST, RECORDS, Claim, Move, Place, Staging
+from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, Claim, Move, Place, Staging
 from writers.errors import WriteError
 from writers.files.publish import NamedLater, check_moves, remove_staged
-from writers.files.syncing import Steps, Wanted, alone
+from writers.files.syncing import Steps, Wanted, alone, opened_for_sync
 
 _T = TypeVar("_T")
 _TRIES = 3
@@ -61,6 +61,7 @@ class RunDirectories:
         self._shared = claim.shared
         self._one_of_many = claim.one_of_many
         self._journals: dict[str, Journal] = {}
+        self._unsynced: dict[tuple[int, str], None] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
         self._access = Access.of(claim.mode, claim.owner_group)
@@ -145,6 +146,13 @@ class RunDirectories:
     def recorded(self, name: str) -> bytes:
         """Return a record from the first directory's `_run`."""
         return _on(self.first, partial(self.first.read_record, _known(name)), "read")
+
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Keep them in mind, and have the journal sync them in front of its next line."""
+        new = dict.fromkeys(files)
+        self._unsynced |= new
+        paths = [self.staged_file(place, name) for place, name in new]
+        self._journal(JOURNAL).sync_before(paths)
 
     def append(self, name: str, line: bytes) -> None:
         """Append to a record in the first directory's `_run`; see `journal`."""
@@ -263,7 +271,12 @@ class RunDirectories:
         self._access.give(file.path)
         way = [each for directory in self.all for each in directory.way()]
         folders = [each.staged for each in self.all] + [each.room for each in self.all]
-        return (*way, *folders, file.descriptor)
+        unsynced = [
+            opened_for_sync(self.staged_file(move.place, move.staged), opened)
+            for move in moves
+            if (move.place, move.staged) in self._unsynced
+        ]
+        return (*way, *folders, *unsynced, file.descriptor)
 
     def abandon(self, manifest: bytes | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""

@@ -35,14 +35,14 @@ def ended(finisher: Finisher, count: int) -> dict[int, BaseException | None]:
     return found
 
 
-def no_publication(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+def no_publication(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
     """Publish all tables at once."""
     return [(table, None) for table in some]
 
 
 def finishing(
     check: Callable[[Sequence[TableState], Observer], Iterable[Ended]] = no_check,
-    publish: Callable[[Sequence[TableState], Observer], Iterable[Ended]] = no_publication,
+    publish: Callable[[Sequence[TableState], Any, Observer], Iterable[Ended]] = no_publication,
     **options: Any,
 ) -> tuple[Finisher, list[Any]]:
     """Return a finisher, and the events that it hands on."""
@@ -55,11 +55,11 @@ def test_tables_that_are_done_meanwhile_are_published_together() -> None:
     begun, goes_on = threading.Event(), threading.Event()
     together: list[list[int]] = []
 
-    def publish(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
         together.append([table.number for table in some])
         begun.set()
         goes_on.wait(LONG)
-        return no_publication(some, observe)
+        return no_publication(some, threads, observe)
 
     finisher, _ = finishing(publish=publish)
     first, *others = tables(5)
@@ -77,12 +77,12 @@ def test_a_table_that_takes_long_holds_up_no_other() -> None:
     """One whose file is joined is published by itself, beside the others and others of its kind."""
     others, both = threading.Event(), threading.Barrier(2, timeout=LONG)
 
-    def publish(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
         if some[0].takes_long:
             both.wait()
             others.wait(LONG)
             assert len(some) == 1
-        return no_publication(some, observe)
+        return no_publication(some, threads, observe)
 
     finisher, _ = finishing(publish=publish)
     for table in tables(2, "table"):
@@ -125,7 +125,7 @@ def test_an_error_is_that_of_its_table() -> None:
             observe(Notice(text=str(table.number)))
             yield table, OutputFailed("wrong") if table.number == 0 else None
 
-    def publish(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
         return [(each, OutputFailed("full") if each.number == 1 else None) for each in some]
 
     finisher, events = finishing(check, publish)
@@ -159,7 +159,7 @@ def test_a_check_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
 def test_a_publication_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
     """So that nobody waits for them for ever, and the next tables are published."""
 
-    def publish(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
         for table in some:
             if table.number == 0:
                 raise RuntimeError("broken")
@@ -177,8 +177,8 @@ def test_nothing_is_published_before_its_time() -> None:
     """Where all tables are published at the end, that is asked for."""
     published: list[int] = []
     finisher, _ = finishing(
-        publish=lambda some, observe: (
-            published.extend(each.number for each in some) or no_publication(some, observe)
+        publish=lambda some, threads, observe: (
+            published.extend(each.number for each in some) or no_publication(some, threads, observe)
         ),
         at_once=False,
     )

@@ -77,6 +77,33 @@ def test_a_journal_is_synced_behind_the_way_to_it(
     assert synced == [str(each) for each in way]
 
 
+def test_a_file_that_a_worker_has_not_synced_is_synced_before_its_line(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """One that is gone by then, as its table is published, is passed over."""
+    out = tmp_path / "out"
+    with taken([out], overwrite=False, one_of_many=True) as directory:
+        stage(directory, "a.csv")
+        del calls[:]
+        directory.sync_later([(0, "a.csv.part"), (0, "gone.part")])
+        directory.append(JOURNAL, b"{}\n")
+    assert ("sync", str(out / "_run" / "staged" / "a.csv.part")) in calls
+
+
+def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """Its final name leads to all of its bytes, whenever the power fails."""
+    out = tmp_path / "out"
+    with taken([out], overwrite=False, one_of_many=True) as directory:
+        moves = stage(directory, "a.csv")
+        del calls[:]
+        directory.sync_later([(0, moves[0].staged), (0, "of a broken attempt.part")])
+        directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
+    record = calls.index(("rename", str(out / "_run" / "publication.json")))
+    assert ("sync", str(out / "_run" / "staged" / moves[0].staged)) in calls[:record]
+
+
 def test_the_directory_above_is_synced_once_for_all(
     tmp_path: Path, calls: list[tuple[str, str]]
 ) -> None:
