@@ -285,14 +285,22 @@ def _one_by_one(share: Share) -> Steps[None]:
             yield (here,)
         source, final = f"{room}/{file.source}", f"{place}/{file.final}"
         if os.path.lexists(source):
-            if os.path.lexists(final):
-                raise OutputFailed(
-                    f"{final} exists already, and no earlier run wrote it",
-                    f"move it away, then run: unloader verify {place}",
-                )
-            os.rename(source, final)
+            _move_to(source, final, place)
         _check_size(here, file)
     yield (here,)
+
+
+def _move_to(source: str, final: str, place: str) -> None:
+    if not os.path.lexists(final):
+        os.rename(source, final)
+    elif os.path.samestat(os.lstat(source), os.lstat(final)):
+        # A power cut has left the file of a rename with both of its names.
+        os.unlink(source)
+    else:
+        raise OutputFailed(
+            f"{final} exists already, and no earlier run wrote it",
+            f"move it away, then run: unloader verify {place}",
+        )
 
 
 def _remove_old(share: Share, clearing: Callable[[], None]) -> list[str]:
