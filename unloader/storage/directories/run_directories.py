@@ -59,7 +59,8 @@ class RunDirectories:
         self.notices: tuple[str, ...] = ()
         self._publishing = False
         self._shared = claim.shared
-        self._one_of_many = claim.one_of_many
+        self._one_of_many = bool(claim.home)
+        self._home = os.path.abspath(claim.home) if claim.home else ""
         self._journals: dict[str, Journal] = {}
         self._unsynced: dict[tuple[int, str], None] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
@@ -428,6 +429,7 @@ class RunDirectories:
             host=host_name(),
             boot_id=boot_id(),
             started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            home=self._home,
         )
 
     def _real(self) -> tuple[str, ...]:
