@@ -13,6 +13,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
 from processes.breaking import comparable, held_behind, journal_of, kill_after, staged_units
+from processes.faulty_calls import FaultyCalls
 
 ROWS = 60000
 
@@ -410,3 +411,18 @@ def test_a_run_killed_while_it_is_published_is_complete(
         assert "was cut short while it was published" in done.stderr
         assert "unloading main.t" not in done.stderr
         assert command.manifest_of(dest)["run_id"] == run_id
+
+
+@pytest.mark.parametrize("call", ["write", *also(BROKEN_RUNS, "rename", "create")])
+def test_a_resume_that_is_killed_as_it_begins_is_resumed(
+    database: str, undisturbed: dict[str, Any], tmp_path: Path, call: str
+) -> None:
+    """Before its first write to the lock, which says whose the directory is, and its like."""
+    library, dest = FaultyCalls.build(tmp_path), tmp_path / "out"
+    done = kill_after(1, dest, *job(database, dest))
+    killed = library.environment(call, "killed", files="/_run/", more={"who": "parent"})
+    status, _, err = command.Running("resume", str(dest), env=killed).finish()
+    assert status == -signal.SIGKILL, err
+    command.run("resume", str(dest), "--quiet")
+    assert comparable(dest) == undisturbed
+    assert len(done) >= 1

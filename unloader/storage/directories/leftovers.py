@@ -222,7 +222,8 @@ def read_holder(room: Path) -> Holder:
         OSError: Its lock is there and cannot be read: whose it is must not be guessed.
     """
     try:
-        document = json.loads((room / LOCK).read_text(encoding="utf-8"))
+        line, _, _ = (room / LOCK).read_bytes().partition(b"\n")
+        document = json.loads(line)
         return Holder(
             run_id=str(document["run_id"]),
             pid=int(document["pid"]),
@@ -244,8 +245,9 @@ def write_holder(descriptor: int, holder: Holder) -> bytes:
         OSError: The file system refused.
     """
     data = (json.dumps(asdict(holder)) + "\n").encode()
-    os.ftruncate(descriptor, 0)
+    # In this order: a kill in between leaves a line that can be read, and what is left of the last.
     os.pwrite(descriptor, data, 0)
+    os.ftruncate(descriptor, len(data))
     return data
 
 
