@@ -40,6 +40,9 @@ class RecordedTable:
     homes: tuple[str, ...]
     """Those of manifests: one for each output."""
     units: int
+    run_id: str
+    """Of the run whose record it is. The home may have been taken by another one since, which died
+    before it had a record of its own."""
 
 
 def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
@@ -191,4 +194,5 @@ def _tables_in(document: dict[str, object], home: str) -> Iterator[RecordedTable
                 for output in each["outputs"]
             ),
             units=len(each["plan"]["units"]),
+            run_id=str(each["run_id"]),
         )
