@@ -92,6 +92,8 @@ def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageErro
     hint = "give one of them a to of its own, below a [[table]] of a job file"
     if "{schema}" not in asked or "{table}" not in asked:
         hint = "give each table a directory of its own: --to '/extract/{schema}.{table}'"
+    if run.extract.query is not None and "{table}" in asked:
+        hint = 'name the query, for {table} to stand for: query-name = "NAME" below its [[table]]'
     return UsageError(f"it would be written to the directory of {label}, {place}", hint)
 
 
