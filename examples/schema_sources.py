@@ -300,7 +300,7 @@ def _oracle(tables: tuple[Sample, ...], directory: Path) -> Iterator[Schema]:
         Sample(name=f"ACCOUNTS_{number:05d}", rows=table.rows)
         for number, table in enumerate(tables)
     )
-    with oracle_test_server("--accounts", sizes) as told:
+    with oracle_test_server("--writable", "--accounts", sizes) as told:
         yield Schema(url=told["url"], tables=renamed, pattern="SCOTT.ACCOUNTS_*", schema="SCOTT")
 
 

@@ -37,7 +37,7 @@ def fields_to_json(value: Any) -> dict[str, Any]:
     """Return a dataclass by its fields, even where it has a form of its own."""
     kind: type = type(value)
     found = {}
-    for name, key, is_optional in _fields_of(kind):
+    for name, key, is_optional in fields_of(kind):
         item = getattr(value, name)
         if not (is_optional and item is None):
             # Asked of the type here: most values are plain, and a run over many tables has many.
@@ -78,7 +78,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 @cache
-def _fields_of(kind: type) -> tuple[tuple[str, str, bool], ...]:
+def fields_of(kind: type) -> tuple[tuple[str, str, bool], ...]:
     """Return name and key of each field of a dataclass, and whether it is left out where None."""
     return tuple(
         (field.name, key_of(field), bool(field.metadata.get(OPTIONAL)))

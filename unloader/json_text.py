@@ -7,6 +7,8 @@ measured on manifests this takes a third of the time. A run over many tables wri
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import lru_cache
 from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any
@@ -14,31 +16,50 @@ from typing import Any
 _STEP = "  "
 
 
-def indented(document: Any) -> str:
+def indented(document: Any, line: str = "\n") -> str:
     """Return JSON with two blanks for each level; characters beyond ASCII stand as they are.
 
     Args:
         document: Objects with text keys, lists, texts, numbers, true, false and null.
+        line: What a line begins with; more than its end where this is a part of a document.
     """
-    return _text(document, "\n")
+    return _text(document, line)
 
 
 def _text(value: Any, line: str) -> str:
     kind = type(value)
-    if kind is str:
-        return encode_basestring(value)
-    if kind is int:
-        return str(value)
-    if kind is float and isfinite(value):
-        return repr(value)
-    if value is None:
-        return "null"
+    plain = _PLAIN.get(kind)
+    if plain is not None:
+        return plain(value)
     if kind is dict and value:
         inner = line + _STEP
-        items = (f"{encode_basestring(key)}: {_text(each, inner)}" for key, each in value.items())
+        items = []
+        for key, each in value.items():
+            plain = _PLAIN.get(type(each))
+            text = _text(each, inner) if plain is None else plain(each)
+            items.append(f"{_key(key)}: {text}")
         return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
-    if kind in (list, tuple) and value:
+    if kind in (list, tuple):
         inner = line + _STEP
-        return f"[{inner}{f',{inner}'.join(_text(each, inner) for each in value)}{line}]"
-    # True and false, what is no finite number or empty, and subclasses of any of these.
+        texts = [_text(each, inner) for each in value]
+        return f"[{inner}{f',{inner}'.join(texts)}{line}]" if texts else "[]"
+    # What is empty, and subclasses of any of these.
     return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    return repr(value) if isfinite(value) else json.dumps(value)
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> str:
+    return encode_basestring(name)
+
+
+_PLAIN: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring,
+    int: str,
+    float: _number,
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda value: "null",
+}

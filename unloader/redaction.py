@@ -94,6 +94,28 @@ def known_openly(words: Iterable[str | None]) -> None:
     _open_words.update(word.lower() for word in words if word)
 
 
+def is_secret(variable: str) -> bool:
+    """Return whether a variable of this name holds a secret."""
+    return variable in VARIABLES or variable.startswith(MASKING_KEY_VARIABLE)
+
+
+def environment(*, passwords: bool = False) -> dict[str, str]:
+    """Return our environment for another program, without the secrets in it.
+
+    Those that were learned are left out under whatever name they stand, if they are long and odd:
+    whose password is the user's name needs that.
+
+    Args:
+        passwords: It connects to the database as we do, and needs the variables for that.
+    """
+    kept = VARIABLES if passwords else ()
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not (is_secret(name) or _is_learned(value.strip()))
+    }
+
+
 def redact(text: str) -> str:
     """Return the text with `***` in the place of everything that is or looks like a password."""
     folded = text.lower()
@@ -215,6 +237,10 @@ def _pattern_of(form: str, *, anywhere: bool) -> re.Pattern[str]:
         before = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt]))"
         escaped = rf"{before}{escaped}(?![^\W_])"
     return re.compile(escaped, re.IGNORECASE)
+
+
+def _is_learned(value: str) -> bool:
+    return value in _learned and _is_telling(value)
 
 
 def _is_telling(secret: str) -> bool:

@@ -168,11 +168,13 @@ class OutputSpec:
     min_free_bytes: int = 0
     """What must stay free on the disk: writing waits until there is more. 0 does not look."""
     encryption: Encryption = PLAIN
+    synced_from_bytes: int = 0
+    """Smaller files are closed without being synced: that is left to the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A closed, synced file."""
+    """A closed, synced file; see `OutputSpec.synced_from_bytes`."""
 
     path: str
     """Relative to the directory it lies in."""

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
+from postgres import gates
 from processes import command
 from processes.faulty_calls import FaultyCalls
 
@@ -101,7 +102,7 @@ def test_a_killed_worker_costs_one_attempt_of_one_table(postgres: Any, tmp_path:
     """The unit that it was at is read again, and all tables are whole."""
     url = postgres.database("killed_among_many")
     postgres.run(
-        "CREATE SCHEMA s; CREATE VIEW s.slow AS SELECT g AS id, pg_sleep(0.002)::text AS z "
+        f"CREATE SCHEMA s; CREATE VIEW s.slow AS SELECT g AS id, {gates.PASSING} AS z "
         "FROM generate_series(1, 1000) g;"
         + "".join(
             f"CREATE TABLE s.t{number} AS SELECT g AS id FROM generate_series(1, {number}) g;"
@@ -110,22 +111,15 @@ def test_a_killed_worker_costs_one_attempt_of_one_table(postgres: Any, tmp_path:
         url=url,
     )
     home = tmp_path / "night"
-    running = command.Running(
-        *(
-            "run",
-            url,
-            "--table",
-            "s.slow",
-            "--table",
-            "s.t*",
-            "--to",
-            f"{home}/{{schema}}.{{table}}",
-        ),
-        *("--parallelism", "1", "--progress", "log"),
-    )
-    staged = home / "s.slow" / "_run" / "staged"
-    running.wait_until(lambda: any(staged.glob("*")) and bool(running.workers()), "a staged file")
-    running.workers()[0].kill()
+    with gates.closed(postgres, url) as gate:
+        running = command.Running(
+            *("run", url, "--table", "s.slow", "--table", "s.t*"),
+            *("--to", f"{home}/{{schema}}.{{table}}"),
+            *("--parallelism", "1", "--progress", "log"),
+        )
+        gates.wait_at(gate, running)
+        (worker,) = running.workers()
+        worker.kill()
     status, _, err = running.finish()
     assert status == 0, err
     assert "signal 9" in err or "SIGKILL" in err

@@ -63,7 +63,7 @@ def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None
     status, _, err = running.finish()
     assert status == -9, err
     # A worker that has lost its parent ends by itself, and has the source open until then.
-    psutil.wait_procs(workers, timeout=60)
+    psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
 
 
 @pytest.mark.long(KIND)

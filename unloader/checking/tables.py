@@ -10,6 +10,7 @@ from partition_planner.model import TableInfo
 from unloader.checking.model import About, CheckedOutput, Problem
 from unloader.errors import translate
 from unloader.model import Extract, ReadColumn, Request
+from unloader.resolve.masked_ranges import without_masked_ranges
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import (
     columns_of,
@@ -81,6 +82,7 @@ class TableCheck:
         request, selection = self.request, self.request.selection
         columns = columns_of(request, self.catalog, table)
         self.columns = columns.written.columns
+        self.table = without_masked_ranges(table, self.catalog, columns.transforms)
         self.extract = Extract(
             source=request.source,
             snapshot=None,

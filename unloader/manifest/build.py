@@ -5,7 +5,6 @@ How it is read back is `unloader.manifest.read`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -152,12 +151,9 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         failed_attempts=facts.failed_attempts,
         failed_attempts_left_out=facts.failed_attempts_left_out,
         samples=facts.samples,
-        workers=tuple(
-            from_json(WorkerRecord, each, "a worker") for each in workers_json(evidence, results)
-        ),
+        workers=tuple(_worker(each) for each in workers_json(evidence, results)),
         nodes=tuple(
-            from_json(NodeRecord, each, "a node")
-            for each in nodes_json(evidence, results, facts.seconds, facts.kept)
+            NodeRecord(**each) for each in nodes_json(evidence, results, facts.seconds, facts.kept)
         ),
         parallelism_steps=_steps(facts),
         warnings=tuple(redact(text) for text in (*evidence.warnings.values(), *_refusals(facts))),
@@ -252,16 +248,44 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
 
 def _options(run: ResolvedRun) -> OptionsRecord:
     """Return the options as the manifest has them."""
-    found = to_json(options_json(run))
-    place, found["to"] = found["to"], ""
-    record = _options_of(json.dumps(found))
-    return replace(record, to=tuple(place) if isinstance(place, list) else place)
+    output = run.output.options
+    record = _common_options(_Asked(run))
+    return replace(record, to=output.destinations if output.others else output.destination)
+
+
+class _Asked:
+    """A run, equal to another one of which the manifest tells the same options but for the place.
+
+    The tables of a run have the same: they are put together once.
+    """
+
+    def __init__(self, run: ResolvedRun) -> None:
+        self.run = run
+        request, output = run.request, run.output
+        self._known = (
+            replace(
+                request,
+                selection=replace(request.selection, table=None, query=None),
+                output=replace(request.output, destination="", others=()),
+                settings=(),
+            ),
+            output.format,
+            output.compression,
+            output.choice,
+            output.transform,
+            output.options.encryption,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._known == other._known
 
 
 @lru_cache(maxsize=8)
-def _options_of(text: str) -> OptionsRecord:
-    """Return the options but for the place: the tables of a run have the same."""
-    return from_json(OptionsRecord, json.loads(text), "the options")
+def _common_options(asked: _Asked) -> OptionsRecord:
+    return from_json(OptionsRecord, to_json(options_json(asked.run)), "the options")
 
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:
@@ -338,7 +362,7 @@ def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     if run.request.verify in COMPARING:
         classes = text_classes(projection.schema)
     columns = tuple(
-        replace(_column(column), text_class=text_class or None)
+        _column(column, text_class)
         for column, text_class in zip(projection.columns, classes, strict=False)
     )
     if run.output.transform is not None:
@@ -352,7 +376,8 @@ def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     )
 
 
-def _column(column: ReadColumn) -> ColumnRecord:
+@lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
+def _column(column: ReadColumn, text_class: str | None) -> ColumnRecord:
     return ColumnRecord(
         name=column.name,
         source_type=column.source_type,
@@ -360,6 +385,7 @@ def _column(column: ReadColumn) -> ColumnRecord:
         nullable=column.nullable,
         lossless=column.lossless,
         note=column.note,
+        text_class=text_class or None,
     )
 
 
@@ -380,6 +406,12 @@ def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
         read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
         clear_values_of=how.unmasked_inputs or None,
     )
+
+
+def _worker(found: dict[str, Any]) -> WorkerRecord:
+    seat = found["seat"]
+    record = SeatRecord(**{**seat, "cpus": tuple(seat["cpus"])})
+    return WorkerRecord(**{**found, "seat": record, "ran_on": tuple(found["ran_on"])})
 
 
 def _unit(unit: FinishedUnit, *, placed: bool) -> UnitRecord:

@@ -6,7 +6,7 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,13 @@ from unloader.errors import OutputFailed
 from unloader.json_fields import OPTIONAL, NotAsExpected
 from unloader.json_fields import from_json as read_json
 from unloader.json_reading import decode
-from unloader.json_text import indented
-from unloader.manifest.digest import digest_at_end, is_intact, with_digest
+from unloader.manifest.digest import digest_at_end, is_intact
 from unloader.manifest.model import (
     FORMAT_VERSION,
     DirectoryRecord,
     FileRecord,
     Manifest,
     from_json,
-    to_json,
 )
 from unloader.manifest.tables import is_of_tables
 from unloader.storage.model import MANIFEST, Index
@@ -163,12 +161,6 @@ def document_of(data: bytes, path: Path) -> Any:
 
 def _changed(path: Path, why: str) -> OutputFailed:
     return OutputFailed(f"{path} has been changed since it was written: {why}", _RESTORE)
-
-
-def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return the text of a manifest as it is written, its digest at the end."""
-    document = to_json(replace(manifest, digest=None))
-    return with_digest((indented(document) + "\n").encode())
 
 
 def directories_of(manifest: Manifest, home: Path, *, recorded: bool = False) -> tuple[Path, ...]:

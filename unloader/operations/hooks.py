@@ -18,7 +18,7 @@ from typing import Literal
 
 from unloader.events import RouteFinished
 from unloader.operations.account import Account
-from unloader.redaction import VARIABLES, redact
+from unloader.redaction import environment, redact
 
 PREFIX = "UNLOADER_RUN_"
 
@@ -63,7 +63,7 @@ def run_hook(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**_surroundings(), **facts(account)},
+            env={**environment(), **facts(account)},
             start_new_session=True,
         )
     except OSError as error:
@@ -162,11 +162,6 @@ def _route_line(route: RouteFinished) -> str:
         route.directory if route.directory.startswith("null:") else os.path.abspath(route.directory)
     )
     return f"{route.route} {route.rows} {route.bytes} {route.files} {directory}"
-
-
-def _surroundings() -> dict[str, str]:
-    """Return the environment without secrets."""
-    return {name: value for name, value in os.environ.items() if name not in VARIABLES}
 
 
 def _manifest(places: tuple[str, ...], name: str) -> str:

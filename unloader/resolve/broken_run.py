@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -81,10 +81,14 @@ class BrokenRun:
             OutputFailed: The run had another Parquet key.
             ConfigError: A key cannot be read, or is none.
         """
+        return self.with_keys_of([keys] * len(self.run.outputs))
+
+    def with_keys_of(self, keys: Sequence[EncryptionOptions | None]) -> BrokenRun:
+        """Return the same with where the keys of each of its outputs are found; see `with_keys`."""
         run = self.run
-        for number, output in enumerate(run.outputs):
+        for number, (output, now) in enumerate(zip(run.outputs, keys, strict=True)):
             if output.options.encryption is not None:
-                run = run.with_encryption(self._keys_of(output.options.encryption, keys), number)
+                run = run.with_encryption(self._keys_of(output.options.encryption, now), number)
         return self if run is self.run else replace(self, run=run)
 
     def _keys_of(self, had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
@@ -92,6 +96,8 @@ class BrokenRun:
         from unloader.secrets.keys import check_identities, check_key, identities
 
         found = _found_now(had, keys)
+        if len(self.run.outputs) > 1 and not check_key(found):
+            found = replace(found, key=had.key)  # It may be the key of another output.
         if not check_key(found):
             raise OutputFailed(
                 f"run {self.run.run_id} had another Parquet key",

@@ -36,6 +36,7 @@ from unloader.request.names import (
     matching_partitions,
 )
 from unloader.resolve.guarded_columns import marked
+from unloader.resolve.masked_ranges import without_masked_ranges
 from unloader.resolve.named_columns import named_columns
 from unloader.resolve.outputs.columns import projection_of_output
 from unloader.resolve.outputs.one import extract_of_output
@@ -211,6 +212,8 @@ def prepared_table(
     """
     columns = columns_of(request, catalog, table)
     formats = columns.formats
+    split = request.limits.split if planned is None else "auto"
+    table = without_masked_ranges(table, catalog, columns.transforms, split)
     plan = _plan(request, catalog, table, seats.parallelism, planned)
     extract = Extract(
         source=source,

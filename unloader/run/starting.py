@@ -284,7 +284,7 @@ def _resumed(
     source = request.source
     try:
         known = broken.with_source(source.secret, source.session.session_sql)
-        known = known.with_keys(request.output.encryption)
+        known = known.with_keys_of([each.output.encryption for each in request.of_outputs()])
         known = known.with_masking_keys(_masking_keys(request))
         for setting in request.settings:
             if setting.name == PARALLEL.name and not is_adaptive(request):

@@ -41,6 +41,7 @@ from unloader.sources.abilities import kept_until
 from unloader.sources.cancelling import cancelled_by
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking
+from writers.files.syncing import Steps, alone
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings
@@ -207,7 +208,12 @@ class TableRun:
 
     def publish(self, stop: Stop) -> Manifest:
         """Give the files their final names; return the manifest."""
-        manifest = self.output.publish(self._in_order(), self._manifest, stop, self.then)
+        return alone(self.publishing(stop))
+
+    def publishing(self, stop: Stop) -> Steps[Manifest]:
+        """Do the same in steps."""
+        units = self._in_order()
+        manifest = yield from self.output.publishing(units, self._manifest, stop, self.then)
         self.manifests = self.output.manifests or (manifest,)
         return manifest
 

@@ -69,6 +69,13 @@ class ConnectedCatalog(Protocol):
         """
 
 
+class AddressedCatalog(Protocol):
+    """What a catalog has besides where `capabilities.addresses_are_values` is true."""
+
+    def address_column(self, table: TableInfo) -> str | None:
+        """Return the column whose values the addresses of a table's extents are; None if none's."""
+
+
 class KeepingCatalog(Protocol):
     """What a catalog has besides where `capabilities.keeping` is true.
 
@@ -203,6 +210,13 @@ def keep_until_gone(catalog: Catalog, marks: tuple[str, ...]) -> str:
     keeping = cast(KeepingCatalog, catalog)
     keeping.keep_until_gone(marks)
     return keeping.kept_until()
+
+
+def address_column(catalog: Catalog, table: TableInfo) -> str | None:
+    """Return the column whose values the addresses of a table's extents are; None if none's."""
+    if not catalog.capabilities.addresses_are_values:
+        return None
+    return cast(AddressedCatalog, catalog).address_column(table)
 
 
 def kept_until(catalog: Catalog) -> str:

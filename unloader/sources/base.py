@@ -96,6 +96,9 @@ class Capabilities:
     """Many tables are held in few statements; the catalog is a `several.HoldingCatalog`."""
     counts_many: bool = False
     """Many tables are counted in few statements; the catalog is a `several.CountingCatalog`."""
+    addresses_are_values: bool = False
+    """The addresses of rows may be values of a column; the catalog is an
+    `abilities.AddressedCatalog`."""
 
 
 class Catalog(Protocol):

@@ -25,6 +25,7 @@ from unloader.storage.model import (
     WhoWasHere,
 )
 from writers.files.readable import Readable
+from writers.files.syncing import Steps
 
 
 class RunPlaces(Protocol):
@@ -146,6 +147,16 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
             WriteError: It could not be written; what was kept before is untouched.
         """
 
+    def committing(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = ...
+    ) -> Steps[tuple[str, ...]]:
+        """Do as `commit` does, in steps, so that the waits of many commits are one.
+
+        Raises:
+            WriteError: As `commit`.
+            OutputFailed: As `commit`.
+        """
+
     def recorded(self, name: str) -> bytes:
         """Return a record of the run; empty where there is none.
 
@@ -158,6 +169,15 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
 
         Args:
             kept: Number of the place, and name.
+        """
+
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Take staged files that are not on the disk yet.
+
+        They are before the next line that is appended, and before they have final names.
+
+        Args:
+            files: Number of the place, and name.
         """
 
     def append(self, name: str, line: bytes) -> None:

@@ -90,6 +90,8 @@ def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Wo
         value = value_of(step.value, out.type, f"redact {column.name}")
         after = with_column(columns, index, replace(changed, inputs=()))
         return after, setting(index, lambda arrays, rows: pa.repeat(value, rows))
+    if isinstance(step, TruncateColumn) and not pa.types.is_dictionary(column.field.type):
+        return after, setting(index, lambda arrays, _: function(arrays[index]))
     return after, on_one(index, function)
 
 

@@ -73,8 +73,8 @@ def source_words_left_out(masked: bool, columns: Iterable[ReadColumn]) -> Iterat
         known = error_of(failure_without_values(error, columns))
     else:
         return
-    # Not from within the block: with --debug the text of what it raised would be shown, too.
-    raise known
+    # Not from within the block, nor as what came of it: with --debug its text would be shown, too.
+    raise known from None
 
 
 def _named(text: str, columns: Iterable[ReadColumn]) -> str:

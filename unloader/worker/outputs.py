@@ -67,10 +67,10 @@ class UnitOutput:
         if self._condition is None:
             self._writer = open_for_columns(self._opened, self._schema, self.taken)
             return
-        from unloader.worker.row_filter import RowFilter
+        from unloader.worker.row_filter import row_filter
 
         self.filtered = 0
-        self._filter = RowFilter(self._condition, self._schema, self._looked_at)
+        self._filter = row_filter(self._condition, self._schema, self._looked_at)
         own = self._schema if self.taken is None else selected(self._schema, self.taken)
         if self._checksums and self._transform is None:
             from writers.content.sums import ColumnSums
@@ -142,7 +142,9 @@ class UnitOutput:
             VerifyMismatch: The rows in the files and those left out are not those that were read.
         """
         self.files = self.writer.close()
-        self._end_filter()
+        if self._filter is not None:
+            self._filter.keep()
+            self._filter = None
         if self.rows + (self.filtered or 0) != scanned:
             left_out = "" if self.filtered is None else f" and {self.filtered} were left out"
             raise VerifyMismatch(
@@ -152,7 +154,9 @@ class UnitOutput:
 
     def abort(self) -> None:
         """Leave nothing behind."""
-        self._end_filter()
+        if self._filter is not None:
+            self._filter.close()
+            self._filter = None
         if self._writer is not None:
             self._writer.abort()
 
@@ -186,11 +190,6 @@ class UnitOutput:
             self._transform, schema, self._open_file, checksums=self._checksums
         )
         return self._changed
-
-    def _end_filter(self) -> None:
-        if self._filter is not None:
-            self._filter.close()
-            self._filter = None
 
 
 class Outputs:

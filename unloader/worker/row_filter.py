@@ -16,6 +16,21 @@ if TYPE_CHECKING:
 
 WHAT = "the filter"
 
+_MOST_KEPT = 4
+"""Filters without work. A session of DuckDB takes a few MB while it does nothing."""
+
+_kept: dict[tuple[str, bytes, tuple[int, ...]], RowFilter] = {}
+"""The last one that was used stands at the end."""
+
+
+def row_filter(condition: str, schema: Any, columns: Sequence[int]) -> RowFilter:
+    """Return a filter that a unit before has left, or a new one; see `RowFilter`.
+
+    To check a condition and to open a session takes longer than the rows of a small unit.
+    """
+    key = (condition, selected(schema, columns).serialize().to_pybytes(), tuple(columns))
+    return _kept.pop(key, None) or RowFilter(condition, schema, columns)
+
 
 class RowFilter:
     """One condition; used by one thread."""
@@ -29,8 +44,10 @@ class RowFilter:
             columns: Those that the condition looks at, by their places there.
         """
         self._columns = tuple(columns)
+        looked_at = selected(schema, self._columns)
+        self._kept_as = (condition, looked_at.serialize().to_pybytes(), self._columns)
         self._session = open_session()
-        names = selected(schema, self._columns).names
+        names = looked_at.names
         expression = checked(self._session, condition, names, WHAT)
         self._evaluation = Evaluation(self._session, (), expression, WHAT)
 
@@ -59,6 +76,15 @@ class RowFilter:
                     "use --where, which the database evaluates",
                 )
         return self.kept(large.row) is None
+
+    def keep(self) -> None:
+        """Leave it to the units that come; all its rows were taken."""
+        for old in list(_kept)[: max(0, len(_kept) - _MOST_KEPT + 1)]:
+            _kept.pop(old).close()
+        if self._kept_as in _kept:
+            self.close()
+        else:
+            _kept[self._kept_as] = self
 
     def close(self) -> None:
         """End the session."""

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from unloader.transforms.keys import masking_keys
-from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, Transformer
+from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, Transformer, held_bytes
 
 if TYPE_CHECKING:
     from unloader.transforms.model import TransformOptions
@@ -77,7 +77,7 @@ class TransformedWriter:
             return
         self._held.append(batch)
         self._held_rows += batch.num_rows
-        self._held_bytes += batch.nbytes
+        self._held_bytes += held_bytes(batch)
         if self._held_rows >= TOGETHER_ROWS or self._held_bytes >= TOGETHER_BYTES:
             self._flush()
 

@@ -63,13 +63,16 @@ class OpenFile(Protocol):
         """Close the descriptor."""
 
 
-def open_file(path: Path, *, direct: bool = False, min_free_bytes: int = 0) -> OpenFile:
+def open_file(
+    path: Path, *, direct: bool = False, min_free_bytes: int = 0, synced_from_bytes: int = 0
+) -> OpenFile:
     """Create or empty a file; a pipe or device is opened as it is.
 
     Args:
         path: The file. A named pipe must have its reader already.
         direct: Write past the page cache where the file system can.
         min_free_bytes: What must stay free on the disk of a regular file: writing waits for it.
+        synced_from_bytes: A smaller file is closed without being synced.
 
     Raises:
         OSError: It cannot be opened for writing; BrokenPipeError for a pipe without a reader.
@@ -80,8 +83,9 @@ def open_file(path: Path, *, direct: bool = False, min_free_bytes: int = 0) -> O
             return Stream(descriptor)
         if direct:
             written = open_direct(descriptor, path, min_free_bytes)
-            return written or RegularFile(descriptor, path, min_free_bytes)
-        return RegularFile(descriptor, path, min_free_bytes)
+            if written is not None:
+                return written
+        return RegularFile(descriptor, path, min_free_bytes, synced_from_bytes)
     except BaseException:
         os.close(descriptor)
         raise
@@ -107,13 +111,21 @@ class RegularFile:
         descriptor: Of the empty file; closed by `close`.
         path: Its name.
         min_free_bytes: See `open_file`.
+        synced_from_bytes: See `open_file`.
     """
 
     is_regular = True
 
-    def __init__(self, descriptor: int, path: Path, min_free_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        path: Path,
+        min_free_bytes: int = 0,
+        synced_from_bytes: int = 0,
+    ) -> None:
         self._descriptor = descriptor
         self._path = path
+        self._synced_from = synced_from_bytes
         self._writes = GuardedWrites(descriptor, path, min_free_bytes)
         self._writeback = Writeback(descriptor)
         self.written = 0
@@ -130,7 +142,10 @@ class RegularFile:
         self._writeback.grown(self.written)
 
     def finish(self) -> None:
-        sync(self._descriptor, self._path)
+        if self.written >= self._synced_from:
+            sync(self._descriptor, self._path)
+        else:
+            os.stat(self._path)  # One that was unlinked meanwhile is lost.
 
     def interrupt(self) -> None:
         self._writes.interrupt()

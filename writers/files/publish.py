@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 from writers.errors import WriteError
 from writers.files.os_errors import write_error
 from writers.files.staging import PART_SUFFIX
+from writers.files.syncing import alone, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+
+    from writers.files.syncing import Steps
 
 
 def publish(
@@ -86,13 +89,13 @@ def check_moves(
                 "choose file names that differ for each work unit.",
             )
         finals.add(final)
-        if not (staging / staged).is_file():
+        if not os.path.isfile(f"{staging}/{staged}"):
             raise WriteError(
                 f"the staged file {staging / staged} is missing, so {directory / final} cannot "
                 f"be published.",
                 "find out what removed it, then write it again.",
             )
-        if final not in replaceable and os.path.lexists(directory / final):
+        if final not in replaceable and os.path.lexists(f"{directory}/{final}"):
             raise WriteError(
                 f"{directory / final} exists already and nothing was published.",
                 "move it away, write to another directory, or ask for it to be replaced.",
@@ -105,18 +108,71 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         WriteError: It could not be written; the old file is untouched then.
     """
-    staged = path.with_name(path.name + PART_SUFFIX)
+    alone(writing_atomically(path, data))
+
+
+def writing_atomically(path: Path, data: bytes) -> Steps[None]:
+    """Do the same in steps."""
+    file = NamedLater(path, data)
     try:
-        with open(staged, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(staged, path)
-    except OSError as exc:
+        yield (file.descriptor,)
+        file.name()
+        file.close()
+    except BaseException as exc:
+        file.drop()
+        if isinstance(exc, OSError):
+            raise write_error("write", path, exc) from exc
+        raise
+    yield (path.parent,)
+
+
+class NamedLater:
+    """A small file that has all its bytes, unsynced, and not its name."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        """Write it beside its name; end with `name` or `drop`.
+
+        Raises:
+            WriteError: There is no space for it, or the file system refused.
+        """
+        self.path = path
+        self._staged = f"{path}{PART_SUFFIX}"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self.descriptor = os.open(self._staged, flags, 0o666)
+        except OSError as exc:
+            raise write_error("write", path, exc) from exc
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+        except OSError as exc:
+            self.drop()
+            raise write_error("write", path, exc) from exc
+
+    def name(self) -> None:
+        """Give it its name, in the place of whatever had that.
+
+        Raises:
+            WriteError: The file system refused.
+        """
+        try:
+            os.replace(self._staged, self.path)
+        except OSError as exc:
+            raise write_error("write", self.path, exc) from exc
+
+    def close(self) -> None:
+        """Close it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def drop(self) -> None:
+        """Close it, and remove what has no name; never raises."""
         with contextlib.suppress(OSError):
-            staged.unlink()
-        raise write_error("write", path, exc) from exc
-    sync_directory(path.parent)
+            self.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._staged)
 
 
 def remove_staged(staging: Path, stems: Collection[str]) -> None:
@@ -143,19 +199,3 @@ def _staged(staging: Path, stems: Collection[str]) -> Iterator[Path]:
         dots = (place for place, letter in enumerate(name) if letter == ".")
         if name.endswith(PART_SUFFIX) and any(name[:dot] in stems for dot in dots):
             yield staging / name
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory survive a power cut.
-
-    Raises:
-        WriteError: The file system refused.
-    """
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as exc:
-        raise write_error("sync", directory, exc) from exc

@@ -56,6 +56,7 @@ class Sink:
             are not compressed are then cut to whole blocks.
         min_free_bytes: What must stay free on the disk: writing waits for it. 0 does not look.
         recipients: Public keys of age that the compressed bytes are encrypted for; empty for none.
+        synced_from_bytes: A smaller file is not synced; one that is written directly always is.
 
     Raises:
         WriteError: The file cannot be created.
@@ -73,6 +74,7 @@ class Sink:
         direct_io: bool = False,
         min_free_bytes: int = 0,
         recipients: tuple[str, ...] = (),
+        synced_from_bytes: int = 0,
     ) -> None:
         if buffer_bytes < 1 or buffers < 1:
             raise FormatError(
@@ -86,7 +88,12 @@ class Sink:
         self._digest = open_digest(checksum)
         encrypt = _encrypting(recipients) if recipients else None
         try:
-            self._file = open_file(self.path, direct=direct_io, min_free_bytes=min_free_bytes)
+            self._file = open_file(
+                self.path,
+                direct=direct_io,
+                min_free_bytes=min_free_bytes,
+                synced_from_bytes=synced_from_bytes,
+            )
         except OSError as exc:
             raise write_error("create", self.path, exc) from exc
         # Codecs and devices want one piece of our own memory; the page cache takes any.

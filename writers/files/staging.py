@@ -63,6 +63,7 @@ class StagedFiles:
                 direct_io=self._spec.direct_io,
                 min_free_bytes=self._spec.min_free_bytes,
                 recipients=self._spec.encryption.recipients,
+                synced_from_bytes=self._spec.synced_from_bytes,
             )
         return self._sink
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.samples.tables import (
     accounts_tables,
@@ -24,6 +25,7 @@ from oracle_server.server import OracleServer
 from oracle_server.session.authentication import VERIFIER_FLAGS
 from oracle_server.wire import certificates
 from oracle_server.wire.negotiation import CHARSETS, MODES
+from oracle_server.writable import WritableDatabase
 
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
@@ -52,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--types", action="store_true", help="a table with every type")
     parser.add_argument("--lobs", type=count, nargs="+", default=(), metavar="SIZE")
     parser.add_argument("--accounts", metavar="ROWS,...", help="a table of each of these sizes")
+    parser.add_argument("--writable", action="store_true", help="users may change their tables")
     parser.add_argument("--mode", choices=MODES, default="23ai")
     parser.add_argument("--verifier", choices=VERIFIER_FLAGS, default="12c")
     parser.add_argument("--charset", choices=CHARSETS, default="AL32UTF8")
@@ -67,7 +70,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Serve until the input ends."""
     chosen = arguments()
-    database = furnished(version=chosen.mode)
+    make = WritableDatabase if chosen.writable else Database
+    database = furnished(make(version=chosen.mode))
     if chosen.reference:
         reference_table(database, chosen.reference, partitions=chosen.partitions)
     if chosen.types:

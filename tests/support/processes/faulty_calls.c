@@ -3,23 +3,26 @@
    FAULT_PATH    part of the path of the files that are meant; of a rename the new one counts
    FAULT_CALL    write (pwrite too), fsync (fdatasync too), sync_file_range, create (an open that may
                  make a file), rename, mkdir, unlink (rmdir too), statvfs, or direct: setting
-                 O_DIRECT fails with EINVAL
+                 O_DIRECT fails with EINVAL; any: each of them but statvfs and direct
    FAULT_WHO     parent or worker: only in such a process; nothing: in each
    FAULT_DO      a number: fail with this errno; short: write about half; zero: write nothing and
                  say so; slow: sleep 50 ms before; interrupted: fail with EINTR every other time;
                  refused: fail with EINVAL as long as the file is written directly; while:FILE:
                  fail with ENOSPC as long as there is such a file; hold:FILE, of create: wait as
-                 long as there is such a file; of statvfs: a file that holds the number of bytes
+                 long as there is such a file; killed: SIGKILL comes instead of the call, once: as
+                 long as there is no FAULT_LOG; noted: the call goes well; both put it on record; of statvfs: a file that holds the number of bytes
                  that are free
-   FAULT_AFTER   so many bytes (write) or calls (else) go well first, in each process; default 0
+   FAULT_AFTER   so many bytes (write) or calls (else, and of any) go well first, in each process;
+                 default 0
    FAULT_TIMES   so many calls fail in each process, those after them go well again; default all
-   FAULT_LOG     a file that gets a line for each call that failed: call, errno, inode and time of
+   FAULT_LOG     a file that gets a line for each call that failed or is noted: call, errno, inode and time of
                  change in nanoseconds, path */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,9 +55,15 @@ static int is_worker(void) {
     return known;
 }
 
+static int is_any(void) { return strcmp(setting("FAULT_CALL"), "any") == 0; }
+
 static int meant_path(const char *path, const char *call) {
     const char *part = setting("FAULT_PATH"), *who = setting("FAULT_WHO");
-    if (strcmp(setting("FAULT_CALL"), call) != 0) return 0;
+    if (is_any()) {
+        if (strcmp(call, "statvfs") == 0 || strcmp(call, "direct") == 0) return 0;
+    } else if (strcmp(setting("FAULT_CALL"), call) != 0) {
+        return 0;
+    }
     if (*who && is_worker() != (strcmp(who, "worker") == 0)) return 0;
     return *part && strstr(path, part) != NULL;
 }
@@ -95,6 +104,17 @@ static void noted(const char *call, int descriptor, const char *path) {
     errno = error;
 }
 
+/* Return 1 where the call goes on although its time has come; or do not return. */
+static int passes(const char *call, int descriptor, const char *path) {
+    const char *what = setting("FAULT_DO");
+    int is_last = strcmp(what, "killed") == 0;
+    if (!is_last && strcmp(what, "noted") != 0) return 0;
+    if (is_last && access(setting("FAULT_LOG"), F_OK) == 0) return 1;
+    noted(call, descriptor, path);
+    if (is_last) kill(getpid(), SIGKILL);
+    return 1;
+}
+
 /* Return 1 where the n-th call that is meant has come, and not too many have failed. */
 static int due(void) {
     const char *times = setting("FAULT_TIMES");
@@ -106,10 +126,10 @@ static int faulty(int descriptor, const char *call, size_t *size, ssize_t *resul
     const char *what = setting("FAULT_DO");
     if (!meant(descriptor, call)) return 0;
     if (passed < atol(setting("FAULT_AFTER"))) {
-        passed += *size ? (long)*size : 1;
+        passed += *size && !is_any() ? (long)*size : 1;
         return 0;
     }
-    if (!due()) return 0;
+    if (!due() || passes(call, descriptor, NULL)) return 0;
     if (strcmp(what, "short") == 0) {
         if (*size > 1) *size /= 2;
     } else if (strcmp(what, "slow") == 0) {
@@ -152,7 +172,7 @@ static int faulty_path(const char *path, const char *call) {
         passed++;
         return 0;
     }
-    if (!due()) return 0;
+    if (!due() || passes(call, -1, path)) return 0;
     if (strncmp(setting("FAULT_DO"), "hold:", 5) == 0) {
         while (access(setting("FAULT_DO") + 5, F_OK) == 0) usleep(5000);
         return 0;

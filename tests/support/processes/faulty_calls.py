@@ -34,9 +34,10 @@ class FaultyCalls:
         """Return the variables under which a process meets the fault.
 
         Args:
-            call: write, fsync, sync_file_range, create, rename, mkdir, unlink, statvfs or direct.
-            what: An errno, or short, zero, slow, interrupted, refused, or while: and a file. Of
-                create: hold: and a file. Of statvfs: a file that holds the number of bytes that
+            call: write, fsync, sync_file_range, create, rename, mkdir, unlink, statvfs or direct;
+                any of the first seven.
+            what: An errno, or short, zero, slow, interrupted, refused, killed, noted, or while: and
+                a file. Of create: hold: and a file. Of statvfs: a file that holds the number of bytes that
                 are free.
             files: Part of the path of the files that are meant: by default those with rows.
             after: Bytes (of write) or calls that go well first.

@@ -23,6 +23,7 @@ from typing import Any
 
 from publications.staged_runs import OPTIONS, as_bytes, taken
 from unloader.storage.directories.leftovers import RUN
+from unloader.storage.directories.publication import TWIN
 from unloader.storage.directories.recovery import complete
 from unloader.storage.model import Move
 
@@ -117,6 +118,7 @@ def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
     after = seen(paths)
     told = [text for run in complete(paths[0]) for text in run.messages]
     completed = seen(paths)
+    hidden = [path for path in root.rglob("*") if path.name == RUN or TWIN in path.name]
     do_run(paths, {"z.csv": 0}, "last", lambda: None)
     return {
         "moment": moment,
@@ -124,6 +126,7 @@ def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
         "after": after,
         "told": told,
         "completed": completed,
+        "hidden": sorted(str(path.relative_to(root)) for path in hidden),
         "last": seen(paths),
         "left": sorted(str(path.relative_to(root)) for path in root.rglob("*")),
     }

@@ -31,6 +31,7 @@ from unloader.storage.model import (
 )
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
+from writers.files.syncing import Steps
 
 
 @dataclass
@@ -334,6 +335,19 @@ class MemoryRun:
             room.plan = plan
         self._storage.carry_out(plan, then)
         return ()
+
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Do nothing: all is where it will ever be."""
+
+    def committing(
+        self,
+        moves: Sequence[Move],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> Steps[tuple[str, ...]]:
+        """Do the same; nothing has to be waited for."""
+        yield from ()
+        return self.commit(moves, manifest, then)
 
     def abandon(self, manifest: bytes | None) -> None:
         """Leave the rooms for later, or remove them."""

@@ -28,6 +28,7 @@ def test_after_a_run(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
     """The facts are in its environment, a password is not; an inner call reads no option."""
     hooks = ("--on-success", f"cd {tmp_path}; {DUMP}", "--on-failure", f"touch {tmp_path}/wrong")
     secrets = {"UNLOADER_PASSWORD": "geheim-123", "PGPASSWORD": "geheim-456"}
+    secrets["UNLOADER_MASKING_KEY_OF_ANOTHER"] = "geheim-789"
     command.run("run", source, *to, *hooks, env=secrets)
     manifest = command.manifest_of(tmp_path / "out")
     found = facts(tmp_path)

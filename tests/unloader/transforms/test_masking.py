@@ -366,3 +366,42 @@ def test_a_masked_column_says_how_and_by_which_key() -> None:
     assert column.masked is not None
     assert (column.masked.method, column.masked.key_name) == ("hmac", "k")
     assert column.output_type == "string"
+
+
+@pytest.mark.parametrize("to", ["month", "year"])
+def test_dates_are_cut_alike_in_whatever_batches_they_come(to: str) -> None:
+    """Few days, many days, days far away, days on both sides of them, and none at all."""
+    spans = [
+        *((-3, 40), (0, 20_000), (0, 20_000), (19_990, 20_010), (5_000, 5_001)),
+        *((-134_774, -134_000), (193_900, 193_944), (-10, 10), (-25_000, 60_000)),
+    ]
+    field = pa.field("v", pa.date32())
+    step = TruncateDates(truncate_date="v", to="month" if to == "month" else "year")
+    transformer = Transformer(Transform(steps=(step,)), pa.schema([field]), {})
+    first = date(1970, 1, 1)
+    for low, high in spans:
+        # As many rows as days make a table of them worth it, fewer do not.
+        for rows in (7, 300, high - low):
+            days = [low + (number * 7919) % (high - low) for number in range(rows)]
+            given = [None, *(first + timedelta(days=day) for day in days), None]
+            batch = pa.RecordBatch.from_arrays([pa.array(given, pa.date32())], names=["v"])
+            found = transformer.apply(batch).column(0)
+            cut = {"day": 1} if to == "month" else {"day": 1, "month": 1}
+            assert found.to_pylist() == [each and each.replace(**cut) for each in given]
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(3, pa.date32())], names=["v"])
+    assert transformer.apply(nothing).column(0).null_count == 3
+
+
+@pytest.mark.parametrize("text", ["plain ", "Zoë ", "🦆"])
+def test_texts_in_pieces_are_cut_as_whole_ones(text: str) -> None:
+    """Batches that are worked on together are cut by characters, and keep their NULLs."""
+    given = [
+        [text * number if number % 5 else None for number in range(start, start + 9)]
+        for start in (0, 50, 3)
+    ]
+    batches = [pa.RecordBatch.from_arrays([pa.array(each)], names=["v"]) for each in given]
+    step = TruncateColumn(truncate="v", characters=4)
+    transformer = Transformer(Transform(steps=(step,)), batches[0].schema, {})
+    found = [value for batch in transformer.apply_together(batches) for value in batch.column(0)]
+    expected = [value and value[:4] for each in given for value in each]
+    assert [value.as_py() for value in found] == expected

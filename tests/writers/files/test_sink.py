@@ -327,6 +327,36 @@ def test_device_error_is_told_and_the_device_stays(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
+@pytest.mark.parametrize(("size", "synced"), [(9, False), (10, True), (11, True)])
+def test_a_file_below_a_size_is_left_to_the_caller_to_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, synced: bool
+) -> None:
+    """It has all its bytes, and they are not waited for; that it has its name is checked."""
+    found: list[int] = []
+    monkeypatch.setattr(os, "fsync", found.append)
+    sink = Sink(
+        tmp_path / "f",
+        compression=Compression(),
+        buffer_bytes=4096,
+        buffers=4,
+        synced_from_bytes=10,
+    )
+    sink.write(bytes(size))
+    assert sink.close()[0] == size
+    assert (tmp_path / "f").read_bytes() == bytes(size)
+    assert bool(found) == synced
+    lost = Sink(
+        tmp_path / "g",
+        compression=Compression(),
+        buffer_bytes=4096,
+        buffers=4,
+        synced_from_bytes=10,
+    )
+    (tmp_path / "g").unlink()
+    with pytest.raises(WriteError):
+        lost.close()
+
+
 def test_file_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
     """A file whose directory was removed under it is not reported as written."""
     (tmp_path / "staging").mkdir()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from unloader.redaction import VARIABLES, holds_secret
+from unloader.redaction import holds_secret, is_secret
 
 _FORM = re.compile(r"\$(?P<literal>\$\{)|\$\{(?P<inside>[^{}]*)(?P<end>\})?")
 _INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
@@ -68,6 +68,6 @@ def _replaced(form: re.Match[str], environ: Mapping[str, str]) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    if name in VARIABLES:
+    if is_secret(name):
         return True
     return _SECRETIVE.search(name) is not None and _OF_A_FILE.search(name) is None

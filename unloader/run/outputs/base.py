@@ -18,6 +18,7 @@ from unloader.model import OutputTask
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.base import LiveStorage
+from writers.files.syncing import Steps
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""
@@ -128,14 +129,14 @@ class RunOutput(Protocol):
             Interrupted: `stop` returned True.
         """
 
-    def publish(
+    def publishing(
         self,
         units: Sequence[FinishedUnit],
         manifest: MakeManifest,
         stop: Stop,
         then: Callable[[Manifest], None],
-    ) -> Manifest:
-        """Make the output final; return the manifest.
+    ) -> Steps[Manifest]:
+        """Make the output final, in steps; return the manifest.
 
         Args:
             units: All of them, in table order.

@@ -14,7 +14,8 @@ from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import manifest_bytes, read_index
+from unloader.manifest.read import read_index
+from unloader.manifest.text import manifest_bytes
 from unloader.model import OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.outputs.naming import Naming
@@ -40,7 +41,12 @@ from unloader.verification.files import CheckedFile, Reading, read_files, some_o
 from unloader.verification.recorded import TABLE
 from writers.content.sums import total
 from writers.files.direct_io import refusal
+from writers.files.syncing import Steps
 from writers.model import ContentSums, OutputSpec
+
+_SYNCED_FROM_BYTES = 1024 * 1024
+"""Smaller files of one of many tables are synced by the parent, many at a time: the worker would
+wait longer for the disk than it takes to write them (guess)."""
 
 
 class FileOutput:
@@ -75,6 +81,7 @@ class FileOutput:
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
         self._resumed = bool(resumed_in)
+        self._synced_from = _SYNCED_FROM_BYTES if one_of_many else 0
         places = resumed_in or output.destinations
         self._storage = storage_at(places[0]).take(
             Claim(
@@ -121,6 +128,7 @@ class FileOutput:
         )
         self._storage.keep(JOURNAL, compacted(kept))
         for each in kept.finished.values():
+            self._sync_later(each)
             self._fill(each)
         return kept
 
@@ -138,6 +146,7 @@ class FileOutput:
             spec=replace(
                 self._output.spec(staging.directory),
                 min_free_bytes=self._output.options.min_free_bytes,
+                synced_from_bytes=self._synced_from,
             ),
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
@@ -162,8 +171,15 @@ class FileOutput:
     def record(self, unit: FinishedUnit) -> Event | None:
         """Write the journal; with several directories return how full the unit's is."""
         unit = replace(unit, directory=self._stripes[unit.result.unit])
+        self._sync_later(unit)
         self._storage.append(JOURNAL, staged_line(unit))
         return self._fill(unit)
+
+    def _sync_later(self, unit: FinishedUnit) -> None:
+        """Have the files synced that the unit's worker has not."""
+        files = [file for file in unit.result.files if file.bytes < self._synced_from]
+        if files:
+            self._storage.sync_later((unit.directory, file.path) for file in files)
 
     def failed(self, assignment: Assignment, message: str) -> None:
         """Write it into the journal, unless what failed is the disk."""
@@ -228,13 +244,13 @@ class FileOutput:
                 some_of(found.differences), "unload the table again, and check the storage"
             )
 
-    def publish(
+    def publishing(
         self,
         units: Sequence[FinishedUnit],
         manifest: MakeManifest,
         stop: Stop,
         then: Callable[[Manifest], None],
-    ) -> Manifest:
+    ) -> Steps[Manifest]:
         """Give all files their final names, the manifest last."""
         _check_stop(stop)
         moves: list[Move] = []
@@ -253,7 +269,8 @@ class FileOutput:
         document = manifest(published, self._listed())
         data = manifest_bytes(document)
         document = replace(document, digest=digest_at_end(data))
-        for text in self._storage.commit(moves, data, lambda: then(document)):
+        told = yield from self._storage.committing(moves, data, lambda: then(document))
+        for text in told:
             self._observe(Notice(text=text))
         return document
 

@@ -22,6 +22,7 @@ from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.storage.kinds import NULL_ROWS
 from unloader.storage.streams.stream import FROM_THE_START
+from writers.files.syncing import Steps
 
 
 class NullOutput:
@@ -91,13 +92,13 @@ class NullOutput:
         """Refuse: nothing is left to be read."""
         raise UsageError(f"what went to {self._name} cannot be read back", "use --verify count")
 
-    def publish(
+    def publishing(
         self,
         units: Sequence[FinishedUnit],
         manifest: MakeManifest,
         stop: Stop,
         then: Callable[[Manifest], None],
-    ) -> Manifest:
+    ) -> Steps[Manifest]:
         """Return the manifest of what was dropped."""
         dropped = [
             replace(
@@ -107,6 +108,7 @@ class NullOutput:
         ]
         document = manifest(dropped, ())
         then(document)
+        yield from ()  # Nothing is waited for.
         return document
 
     def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:

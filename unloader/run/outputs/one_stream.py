@@ -23,6 +23,7 @@ from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.storage.kinds import pipe_template
 from unloader.storage.streams.stream import FROM_THE_START, Patience, Stream
+from writers.files.syncing import Steps
 from writers.model import ParquetFormat
 
 
@@ -128,13 +129,13 @@ class StreamOutput:
         """Refuse: nothing is left to be read."""
         raise UsageError(f"what went to {self.name} cannot be read back", "use --verify count")
 
-    def publish(
+    def publishing(
         self,
         units: Sequence[FinishedUnit],
         manifest: MakeManifest,
         stop: Stop,
         then: Callable[[Manifest], None],
-    ) -> Manifest:
+    ) -> Steps[Manifest]:
         """Pass the rest on and end the stream."""
         self._stream.commit((), b"")
         sent = [
@@ -143,6 +144,7 @@ class StreamOutput:
         ]
         document = manifest(sent, ())
         then(document)
+        yield from ()  # Nothing is waited for.
         return document
 
     def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:

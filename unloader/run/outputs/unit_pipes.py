@@ -25,6 +25,7 @@ from unloader.run.outputs.headers import Headers
 from unloader.storage.kinds import pipe_template
 from unloader.storage.streams.stream import FROM_THE_START
 from unloader.storage.streams.unit_pipes import UnitPipes
+from writers.files.syncing import Steps
 
 
 class PipeOutput:
@@ -113,13 +114,13 @@ class PipeOutput:
         """Refuse: nothing is left to be read."""
         raise UsageError("what went through pipes cannot be read back", "use --verify count")
 
-    def publish(
+    def publishing(
         self,
         units: Sequence[FinishedUnit],
         manifest: MakeManifest,
         stop: Stop,
         then: Callable[[Manifest], None],
-    ) -> Manifest:
+    ) -> Steps[Manifest]:
         """Return the manifest: all has been read, or is in the hands of the system."""
         self._pipes.commit((), b"")
         sent = [
@@ -133,6 +134,7 @@ class PipeOutput:
         ]
         document = manifest(sent, ())
         then(document)
+        yield from ()  # Nothing is waited for.
         return document
 
     def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:

@@ -37,6 +37,7 @@ from unloader.run.routes.state import RouteState, as_read
 from unloader.storage.base import LiveStorage
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
+from writers.files.syncing import Steps
 
 T = TypeVar("T")
 
@@ -166,13 +167,13 @@ class RouteOutputs:
                 route.not_compared = self._try(route, partial(route.output.read_back, own, stop))
         return ()
 
-    def publish(
+    def publishing(
         self,
         units: Sequence[FinishedUnit],
         manifest: MakeManifest,
         stop: Stop,
         then: Callable[[Manifest], None],
-    ) -> Manifest:
+    ) -> Steps[Manifest]:
         """Publish one after the other; return the manifest of the first.
 
         Raises:
@@ -181,8 +182,11 @@ class RouteOutputs:
         for route in self.routes:
             if route.is_open:
                 make = _maker(manifest, partial(self._written, route))
-                publish = partial(route.output.publish, self._of(route, units), make, stop, then)
-                route.manifest = self._try(route, publish)
+                act = route.output.publishing(self._of(route, units), make, stop, then)
+                try:
+                    route.manifest = yield from act
+                except Exception as error:
+                    self._drop_for(route, error)
             elif route.manifest is not None:
                 then(route.manifest)  # The process that published it may have died just there.
             # One that an earlier process has published is told, too: it is a part of this run.
@@ -246,16 +250,22 @@ class RouteOutputs:
 
     def _try(self, route: RouteState, do: Callable[[], T]) -> T | None:
         """Do something for one route; where that is to be dropped, its failure is not the run's."""
-        if not self._drops:
-            return do()
         try:
             return do()
         except Exception as error:
-            known = translate(error)
-            if not isinstance(known, (OutputFailed, VerifyMismatch)):
-                raise
-            self._drop(route, failure_of(error))
+            self._drop_for(route, error)
         return None
+
+    def _drop_for(self, route: RouteState, error: Exception) -> None:
+        """Go on without a route, where that is to be done.
+
+        Raises:
+            Exception: The error, where it is not.
+        """
+        known = translate(error) if self._drops else None
+        if not isinstance(known, (OutputFailed, VerifyMismatch)):
+            raise error
+        self._drop(route, failure_of(error))
 
     def _drop(self, route: RouteState, failure: AttemptFailure) -> None:
         """Go on without a route.

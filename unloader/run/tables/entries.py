@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest, TableRecord
-from unloader.manifest.read import manifest_bytes
 from unloader.manifest.tables import TableEntry
+from unloader.manifest.text import manifest_bytes
 from unloader.redaction import redact
 from unloader.run.tables.state import TableState
 from unloader.storage.kinds import destination_kind

@@ -2,9 +2,10 @@
 
 In threads of their own, so that no worker waits for it. One counts: it is the only one that uses
 the catalog meanwhile, and whoever else wants it goes without (`SharedCatalog`). Tables that are
-done while it counts are counted together after that. Several publish: each publication syncs its
-files and names in an order that must be kept, and what it waits for is the disk, so that the waits
-of several tables overlap. What the threads have to tell is kept until the run's own thread asks.
+done while it counts are counted together after that. So it is with publishing: each publication
+syncs its files and names in an order that must be kept, and those of tables that are published
+together wait for the disk together. A table whose file is joined from parts takes longer, and is
+published by itself. What the threads have to tell is kept until the run's own thread asks.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.run.tables.state import TableState
 from unloader.sources.base import Catalog
+from writers.files.syncing import SyncThreads
 
-PUBLISHERS = 4
-"""Their waits overlap; more take the interpreter from the thread that hands out units. Measured on
-300 tables of PostgreSQL and two busy cores, eight were no sooner done and took more CPU."""
-
-AT_THE_END = 16
-"""Guess: about as many syncs as a disk brings to their end together, when no unit is left."""
+_LONG_ONES = 4
+"""Tables at most that take long and are published at the same time."""
 
 _COUNTED_TOGETHER = 100
+_PUBLISHED_TOGETHER = 64
+"""Guess: the waits are shared by so many, and none of them waits long for the others. Each has two
+files open meanwhile."""
+_GATHER_SECONDS = 0.1
+"""Guess: small tables are done by the hundred a second, and nobody misses one so soon."""
+
 _END_SECONDS = 600.0
 """Guess: a publication that takes longer is stuck in the file system."""
 
@@ -38,13 +42,16 @@ Ended = tuple[TableState, BaseException | None]
 """A table, and what went wrong with it."""
 
 
+Publish = Callable[[Sequence[TableState], SyncThreads, Observer], Iterable[Ended]]
+
+
 class Finisher:
     """Takes tables that are done, counts them, and publishes each."""
 
     def __init__(
         self,
         check: Callable[[Sequence[TableState], Observer], Iterable[Ended]],
-        publish: Callable[[TableState, Observer], None],
+        publish: Publish,
         observe: Observer,
         *,
         at_once: bool = True,
@@ -54,21 +61,29 @@ class Finisher:
         Args:
             check: Counts and compares some; yields each as soon as that is known. Called in a
                 thread, with an observer for it.
-            publish: Publishes one; called in several threads.
+            publish: Publishes some; yields each as soon as it is published. Called in several
+                threads, each of which has further ones that sync.
             observe: Gets the events, by `collect`.
             at_once: A table is published when it is checked; otherwise `publish` is called.
         """
         self._check = check
-        self._publish = publish
         self._observe = observe
         self._at_once = at_once
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[TableState | None] = queue.SimpleQueue()
-        self._checked: queue.SimpleQueue[TableState | None] = queue.SimpleQueue()
         self._pending = 0
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
-        self._publishers: list[threading.Thread] = []
-        self._most = PUBLISHERS
+
+        def publishing(tables: Sequence[TableState], threads: SyncThreads) -> Iterable[Ended]:
+            return publish(tables, threads, self._events.put)
+
+        self._soon = threading.Event()
+        self._small = _Threads(
+            publishing, self._ended.put, most=1, together=_PUBLISHED_TOGETHER, soon=self._soon
+        )
+        self._long = _Threads(
+            publishing, self._ended.put, most=_LONG_ONES, together=1, soon=self._soon
+        )
         self._counter = threading.Thread(target=self._check_all, name="tables", daemon=True)
         self._counter.start()
 
@@ -105,10 +120,8 @@ class Finisher:
             self._observe(event)
 
     def hurry(self) -> None:
-        """Publish more tables at a time from now on: no unit is left to be handed out."""
-        self._most = max(AT_THE_END, PUBLISHERS)
-        for _ in range(min(self._checked.qsize(), self._most - len(self._publishers))):
-            self._start_publisher()
+        """Wait no longer for further tables: no unit is left to be handed out."""
+        self._soon.set()
 
     @property
     def is_busy(self) -> bool:
@@ -120,68 +133,120 @@ class Finisher:
         _empty(self._done)
         self._done.put(None)
         self._counter.join(_END_SECONDS)
-        _empty(self._checked)
-        for _ in self._publishers:
-            self._checked.put(None)
-        for thread in self._publishers:
-            thread.join(_END_SECONDS)
+        self.hurry()
+        self._small.close()
+        self._long.close()
 
     def _check_all(self) -> None:
         while (table := self._done.get()) is not None:
-            tables = [table, *self._more(_COUNTED_TOGETHER - 1)]
-            left = {each.number: each for each in tables}
-            try:
-                for each, error in self._check(tables, self._events.put):
-                    del left[each.number]
-                    if error is None and self._at_once:
-                        self._hand_on(each)
-                    else:
-                        self._ended.put((each, error))
-            except BaseException as error:
-                for each in left.values():
+            tables = [table, *_more(self._done, _COUNTED_TOGETHER - 1)]
+            for each, error in _each_once(tables, lambda some: self._check(some, self._events.put)):
+                if error is None and self._at_once:
+                    self._hand_on(each)
+                else:
                     self._ended.put((each, error))
 
-    def _more(self, most: int) -> Iterator[TableState]:
-        for _ in range(most):
-            try:
-                table = self._done.get_nowait()
-            except queue.Empty:
-                return
-            if table is None:
-                self._done.put(None)
-                return
-            yield table
-
     def _hand_on(self, table: TableState) -> None:
-        """Give a table to the threads that publish; start one more while there are few."""
-        started = len(self._publishers) >= self._most or self._start_publisher()
-        if not started and not self._publishers:
-            # The system refuses any thread: then it is done here.
-            self._publish_one(table)
-            return
-        self._checked.put(table)
+        (self._long if table.takes_long else self._small).take(table)
 
-    def _start_publisher(self) -> bool:
-        """Start one more thread that publishes; return whether the system let it."""
-        thread = threading.Thread(target=self._publish_all, name="publishing", daemon=True)
+
+class _Threads:
+    """Threads that publish; they are started when there is something to do."""
+
+    def __init__(
+        self,
+        publish: Callable[[Sequence[TableState], SyncThreads], Iterable[Ended]],
+        ended: Callable[[Ended], None],
+        *,
+        most: int,
+        together: int,
+        soon: threading.Event,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            publish: Publishes some tables.
+            ended: Takes each of them.
+            most: How many threads there are at most.
+            together: How many tables each of them publishes at a time.
+            soon: Set once tables are not to wait for others any more.
+        """
+        self._publish = publish
+        self._ended = ended
+        self._most = most
+        self._together = together
+        self._soon = soon
+        self._waiting: queue.SimpleQueue[TableState | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def take(self, table: TableState) -> None:
+        """Publish a table; returns at once."""
+        started = len(self._threads) >= self._most or self._start()
+        if not started and not self._threads:
+            # The system refuses any thread: then it is done here.
+            with SyncThreads() as threads:
+                self._publish_some([table], threads)
+            return
+        self._waiting.put(table)
+
+    def close(self) -> None:
+        """Let the tables that are in hand come to their end, and begin no other."""
+        _empty(self._waiting)
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join(_END_SECONDS)
+
+    def _start(self) -> bool:
+        """Start one more thread; return whether the system let it."""
+        thread = threading.Thread(target=self._work, name="publishing", daemon=True)
         try:
             thread.start()
         except RuntimeError:
             return False
-        self._publishers.append(thread)
+        self._threads.append(thread)
         return True
 
-    def _publish_all(self) -> None:
-        while (table := self._checked.get()) is not None:
-            self._publish_one(table)
+    def _work(self) -> None:
+        with SyncThreads() as threads:
+            while (table := self._waiting.get()) is not None:
+                if self._together > 1:
+                    self._soon.wait(_GATHER_SECONDS)
+                some = [table, *_more(self._waiting, self._together - 1)]
+                self._publish_some(some, threads)
 
-    def _publish_one(self, table: TableState) -> None:
+    def _publish_some(self, tables: Sequence[TableState], threads: SyncThreads) -> None:
+        for ended in _each_once(tables, lambda some: self._publish(some, threads)):
+            self._ended(ended)
+
+
+def _each_once(
+    tables: Sequence[TableState], act: Callable[[Sequence[TableState]], Iterable[Ended]]
+) -> Iterator[Ended]:
+    """Do something with tables; yield each once, those that it has not told of with its error."""
+    left = {each.number: each for each in tables}
+    try:
+        for each, error in act(tables):
+            del left[each.number]
+            yield each, error
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        for each in left.values():
+            yield each, error
+
+
+def _more(tables: queue.SimpleQueue[TableState | None], most: int) -> Iterator[TableState]:
+    """Yield those that wait, at most so many."""
+    for _ in range(most):
         try:
-            self._publish(table, self._events.put)
-        except BaseException as error:
-            self._ended.put((table, error))
-        else:
-            self._ended.put((table, None))
+            table = tables.get_nowait()
+        except queue.Empty:
+            return
+        if table is None:
+            tables.put(None)
+            return
+        yield table
 
 
 class SharedCatalog:

@@ -44,6 +44,11 @@ class TableState:
         return self.run.run.plan.units
 
     @property
+    def takes_long(self) -> bool:
+        """Whether the files of its units are joined, or much else is done, as it is published."""
+        return any(each.options.file_per == "table" for each in self.run.run.outputs)
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is left to be done with it."""
         return self.manifest is not None or self.failure is not None

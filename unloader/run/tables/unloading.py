@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -58,6 +58,7 @@ from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from writers.errors import WriteError
+from writers.files.syncing import SyncThreads, together
 
 
 def run_tables(
@@ -261,12 +262,21 @@ class _TablesRun:
             tables, self._catalog, self.state.stop, lambda table: named(observe, table.name)
         )
 
-    def _publish(self, table: TableState, observe: Observer) -> None:
-        """Publish a table that is checked; in a thread."""
-        table.run.observe = named(observe, table.name)
-        manifest = table.run.publish(self.state.stop)
-        table.release()
-        table.manifest = manifest
+    def _publish(
+        self, tables: Sequence[TableState], threads: SyncThreads, observe: Observer
+    ) -> Iterator[Ended]:
+        """Publish tables that are checked, together; in a thread."""
+        for table in tables:
+            table.run.observe = named(observe, table.name)
+        acts = [table.run.publishing(self.state.stop) for table in tables]
+        for number, found in together(acts, threads):
+            table = tables[number]
+            if isinstance(found, BaseException):
+                yield table, found
+                continue
+            table.release()
+            table.manifest = found
+            yield table, None
 
     def _collect(self, timeout_seconds: float = 0.0) -> None:
         """Take up what has become of tables."""

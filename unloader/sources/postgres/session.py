@@ -339,7 +339,8 @@ class _Gathered:
             self._taken.clear()
             self._full.set()
             await self._taken.wait()
-        elif len(data) < SMALL_PIECE_BYTES:
+        elif len(data) < SMALL_PIECE_BYTES and len(self._parts) > 1:
+            # Behind the first one most often comes the end: most tables are small.
             await asyncio.sleep(NAP_SECONDS)
 
     async def wait(self, task: asyncio.Future[str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from partition_planner.model import ColumnInfo
 from unloader.sources.readings import ENCODED_TYPE, TEXT, ColumnReadings, Mask, Reading, Use
@@ -69,6 +70,7 @@ def encodable(text: TextFormat) -> bool:
     )
 
 
+@lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
 def readings_of(column: ColumnInfo) -> ColumnReadings:
     """Return how a column can be read: as the server's own text, and as a value."""
     base = base_type(column)

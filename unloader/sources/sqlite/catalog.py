@@ -54,6 +54,7 @@ class SQLiteCatalog(Catalog):
         describes_many=True,
         samples=True,
         counts_many=True,
+        addresses_are_values=True,
         folding="any",
     )
 
@@ -130,6 +131,10 @@ class SQLiteCatalog(Catalog):
     ) -> tuple[TableInfo | Obstacle, ...]:
         """Return what is known of many tables, asked for together; views one by one."""
         return many_tables.described_tables(self, self._rows, tables, observe)
+
+    def address_column(self, table: TableInfo) -> str | None:
+        """Return the INTEGER PRIMARY KEY, which is the rowid."""
+        return sqlite_layout.address_column(self._rows, table.name)
 
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of the query, typed as SQLite types those of a view."""

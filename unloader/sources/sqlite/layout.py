@@ -112,6 +112,11 @@ def rowid_name(rows: Rows, name: str) -> str | None:
     return candidate
 
 
+def address_column(rows: Rows, name: str) -> str | None:
+    """Return the column that is the rowid of a table by another name; None if there is none."""
+    return None if _has_key_index(rows, name) else _rowid_alias(_xinfo(rows, name, "main"))
+
+
 def free_rowid_name(columns: Sequence[Column]) -> str | None:
     """Return a name of the rowid that no column has, if the table has a rowid at all."""
     taken = {each[0].lower() for each in columns}

@@ -10,31 +10,44 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Protocol
 
 from writers.errors import WriteError
+from writers.files.syncing import Steps, SyncThreads, Wanted, alone, opened_for_sync, together
 
 SYNC_SECONDS = 1.0
 """Between two syncs; a power cut costs the lines since the last one."""
+
+_TOGETHER = 16
+"""Journals that are synced at once (guess); who closes one of them waits for the others."""
+
+
+class Way(Protocol):
+    """A directory of the run, as far as what leads to it must be on the disk before the lines."""
+
+    def way(self) -> tuple[Wanted, ...]:
+        """Return what is to be synced; nothing once that was done."""
+
+    def is_durable(self, since: float) -> None:
+        """Take note that it is synced."""
 
 
 class Journal:
     """One file that only grows."""
 
     def __init__(
-        self,
-        path: Path,
-        folders: Sequence[Path] = (),
-        before: Sequence[Callable[[], None]] = (),
+        self, path: Path, folders: Sequence[Path] = (), directories: Sequence[Way] = ()
     ) -> None:
         """Open the file, or make it.
 
         Args:
             path: The file.
             folders: Directories whose names are synced before its lines, since those tell of them.
-            before: What is to be on the disk before the first line; each may be called again.
+            directories: What leads to them, which is synced before its lines, too.
 
         Raises:
             OSError: The file system refused.
@@ -42,8 +55,14 @@ class Journal:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(path, flags, 0o666)
         self._folders = (path.parent, *folders)
-        self._before = tuple(before)
+        self._directories = tuple(directories)
+        self._files: list[Path] = []
+        """Not synced yet."""
         self._error: OSError | None = None
+
+    def sync_before(self, files: Iterable[Path]) -> None:
+        """Sync files before the lines that follow; those that are gone by then are passed over."""
+        self._files += files
 
     def append(self, line: bytes) -> None:
         """Append a line.
@@ -68,6 +87,10 @@ class Journal:
             # The system refuses another thread, for memory or a limit: then it is done here.
             self.carry()
 
+    def rest(self) -> None:
+        """Sync nothing until the next line: all that the lines tell is told by something else."""
+        _SYNCING.rest(self)
+
     def close(self) -> None:
         """Sync what is left, and close the file; never raises."""
         waiting = _SYNCING.leave(self)
@@ -84,12 +107,21 @@ class Journal:
         Raises:
             OSError: The file system refused.
         """
+        alone(self.carrying())
+
+    def carrying(self) -> Steps[None]:
+        """Do the same in steps."""
+        began = time.monotonic()
         try:
-            for act in self._before:
-                act()
-            self._before = ()
-            for folder in self._folders:
-                _sync(folder)
+            way = [each for directory in self._directories for each in directory.way()]
+            # Of a run that was published they have been cleared away.
+            folders = [folder for folder in self._folders if os.path.lexists(folder)]
+            with ExitStack() as opened:
+                files, self._files = self._files, []
+                yield (*way, *folders, *_opened(files, opened))
+            for directory in self._directories:
+                directory.is_durable(began)
+            self._directories = ()
             os.fdatasync(self._descriptor)
         except OSError as error:
             # A second sync would not tell of the lines that were lost in the first.
@@ -100,20 +132,19 @@ class Journal:
             raise self._error from error
 
 
+def _opened(files: Iterable[Path], opened: ExitStack) -> Iterator[int]:
+    """Open files to be synced, but for those that have been published, and cleared away."""
+    for path in files:
+        try:
+            yield opened_for_sync(path, opened)
+        except WriteError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+
+
 def _of_the_system(error: WriteError) -> OSError:
     """Return what the system said, which whoever writes the journal tells with its place."""
     return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
-
-
-def _sync(folder: Path) -> None:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # It has been published, and cleared away.
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _Syncing:
@@ -125,7 +156,7 @@ class _Syncing:
         """Those that have had lines and are not closed."""
         self._waiting: dict[Journal, None] = {}
         """Those with lines that are not synced, the oldest first."""
-        self._in_hand: Journal | None = None
+        self._in_hand: list[Journal] = []
         self._thread: threading.Thread | None = None
 
     def wake(self, journal: Journal) -> bool:
@@ -143,10 +174,15 @@ class _Syncing:
             self._change.notify_all()
         return True
 
+    def rest(self, journal: Journal) -> None:
+        """Take a journal's lines as synced."""
+        with self._change:
+            self._waiting.pop(journal, None)
+
     def leave(self, journal: Journal) -> bool:
         """Forget a journal, which nobody syncs any more; return whether it has lines left."""
         with self._change:
-            while self._in_hand is journal:
+            while journal in self._in_hand:
                 self._change.wait()
             self._known.discard(journal)
             found = journal in self._waiting
@@ -159,30 +195,30 @@ class _Syncing:
 
     def _work(self) -> None:
         me = threading.current_thread()
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._waiting or self._thread is not me)
-                if self._thread is not me:
-                    return
-                journals = list(self._waiting)
-            for journal in journals:
-                self._carry(journal)
-            with self._change:
-                self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
+        with SyncThreads() as threads:
+            while True:
+                with self._change:
+                    self._change.wait_for(lambda: self._waiting or self._thread is not me)
+                    if self._thread is not me:
+                        return
+                    journals = list(self._waiting)
+                for first in range(0, len(journals), _TOGETHER):
+                    self._carry(journals[first : first + _TOGETHER], threads)
+                with self._change:
+                    self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
 
-    def _carry(self, journal: Journal) -> None:
+    def _carry(self, journals: Sequence[Journal], threads: SyncThreads) -> None:
         with self._change:
-            if journal not in self._waiting:
-                return
-            del self._waiting[journal]
-            self._in_hand = journal
+            self._in_hand = [each for each in journals if each in self._waiting]
+            for journal in self._in_hand:
+                del self._waiting[journal]
         try:
-            # The error is the journal's: whoever appends the next line gets it.
-            with suppress(OSError):
-                journal.carry()
+            # An error is the journal's: whoever appends the next line gets it.
+            for _ in together([journal.carrying() for journal in self._in_hand], threads):
+                pass
         finally:
             with self._change:
-                self._in_hand = None
+                self._in_hand = []
                 self._change.notify_all()
 
 

@@ -139,9 +139,11 @@ def take_lock(room: Path, *, create: bool = True) -> int:
     try:
         _lock(descriptor)
         # A lock on a file that has been removed or exchanged meanwhile keeps nobody out.
-        if not os.path.samestat(os.fstat(descriptor), os.stat(room / LOCK)):
+        locked = os.fstat(descriptor)
+        if not os.path.samestat(locked, os.stat(room / LOCK)):
             raise FileNotFoundError(room / LOCK)
-        if lives_elsewhere(room):
+        # One that is empty was made here just now: nobody has written into it who he is.
+        if locked.st_size and lives_elsewhere(room):
             raise Locked
     except BlockingIOError:
         os.close(descriptor)
@@ -231,15 +233,17 @@ def read_holder(room: Path) -> Holder:
         return Holder()
 
 
-def write_holder(descriptor: int, holder: Holder) -> None:
-    """Write into a lock file whose run it is. The caller syncs it: the way back after a power cut
-    needs it.
+def write_holder(descriptor: int, holder: Holder) -> bytes:
+    """Write into a lock file whose run it is; return what is in it. The caller syncs it: the way
+    back after a power cut needs it.
 
     Raises:
         OSError: The file system refused.
     """
+    data = (json.dumps(asdict(holder)) + "\n").encode()
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, (json.dumps(asdict(holder)) + "\n").encode(), 0)
+    os.pwrite(descriptor, data, 0)
+    return data
 
 
 def nothing_counted(directory: Path, run_id: str) -> Leftover:
@@ -290,9 +294,9 @@ def remove_room(room: Path) -> None:
     remove_bulk(room)
     for name in (RECORD, LOCK):
         with suppress(OSError):
-            (room / name).unlink()
+            os.unlink(f"{room}/{name}")
     with suppress(OSError):
-        room.rmdir()
+        os.rmdir(room)
 
 
 def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:
@@ -309,10 +313,14 @@ def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:
     for name in (*BULK, *_PARTS):
         if name in there and name not in kept:
             with suppress(OSError):
-                os.unlink(room / name)
+                os.unlink(f"{room}/{name}")
 
 
 def _remove(folder: Path, is_ours: Callable[[os.DirEntry[str]], bool]) -> None:
+    with suppress(OSError):
+        # Most often it is empty by now.
+        os.rmdir(folder)
+        return
     for entry in _entries(folder):
         with suppress(OSError):
             if is_ours(entry):

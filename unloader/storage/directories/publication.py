@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,8 @@ from unloader.storage.directories.leftovers import (
     owners_for,
 )
 from unloader.storage.model import MANIFEST
-from writers.files.publish import write_atomically
+from writers.files.publish import NamedLater
+from writers.files.syncing import Steps, Wanted
 
 _VERSION = 1
 _LONGEST_NAME = 255
@@ -123,18 +124,56 @@ class Publication:
         shares[number] = replace(shares[number], twin="")
         return replace(self, shares=tuple(shares))
 
-    def write(self) -> None:
+    def writing(self) -> Steps[None]:
         """Put it on record in each directory, synced; the first one's begins the publication.
 
         Raises:
             WriteError: There is no space for it, or the file system refused.
         """
+        rooms = [share.room for share in self.shares]
+        yield from self.naming(self.written([room for room in rooms if self.holds(room)]))
+
+    def written(self, rooms: Iterable[Path]) -> tuple[NamedLater, ...]:
+        """Return the records, all of whose bytes are there, without their names.
+
+        Args:
+            rooms: Where they go.
+
+        Raises:
+            WriteError: As above.
+        """
         shares = [asdict(share) for share in self.shares]
         document = {"version": _VERSION, "run_id": self.run_id, "shares": shares}
-        text = json.dumps(document, ensure_ascii=False) + "\n"
-        for share in self.shares:
-            if self.holds(share.room):
-                write_atomically(share.room / RECORD, text.encode())
+        data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
+        records: list[NamedLater] = []
+        try:
+            for room in rooms:
+                records.append(NamedLater(room / RECORD, data))
+        except BaseException:
+            drop(records)
+            raise
+        return tuple(records)
+
+    def naming(self, records: Sequence[NamedLater], before: Sequence[Wanted] = ()) -> Steps[None]:
+        """Give records their names, once what they tell of is on the disk.
+
+        Args:
+            records: As `written` returns them.
+            before: What is synced together with them.
+
+        Raises:
+            WriteError: The file system refused.
+            OSError: It did not sync.
+        """
+        try:
+            yield (*before, *(record.descriptor for record in records))
+            for record in records:
+                record.name()
+                record.close()
+                yield (record.path.parent,)
+        except BaseException:
+            drop(records)
+            raise
 
     def forget(self) -> None:
         """Take the record back, from the first directory last.
@@ -163,6 +202,12 @@ class Publication:
     def owns(self, directory: Path) -> bool:
         """Tell whether a directory is of one of the owners, and no symbolic link to one."""
         return is_directory_of(directory, self.owners)
+
+
+def drop(files: Iterable[NamedLater]) -> None:
+    """Remove those that have no names; never raises."""
+    for file in files:
+        file.drop()
 
 
 def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:

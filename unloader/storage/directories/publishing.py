@@ -23,14 +23,12 @@ from unloader.storage.directories.leftovers import REPLACED, RUN, STAGED, remove
 from unloader.storage.directories.publication import Placed, Publication, Share
 from unloader.storage.model import MANIFEST
 from writers.files.exchange import exchange, make_twin, rename_if_free
-from writers.files.publish import sync_directory
+from writers.files.syncing import Steps, alone
 
 logger = logging.getLogger(__name__)
 
 
-def carry_out(
-    publication: Publication, *, live: bool = False, clearing: Callable[[], None] = lambda: None
-) -> tuple[str, ...]:
+def carry_out(publication: Publication) -> tuple[str, ...]:
     """Bring a publication to its end; return messages for the user.
 
     Of several directories the first one is last, as it has the manifest. The caller holds their
@@ -38,30 +36,51 @@ def carry_out(
 
     Args:
         publication: What is on record.
-        live: The run itself publishes; nothing of it can be cleared away yet.
-        clearing: Called before a `_run` is removed, once all files have their final names.
 
     Raises:
         OutputFailed: A file is missing or changed, or another has taken its name.
         OSError: The file system refused; all can be repeated, or taken back.
         WriteError: As above.
     """
-    if live and len(publication.shares) == 1 and not publication.home.twin:
+    check_real(publication)
+    out = is_out(publication)
+    check_found(publication, out=out)
+    return alone(_carrying_out(publication, out=out))
+
+
+def carrying_out(publication: Publication, clearing: Callable[[], None]) -> Steps[tuple[str, ...]]:
+    """Do the same in steps for the run itself, of which nothing can be cleared away yet.
+
+    Args:
+        publication: What is on record.
+        clearing: Called before a `_run` is removed, once all files have their final names.
+
+    Raises:
+        OutputFailed: As there.
+        OSError: As there.
+        WriteError: As there.
+    """
+    if len(publication.shares) == 1 and not publication.home.twin:
         # Who publishes has just made and checked all of it: there is one way to go.
-        _one_by_one(publication.home)
+        yield from _one_by_one(publication.home)
         clearing()
         remove_room(publication.home.room)
         return ()
     check_real(publication)
-    out = not live and is_out(publication)
-    check_found(publication, out=out)
+    check_found(publication, out=False)
+    return (yield from _carrying_out(publication, out=False, clearing=clearing))
+
+
+def _carrying_out(
+    publication: Publication, *, out: bool, clearing: Callable[[], None] = lambda: None
+) -> Steps[tuple[str, ...]]:
     if not out:
         if len(publication.shares) > 1:
             # No manifest may stand while its files go, directory by directory.
             for share in publication.shares:
-                _retire(publication, share)
+                yield from _retire(publication, share)
         for number in (*range(1, len(publication.shares)), 0):
-            publication = _settle(publication, number)
+            publication = yield from _settle(publication, number)
     messages: list[str] = []
     for share in reversed(publication.shares):
         if publication.holds(share.beside / RUN):
@@ -123,14 +142,22 @@ def check_real(publication: Publication) -> None:
     """
     for share in publication.shares:
         for room in (share.room, share.beside / RUN):
-            if not publication.holds(room):
-                continue
-            for path in (room / STAGED, room / REPLACED):
-                if os.path.lexists(path) and not publication.owns(path):
-                    raise OutputFailed(
-                        f"{path} is a symbolic link or another user's, so nothing is moved there",
-                        "find out what put it there, remove it, and run the same command again",
-                    )
+            if publication.holds(room):
+                check_real_room(publication, room)
+
+
+def check_real_room(publication: Publication, room: Path) -> None:
+    """Check the same of one `_run`, which is the run's.
+
+    Raises:
+        OutputFailed: As there.
+    """
+    for path in (room / STAGED, room / REPLACED):
+        if os.path.lexists(path) and not publication.owns(path):
+            raise OutputFailed(
+                f"{path} is a symbolic link or another user's, so nothing is moved there",
+                "find out what put it there, remove it, and run the same command again",
+            )
 
 
 def check_found(publication: Publication, *, out: bool) -> None:
@@ -164,13 +191,14 @@ def _is_filled(share: Share) -> bool:
     return all(os.path.lexists(share.directory / file.final) for file in share.files)
 
 
-def _retire(publication: Publication, share: Share) -> None:
+def _retire(publication: Publication, share: Share) -> Steps[None]:
     if MANIFEST in share.replaced and publication.holds(share.room):
-        _move_if_there(share.directory / MANIFEST, _replaced(share) / MANIFEST)
-        sync_directory(share.directory)
+        aside = yield from _replaced(share)
+        _move_if_there(share.directory / MANIFEST, aside / MANIFEST)
+        yield (share.directory,)
 
 
-def _settle(publication: Publication, number: int) -> Publication:
+def _settle(publication: Publication, number: int) -> Steps[Publication]:
     """Give one directory its files; return the publication as it is on record then."""
     share = publication.shares[number]
     if publication.holds(share.beside / RUN):
@@ -179,15 +207,15 @@ def _settle(publication: Publication, number: int) -> Publication:
         why = _against_exchange(share)
         if not why:
             try:
-                _exchange(share)
+                yield from _exchange(share)
                 return publication
             except OSError as error:
                 why = error.strerror or str(error)
         logger.info("%s: files get their names one by one, for %s", share.path, why)
         _gather(publication, share)
         publication = publication.one_by_one(number)
-        publication.write()
-    _one_by_one(publication.shares[number])
+        yield from publication.writing()
+    yield from _one_by_one(publication.shares[number])
     return publication
 
 
@@ -212,17 +240,17 @@ def _against_exchange(share: Share) -> str:
     return ""
 
 
-def _exchange(share: Share) -> None:
+def _exchange(share: Share) -> Steps[None]:
     """Fill the twin and let it take the directory's place."""
     make_twin(share.directory, share.beside, {file.final for file in share.files})
     # No file may move to where a power cut would leave no way.
-    sync_directory(share.directory.parent)
+    yield (share.directory.parent,)
     for file in share.files:
         _move_if_there(share.room / file.source, share.beside / file.final)
         _check_size(share.beside, file)
-    sync_directory(share.beside)
+    yield (share.beside,)
     exchange(share.directory, share.beside)
-    sync_directory(share.directory.parent)
+    yield (share.directory.parent,)
 
 
 def _gather(publication: Publication, share: Share) -> None:
@@ -239,29 +267,40 @@ def _gather(publication: Publication, share: Share) -> None:
         share.beside.rmdir()
 
 
-def _one_by_one(share: Share) -> None:
+def _one_by_one(share: Share) -> Steps[None]:
     """Put the earlier run's files aside, then the new ones in their places, the manifest last."""
     here, sources = share.directory, {file.final: file.source for file in share.files}
-    aside = _replaced(share) if share.replaced else share.room / REPLACED
+    # As text: there is much to do, and a thousand directories to do it in.
+    room, place = str(share.room), share.path
+    aside = (yield from _replaced(share)) if share.replaced else share.room / REPLACED
     # The manifest goes first: it must not stand while its files go.
     for name in sorted(share.replaced, key=lambda each: (each != MANIFEST, each)):
         # Under a name that both runs use lies the new file once it is not staged any more.
         if name not in sources or os.path.lexists(share.room / sources[name]):
             _move_if_there(here / name, aside / name)
         if name == MANIFEST:
-            sync_directory(here)
+            yield (here,)
     for file in share.files:
         if file.final == MANIFEST:
-            sync_directory(here)
-        if os.path.lexists(share.room / file.source):
-            if os.path.lexists(here / file.final):
-                raise OutputFailed(
-                    f"{here / file.final} exists already, and no earlier run wrote it",
-                    "move it away, then run: unloader verify " + str(here),
-                )
-            os.rename(share.room / file.source, here / file.final)
+            yield (here,)
+        source, final = f"{room}/{file.source}", f"{place}/{file.final}"
+        if os.path.lexists(source):
+            _move_to(source, final, place)
         _check_size(here, file)
-    sync_directory(here)
+    yield (here,)
+
+
+def _move_to(source: str, final: str, place: str) -> None:
+    if not os.path.lexists(final):
+        os.rename(source, final)
+    elif os.path.samestat(os.lstat(source), os.lstat(final)):
+        # A power cut has left the file of a rename with both of its names.
+        os.unlink(source)
+    else:
+        raise OutputFailed(
+            f"{final} exists already, and no earlier run wrote it",
+            f"move it away, then run: unloader verify {place}",
+        )
 
 
 def _remove_old(share: Share, clearing: Callable[[], None]) -> list[str]:
@@ -289,7 +328,7 @@ def _remove_old(share: Share, clearing: Callable[[], None]) -> list[str]:
 
 def _check_size(directory: Path, file: Placed) -> None:
     try:
-        found = os.lstat(directory / file.final).st_size
+        found = os.lstat(f"{directory}/{file.final}").st_size
     except FileNotFoundError:
         raise OutputFailed(
             f"the staged file of {directory / file.final} is missing, so the run cannot be "
@@ -303,11 +342,11 @@ def _check_size(directory: Path, file: Placed) -> None:
         )
 
 
-def _replaced(share: Share) -> Path:
+def _replaced(share: Share) -> Steps[Path]:
     aside = share.room / REPLACED
     if not aside.exists():
         aside.mkdir()
-        sync_directory(share.room)
+        yield (share.room,)
     return aside
 
 

@@ -33,7 +33,7 @@ from unloader.storage.directories.publication import (
     twin_name,
 )
 from unloader.storage.directories.publishing import carry_out, check_found, is_out, take_back
-from unloader.storage.model import RUN_RECORD, Completed
+from unloader.storage.model import MANIFEST, RUN_RECORD, Completed
 from writers.errors import WriteError
 
 
@@ -46,10 +46,15 @@ def complete(directory: Path) -> tuple[Completed, ...]:
         OutputFailed: It cannot be finished; everything is as it was, and a later try may succeed.
     """
     found = []
+    here = Path(os.path.realpath(directory))
+    places = {here} if os.path.lexists(here / MANIFEST) else set()
     for publication in pending(directory):
         with _locked(publication) as ours:
             if ours:
                 found.append(_finished(publication))
+                places |= {share.directory for share in publication.shares}
+    for place in places:
+        _clear(place)
     return tuple(found)
 
 
@@ -193,6 +198,32 @@ def sweep(directory: Path) -> None:
                     (twin / RUN / LOCK).unlink()
                 (twin / RUN).rmdir()
             twin.rmdir()
+
+
+def _clear(here: Path) -> None:
+    """Remove what is left in a finished directory of a run that died while it cleared away.
+
+    That is a `_run` with its lock at most, and twins with no more than that. Never raises: who may
+    not change them leaves them.
+    """
+    room, owners = here / RUN, owners_for(here)
+    with suppress(OSError, Locked):
+        if os.path.lexists(room):
+            if not is_directory_of(room, owners) or set(os.listdir(room)) - {LOCK}:
+                return
+        elif twins(here, owners):
+            # They are removed by who has the directory.
+            room.mkdir()
+        else:
+            return
+        lock = take_lock(room)
+        try:
+            if os.listdir(room) == [LOCK]:
+                sweep(here)
+                (room / LOCK).unlink()
+                room.rmdir()
+        finally:
+            os.close(lock)
 
 
 def _homes(here: Path, owners: frozenset[int]) -> Iterator[Path]:

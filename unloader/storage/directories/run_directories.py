@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
@@ -28,13 +29,24 @@ from unloader.storage.directories.publication import (
     read_publication,
     twin_name,
 )
-from unloader.storage.directories.publishing import carry_out, check_real, take_back
+from unloader.storage.directories.publishing import carrying_out, check_real_room, take_back
 from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.machine import boot_id, host_name
-from unloader.storage.model import MANIFEST, RECORDS, RUN_RECORD, Claim, Move, Place, Staging
-from writers.files.publish import check_moves, remove_staged, sync_directory
+from unloader.storage.model import (
+    JOURNAL,
+    MANIFEST,
+    RECORDS,
+    RUN_RECORD,
+    Claim,
+    Move,
+    Place,
+    Staging,
+)
+from writers.errors import WriteError
+from writers.files.publish import NamedLater, check_moves, remove_staged
+from writers.files.syncing import Steps, Wanted, alone, opened_for_sync
 
 _T = TypeVar("_T")
 _TRIES = 3
@@ -58,6 +70,7 @@ class RunDirectories:
         self._shared = claim.shared
         self._one_of_many = claim.one_of_many
         self._journals: dict[str, Journal] = {}
+        self._unsynced: dict[tuple[int, str], None] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
         self._run_id = claim.run_id or os.urandom(6).hex()
         self._access = Access.of(claim.mode, claim.owner_group)
@@ -143,6 +156,13 @@ class RunDirectories:
         """Return a record from the first directory's `_run`."""
         return _on(self.first, partial(self.first.read_record, _known(name)), "read")
 
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Keep them in mind, and have the journal sync them in front of its next line."""
+        new = dict.fromkeys(files)
+        self._unsynced |= new
+        paths = [self.staged_file(place, name) for place, name in new]
+        self._journal(JOURNAL).sync_before(paths)
+
     def append(self, name: str, line: bytes) -> None:
         """Append to a record in the first directory's `_run`; see `journal`."""
         _on(self.first, partial(self._journal(name).append, line), "write the journal in")
@@ -151,8 +171,9 @@ class RunDirectories:
         if name not in self._journals:
             path = self.first.room / _known(name)
             staged = [directory.staged for directory in self.all]
-            before = [directory.make_durable_in_time for directory in self.all]
-            opened = _on(self.first, lambda: Journal(path, staged, before), "write the journal in")
+            opened = _on(
+                self.first, lambda: Journal(path, staged, self.all), "write the journal in"
+            )
             self._journals[name] = opened
         return self._journals[name]
 
@@ -188,41 +209,83 @@ class RunDirectories:
         then: Callable[[], None] = lambda: None,
     ) -> tuple[str, ...]:
         """Publish: give every staged file its final name, the manifest last; see `publishing`."""
+        return alone(self.committing(moves, manifest, then))
+
+    def committing(
+        self,
+        moves: Sequence[Move],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> Steps[tuple[str, ...]]:
+        """Do the same in steps."""
         self._check_held()
         self._earlier.check_unchanged()
+        self._check_moves(moves)
+        for journal in self._journals.values():
+            # From here on the publication is to tell more.
+            journal.rest()
+        for move in moves:
+            self._access.give(self.staged_file(move.place, move.staged))
+        with ExitStack() as opened:
+            told = self._told(moves, manifest, opened)
+            publication = self._publication(moves)
+            rooms = [share.room for share in publication.shares]
+            for room in rooms:
+                # That they are the run's is known.
+                check_real_room(publication, room)
+            self._publishing = True
+            waiting = [then]
+
+            def clearing() -> None:
+                while waiting:
+                    waiting.pop()()
+                self._show_no_more()
+
+            try:
+                began = time.monotonic()
+                yield from publication.naming(publication.written(rooms), told)
+                for directory in self.all:
+                    directory.is_durable(began)
+                # Until then machines that the lock does not reach see that it goes on.
+                messages = yield from carrying_out(publication, clearing)
+                self._check_out(manifest)
+                return messages
+            except BaseException as error:
+                self._take_back(publication, error)
+                if isinstance(error, OSError):
+                    raise self.first.refused("publish in", error) from error
+                raise
+
+    def _check_moves(self, moves: Sequence[Move]) -> None:
         earlier = self._earlier.files()
-        for directory in self.all:
-            _on(directory, directory.make_durable_in_time, "publish in")
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
-            # What goes on record must be found again, by its name as well as its bytes.
-            sync_directory(directory.staged)
-        self.first.write_record(MANIFEST, manifest)
-        for move in moves:
-            self._access.give(self.staged_file(move.place, move.staged))
-        self._access.give(self.first.room / MANIFEST)
-        publication = self._publication(moves)
-        check_real(publication)
-        self._publishing = True
-        waiting = [then]
 
-        def clearing() -> None:
-            while waiting:
-                waiting.pop()()
-            self._show_no_more()
+    def _told(
+        self, moves: Sequence[Move], manifest: bytes, opened: ExitStack
+    ) -> tuple[Wanted, ...]:
+        """Return all that is to be on the disk before it is on record that it is published.
 
+        What the record tells of must be found again, by its name as well as its bytes. The manifest
+        has its name in `_run` at once: it counts for nothing before there is a record.
+        """
+        file = NamedLater(self.first.room / MANIFEST, manifest)
+        opened.callback(file.close)
         try:
-            publication.write()
-            # Until then machines that the lock does not reach see that it goes on.
-            messages = carry_out(publication, live=True, clearing=clearing)
-            self._check_out(manifest)
-            return messages
-        except BaseException as error:
-            self._take_back(publication, error)
-            if isinstance(error, OSError):
-                raise self.first.refused("publish in", error) from error
+            file.name()
+        except WriteError:
+            file.drop()
             raise
+        self._access.give(file.path)
+        way = [each for directory in self.all for each in directory.way()]
+        folders = [each.staged for each in self.all] + [each.room for each in self.all]
+        unsynced = [
+            opened_for_sync(self.staged_file(move.place, move.staged), opened)
+            for move in moves
+            if (move.place, move.staged) in self._unsynced
+        ]
+        return (*way, *folders, *unsynced, file.descriptor)
 
     def abandon(self, manifest: bytes | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
@@ -309,12 +372,16 @@ class RunDirectories:
         for number, directory in enumerate(self.all):
             here = Path(os.path.realpath(directory.path))
             files = [
-                Placed(f"{STAGED}/{move.staged}", move.final, _size(directory.staged / move.staged))
+                Placed(
+                    f"{STAGED}/{move.staged}",
+                    move.final,
+                    _size(f"{directory.staged}/{move.staged}"),
+                )
                 for move in moves
                 if move.place == number
             ]
             if directory is self.first:
-                files.append(Placed(MANIFEST, MANIFEST, _size(directory.room / MANIFEST)))
+                files.append(Placed(MANIFEST, MANIFEST, _size(f"{directory.room}/{MANIFEST}")))
             shares.append(
                 Share(
                     path=str(here),
@@ -390,8 +457,8 @@ def _known(name: str) -> str:
     return name
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size
+def _size(path: str) -> int:
+    return os.stat(path).st_size
 
 
 def _check_different(paths: Sequence[Path]) -> None:

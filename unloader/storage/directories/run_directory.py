@@ -56,8 +56,9 @@ from unloader.storage.model import (
     Leftover,
     ReadIndex,
 )
-from writers.files.publish import sync_directory, write_atomically
+from writers.files.publish import write_atomically
 from writers.files.staging import PART_SUFFIX
+from writers.files.syncing import Wanted, sync_directory
 
 _USUAL = Access()
 
@@ -82,6 +83,10 @@ class RunDirectory:
         self._made_room = False
         self._room_descriptor: int | None = None
         self._is_durable = False
+        self._written = b""
+        """What this run has written into the lock."""
+        self._above: tuple[Path, ...] = ()
+        """Directories above this one that are to be synced, as `way` has returned them."""
         self._created = self._create()
         self._made_at = time.monotonic()
         self._lock = self._take_lock()
@@ -128,7 +133,7 @@ class RunDirectory:
             sweep(self.path)
             # Of a run that was published and not cleared away.
             (self.room / RECORD).unlink(missing_ok=True)
-        write_holder(self._lock, holder)
+        self._written = write_holder(self._lock, holder)
         # A file that no run has written keeps the former one there.
         self._make_staged()
         if durable:
@@ -147,22 +152,32 @@ class RunDirectory:
         """
         if not self._is_durable:
             os.fsync(self._lock)
-            self._sync_names()
+            # A power cut may not lose the way to the records.
+            for folder in (self.room, self.path, *(made.parent for made in self._created)):
+                if _is_readable(folder):
+                    sync_directory(folder)
             self._is_durable = True
 
-    def make_durable_in_time(self) -> None:
-        """Do the same, for a caller that syncs the `_run` itself behind it.
+    def way(self) -> tuple[Wanted, ...]:
+        """Return what `make_durable` would sync, but for the `_run`, which the caller syncs too.
 
-        Raises:
-            OSError: The file system refused.
-            WriteError: So it did.
+        Once that is done the caller says so by `is_durable`.
         """
-        if not self._is_durable:
-            os.fsync(self._lock)
-            _sync_if_readable(self.path)
-            for made in self._created:
-                _sync_once(made.parent, since=self._made_at)
-            self._is_durable = True
+        if self._is_durable:
+            return ()
+        self._above = tuple(
+            made.parent for made in self._created if not _is_synced(made.parent, self._made_at)
+        )
+        return (self._lock, *filter(_is_readable, (self.path, *self._above)))
+
+    def is_durable(self, since: float) -> None:
+        """Take note that the way is synced.
+
+        Args:
+            since: When that began, by the monotonic clock.
+        """
+        _synced.update((folder, since) for folder in self._above)
+        self._above, self._is_durable = (), True
 
     def go_on(self, holder: Holder, is_of_it: Callable[[bytes], bool] | None = None) -> None:
         """Write down that this process goes on with the run that died here; keep what it has.
@@ -181,7 +196,7 @@ class RunDirectory:
                 f"run {holder.run_id} has nothing in {self.path} any more",
                 "start again, without resume",
             )
-        write_holder(self._lock, holder)
+        self._written = write_holder(self._lock, holder)
         self._make_staged()
         self.make_durable()
 
@@ -295,8 +310,12 @@ class RunDirectory:
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
         try:
-            same = os.path.samestat(os.fstat(self._lock), os.lstat(self.room / LOCK))
-            return same and read_holder(self.room).run_id == run_id
+            if not os.path.samestat(os.fstat(self._lock), os.lstat(self.room / LOCK)):
+                return False
+            written = self._written if os.access(self.room / LOCK, os.R_OK) else b""
+            if written and os.pread(self._lock, len(written) + 1, 0) == written:
+                return True
+            return read_holder(self.room).run_id == run_id
         except OSError:
             return False
 
@@ -322,26 +341,21 @@ class RunDirectory:
         """Return the error for what the file system said."""
         return refused(verb, self.path, error.strerror or str(error))
 
-    def _sync_names(self) -> None:
-        """Have all names on the disk that lead to the records: a power cut may not lose the way.
-
-        Where there is no right to read a directory, as only publishing needs it, that is left out.
-
-        Raises:
-            WriteError: The file system refused.
-        """
-        for folder in (self.room, self.path, *(made.parent for made in self._created)):
-            _sync_if_readable(folder)
-
     def _create(self) -> tuple[Path, ...]:
         """Create the directory; return what was not there before, innermost first."""
         link = foreign_link(self.path)
         if link is not None:
             raise linked(link)
         try:
-            missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
-            self._made_room = not self.room.exists()
-            self.room.mkdir(parents=True, exist_ok=True)
+            missing: list[Path] = []
+            for each in (self.path, *self.path.parents):
+                if each.exists():
+                    break
+                missing.append(each)
+            self._made_room = bool(missing) or not self.room.exists()
+            for each in reversed(missing):
+                each.mkdir(exist_ok=True)
+            self.room.mkdir(exist_ok=True)
             if self._made_room:
                 self._set_rights(missing)
         except OSError as error:
@@ -377,9 +391,10 @@ class RunDirectory:
         except OSError as error:
             raise self.refused("prepare", error) from error
         try:
-            # It was meant for the run before.
-            (self.room / STOP).unlink(missing_ok=True)
-            (self.room / WISH).unlink(missing_ok=True)
+            if not self._made_room:
+                # It was meant for the run before.
+                (self.room / STOP).unlink(missing_ok=True)
+                (self.room / WISH).unlink(missing_ok=True)
         except OSError as error:
             os.close(lock)
             raise self.refused("prepare", error) from error
@@ -401,18 +416,14 @@ _synced: dict[Path, float] = {}
 directories of a run over many tables are made in one, which is synced once behind them all."""
 
 
-def _sync_once(folder: Path, *, since: float) -> None:
-    """Sync the names in a directory, unless that was done after a moment."""
-    if _synced.get(folder, -math.inf) > since:
-        return
-    began = time.monotonic()
-    _sync_if_readable(folder)
-    _synced[folder] = began
+def _is_synced(folder: Path, since: float) -> bool:
+    """Tell whether the names in a directory were synced after a moment."""
+    return _synced.get(folder, -math.inf) > since
 
 
-def _sync_if_readable(folder: Path) -> None:
-    if os.access(folder, os.R_OK):
-        sync_directory(folder)
+def _is_readable(folder: Path) -> bool:
+    """Tell whether a directory can be synced: only publishing needs the right to read it."""
+    return os.access(folder, os.R_OK)
 
 
 def read_record(room: Path, name: str) -> bytes:

@@ -44,13 +44,17 @@ def check_dates(field: pa.Field) -> None:
 def truncated_dates(step: TruncateDates, field: pa.Field) -> Values:
     """Return the function that cuts dates to their month or year."""
 
+    known = _FirstDays(step.to)
+
     def cut(array: pa.Array) -> pa.Array:
-        if _is_usual(array):
-            plain = (
-                array
-                if pa.types.is_date32(array.type)
-                else _of_ticks(_ticks(array), pa.timestamp(array.type.unit))
-            )
+        ends = _ends(array)
+        if ends is None:
+            return array
+        day = _day_ticks(array.type)
+        if _USUAL[0] * day <= ends[0] and ends[1] < _USUAL[1] * day:
+            if pa.types.is_date32(array.type):
+                return known.of(array, *ends)
+            plain = _of_ticks(_ticks(array), pa.timestamp(array.type.unit))
             return pc.floor_temporal(plain, unit=step.to).view(array.type)
         civil = Civil(array)
         _, march_day = civil.year_parts
@@ -59,6 +63,39 @@ def truncated_dates(step: TruncateDates, field: pa.Field) -> Values:
         return _moved(pc.multiply_checked, days, _day_ticks(field.type), field)
 
     return lambda array: _finite_only(array, field, cut)
+
+
+class _FirstDays:
+    """The first days of months or years, in a table for a range of days where that is worth it.
+
+    To look a day up takes half of the time that it takes to compute it. A table costs as much as
+    to compute its days once, so one is made only after as many rows as it has days.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._first = 0
+        self._days: pa.Array | None = None
+        """From `_first` on."""
+        self._rows = 0
+        """Looked at since the table was made."""
+
+    def of(self, days: pa.Array, low: int, high: int) -> pa.Array:
+        """Return the first day of the month or year of each day; the days are from low to high."""
+        self._rows += len(days)
+        if not self._has(low, high):
+            if high - low >= self._rows:
+                return pc.floor_temporal(days, unit=self._unit)
+            numbers = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int32()), high - low + 1))
+            listed = pc.add(numbers, pa.scalar(low - 1, pa.int32())).view(pa.date32())
+            self._days = pc.floor_temporal(listed, unit=self._unit)
+            self._first, self._rows = low, 0
+        place = pc.subtract(days.view(pa.int32()), pa.scalar(self._first, pa.int32()))
+        return pc.take(self._days, place)
+
+    def _has(self, low: int, high: int) -> bool:
+        known = 0 if self._days is None else len(self._days)
+        return self._first <= low and high < self._first + known
 
 
 def shifted(step: ShiftDates, field: pa.Field, by: pa.Field, key: bytes) -> TwoColumns:
@@ -95,11 +132,11 @@ def _finite_only(array: pa.Array, field: pa.Field, change: Values) -> pa.Array:
     return pc.if_else(infinite, array, change(finite))
 
 
-def _is_usual(array: pa.Array) -> bool:
-    """Tell whether all dates are of the years 1601 to 2500."""
-    ends = pc.min_max(_ticks(array)).as_py()
-    day = _day_ticks(array.type)
-    return ends["min"] is None or (_USUAL[0] * day <= ends["min"] and ends["max"] < _USUAL[1] * day)
+def _ends(array: pa.Array) -> tuple[int, int] | None:
+    """Return the first and the last of some dates, as ticks; None if all are NULL."""
+    width = pa.int32() if array.type.bit_width == 32 else pa.int64()
+    ends = pc.min_max(array.view(width)).as_py()
+    return None if ends["min"] is None else (ends["min"], ends["max"])
 
 
 def _day_of_month(march_day: pa.Array) -> pa.Array:

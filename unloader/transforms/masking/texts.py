@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from unloader.errors import UsageError
-from unloader.transforms.masking.keyed import Values
 from unloader.transforms.model import TruncateColumn
+from unloader.transforms.steps import plain_array
 from writers.arrow_compute import pc
 from writers.schema import text_class
+
+Texts = Callable[["pa.Array | pa.ChunkedArray"], pa.Array]
+"""From texts to texts."""
 
 
 def check_text(field: pa.Field, verb: str) -> None:
@@ -30,17 +35,18 @@ def check_text(field: pa.Field, verb: str) -> None:
     )
 
 
-def truncated(step: TruncateColumn) -> Values:
-    """Return the function that keeps the first characters of texts."""
+def truncated(step: TruncateColumn) -> Texts:
+    """Return the function that keeps the first characters of texts, which may be in pieces."""
 
-    def cut(array: pa.Array) -> pa.Array:
+    def cut(array: pa.Array | pa.ChunkedArray) -> pa.Array:
         kind = array.type
         large = pa.types.is_large_string(kind)
-        data = array.view(pa.large_binary() if large else pa.binary())
-        head = pc.binary_slice(data, 0, step.characters).view(kind)
+        data = array.cast(pa.large_binary() if large else pa.binary())
+        # What is kept is put together, and not what is cut off with it.
+        head = plain_array(pc.binary_slice(data, 0, step.characters)).view(kind)
         # Where all these bytes are ASCII they are the characters, at a quarter of the cost.
         if pc.all(pc.string_is_ascii(head)).as_py() is not False:
             return head
-        return pc.utf8_slice_codeunits(array, 0, step.characters)
+        return plain_array(pc.utf8_slice_codeunits(array, 0, step.characters))
 
     return cut

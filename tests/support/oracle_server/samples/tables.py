@@ -148,13 +148,13 @@ def names_table(db: Database, *, owner: str = "SCOTT", name: str = "Mixed Case.T
     return db.create_table(owner, name, columns=columns, rows=rows)
 
 
-def furnished(*, version: str = "23ai") -> Database:
-    """Return a database with users and one table of every kind.
+def furnished(db: Database | None = None, *, version: str = "23ai") -> Database:
+    """Return a database, a new one or the given, with users and one table of every kind.
 
     SCOTT (tiger) is a plain user, DBADMIN (secret) a DBA. HR (hr) owns EMPLOYEES, which SCOTT may
     read, also as it was, and SECRETS, which SCOTT may not see. SCOTT has a view and synonyms.
     """
-    db = Database(version=version)
+    db = db or Database(version=version)
     db.add_user("SCOTT", "tiger")
     db.add_user("DBADMIN", "secret", dba=True)
     db.add_user("HR", "hr")

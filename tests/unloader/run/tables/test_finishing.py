@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 from unloader.errors import OutputFailed
@@ -14,9 +15,11 @@ from unloader.run.tables.state import TableState
 LONG = 60.0
 
 
-def tables(count: int) -> list[TableState]:
-    """Return tables of which no more than the number is asked."""
-    return [TableState(number=number, run=cast(Any, None)) for number in range(count)]
+def tables(count: int, file_per: str = "unit") -> list[TableState]:
+    """Return tables of which no more than the number is asked, and whether a file is joined."""
+    output = SimpleNamespace(options=SimpleNamespace(file_per=file_per))
+    run = cast(Any, SimpleNamespace(run=SimpleNamespace(outputs=[output])))
+    return [TableState(number=number, run=run) for number in range(count)]
 
 
 def no_check(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
@@ -32,9 +35,14 @@ def ended(finisher: Finisher, count: int) -> dict[int, BaseException | None]:
     return found
 
 
+def no_publication(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+    """Publish all tables at once."""
+    return [(table, None) for table in some]
+
+
 def finishing(
     check: Callable[[Sequence[TableState], Observer], Iterable[Ended]] = no_check,
-    publish: Callable[[TableState, Observer], None] = lambda table, observe: None,
+    publish: Callable[[Sequence[TableState], Any, Observer], Iterable[Ended]] = no_publication,
     **options: Any,
 ) -> tuple[Finisher, list[Any]]:
     """Return a finisher, and the events that it hands on."""
@@ -42,24 +50,48 @@ def finishing(
     return Finisher(check, publish, events.append, **options), events
 
 
-def test_several_tables_are_published_at_a_time() -> None:
-    """Each waits in its publication until another one is in its own."""
-    both = threading.Barrier(2, timeout=LONG)
-    finisher, _ = finishing(publish=lambda table, observe: cast(None, both.wait() and None))
-    for table in tables(2):
-        finisher.take(table)
-    assert ended(finisher, 2) == {0: None, 1: None}
-    finisher.close()
+def test_tables_that_are_done_meanwhile_are_published_together() -> None:
+    """Those of the second publication have come while the first was going on."""
+    begun, goes_on = threading.Event(), threading.Event()
+    together: list[list[int]] = []
 
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+        together.append([table.number for table in some])
+        begun.set()
+        goes_on.wait(LONG)
+        return no_publication(some, threads, observe)
 
-def test_more_are_published_at_a_time_when_no_unit_is_left() -> None:
-    """Those that wait by then get threads of their own."""
-    all_of_them = threading.Barrier(10, timeout=LONG)
-    finisher, _ = finishing(publish=lambda table, observe: cast(None, all_of_them.wait() and None))
-    for table in tables(10):
+    finisher, _ = finishing(publish=publish)
+    first, *others = tables(5)
+    finisher.publish(first)
+    begun.wait(LONG)
+    for table in others:
         finisher.publish(table)
-    finisher.hurry()
-    assert ended(finisher, 10) == dict.fromkeys(range(10))
+    goes_on.set()
+    assert ended(finisher, 5) == dict.fromkeys(range(5))
+    finisher.close()
+    assert together == [[0], [1, 2, 3, 4]]
+
+
+def test_a_table_that_takes_long_holds_up_no_other() -> None:
+    """One whose file is joined is published by itself, beside the others and others of its kind."""
+    others, both = threading.Event(), threading.Barrier(2, timeout=LONG)
+
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+        if some[0].takes_long:
+            both.wait()
+            others.wait(LONG)
+            assert len(some) == 1
+        return no_publication(some, threads, observe)
+
+    finisher, _ = finishing(publish=publish)
+    for table in tables(2, "table"):
+        finisher.publish(table)
+    for table in tables(5)[2:]:
+        finisher.publish(table)
+    assert ended(finisher, 3) == dict.fromkeys((2, 3, 4))
+    others.set()
+    assert ended(finisher, 2) == dict.fromkeys((0, 1))
     finisher.close()
 
 
@@ -93,9 +125,8 @@ def test_an_error_is_that_of_its_table() -> None:
             observe(Notice(text=str(table.number)))
             yield table, OutputFailed("wrong") if table.number == 0 else None
 
-    def publish(table: TableState, observe: Observer) -> None:
-        if table.number == 1:
-            raise OutputFailed("full")
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+        return [(each, OutputFailed("full") if each.number == 1 else None) for each in some]
 
     finisher, events = finishing(check, publish)
     for table in tables(3):
@@ -125,11 +156,31 @@ def test_a_check_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
     finisher.close()
 
 
+def test_a_publication_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
+    """So that nobody waits for them for ever, and the next tables are published."""
+
+    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+        for table in some:
+            if table.number == 0:
+                raise RuntimeError("broken")
+            yield table, None
+
+    finisher, _ = finishing(publish=publish)
+    finisher.publish(tables(1)[0])
+    assert str(ended(finisher, 1)[0]) == "broken"
+    finisher.publish(tables(2)[1])
+    assert ended(finisher, 1) == {1: None}
+    finisher.close()
+
+
 def test_nothing_is_published_before_its_time() -> None:
     """Where all tables are published at the end, that is asked for."""
     published: list[int] = []
     finisher, _ = finishing(
-        publish=lambda table, observe: published.append(table.number), at_once=False
+        publish=lambda some, threads, observe: (
+            published.extend(each.number for each in some) or no_publication(some, threads, observe)
+        ),
+        at_once=False,
     )
     (table,) = tables(1)
     finisher.take(table)

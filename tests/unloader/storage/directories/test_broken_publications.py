@@ -77,6 +77,8 @@ def check_aftermath(found: list[dict[str, Any]], runs: dict[str, Any], settings:
         # Once begun it is brought to its end at every later moment.
         begun = begun or each["completed"] == runs["new"]
         assert (each["completed"] == runs["new"]) is begun, each
+        # What is published is cleared up, too, wherever the end came.
+        assert not begun or not each["hidden"], each
         if each["after"] != each["completed"]:
             assert "was cut short while it was published" in each["told"][0], each
         assert each["last"] == [["_manifest.json=last", "z.csv=last"], [], []][: len(before)]

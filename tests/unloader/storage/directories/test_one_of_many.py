@@ -18,7 +18,7 @@ from unloader.storage.model import JOURNAL
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is synced, and what gets which name, in order."""
     found: list[tuple[str, str]] = []
-    sync, rename = os.fsync, os.rename
+    sync, rename, replace = os.fsync, os.rename, os.replace
 
     def recorded_sync(descriptor: int) -> None:
         found.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
@@ -28,6 +28,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         found.append(("rename", str(target)))
         rename(source, target)
 
+    def recorded_replace(source: Path, target: Path) -> None:
+        found.append(("rename", str(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", recorded_replace)
     monkeypatch.setattr(os, "fsync", recorded_sync)
     monkeypatch.setattr(os, "rename", recorded_rename)
     return found
@@ -49,11 +54,12 @@ def test_the_way_to_the_record_is_synced_before_the_first_final_name(
         assert [call for call in calls if call[0] == "sync"] == []
         published(directory)
     first = calls.index(("rename", str(out / "a.csv")))
-    synced = [path for kind, path in calls[:first] if kind == "sync"]
     way = [out / "_run" / "lock", out / "_run", out, out.parent, tmp_path, out / "_run" / "staged"]
-    assert {str(each) for each in way} <= set(synced)
-    record = synced.index(str(out / "_run" / "publication.json.part"))
-    assert record > max(synced.index(str(each)) for each in way)
+    record = calls.index(("rename", str(out / "_run" / "publication.json")))
+    before = [path for kind, path in calls[:record] if kind == "sync"]
+    bytes_too = [out / "_run" / name for name in ("_manifest.json", "publication.json.part")]
+    assert {str(each) for each in [*way, *bytes_too]} <= set(before)
+    assert ("sync", str(out / "_run")) in calls[record:first]
     manifest = calls.index(("rename", str(out / "_manifest.json")))
     assert ("sync", str(out)) in calls[first:manifest]
     assert ("sync", str(out)) in calls[manifest:]
@@ -69,6 +75,33 @@ def test_a_journal_is_synced_behind_the_way_to_it(
     synced = [path for kind, path in calls if kind == "sync"]
     way = [out / "_run" / "lock", out, tmp_path, out / "_run", out / "_run" / "staged"]
     assert synced == [str(each) for each in way]
+
+
+def test_a_file_that_a_worker_has_not_synced_is_synced_before_its_line(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """One that is gone by then, as its table is published, is passed over."""
+    out = tmp_path / "out"
+    with taken([out], overwrite=False, one_of_many=True) as directory:
+        stage(directory, "a.csv")
+        del calls[:]
+        directory.sync_later([(0, "a.csv.part"), (0, "gone.part")])
+        directory.append(JOURNAL, b"{}\n")
+    assert ("sync", str(out / "_run" / "staged" / "a.csv.part")) in calls
+
+
+def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    """Its final name leads to all of its bytes, whenever the power fails."""
+    out = tmp_path / "out"
+    with taken([out], overwrite=False, one_of_many=True) as directory:
+        moves = stage(directory, "a.csv")
+        del calls[:]
+        directory.sync_later([(0, moves[0].staged), (0, "of a broken attempt.part")])
+        directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
+    record = calls.index(("rename", str(out / "_run" / "publication.json")))
+    assert ("sync", str(out / "_run" / "staged" / moves[0].staged)) in calls[:record]
 
 
 def test_the_directory_above_is_synced_once_for_all(
@@ -95,7 +128,7 @@ def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Pat
     ]
     for directory in directories:
         directory.append(JOURNAL, b"{}\n")
-    assert threading.active_count() == threads + 1
+    assert [each.name for each in threading.enumerate()].count("journal") == 1
     for directory in directories:
         published(directory)
         directory.close()

@@ -21,6 +21,7 @@ from unloader.storage.directories.leftovers import Holder
 from unloader.storage.directories.local import LocalDirectories
 from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import Claim, Index, Move
+from writers.files import syncing
 
 HEARTBEAT = """
 import itertools, os, sys, time
@@ -184,7 +185,7 @@ def test_a_run_that_is_published_shows_itself_until_it_clears_up(
         run.show(json.dumps({"sequence": len(shown)}).encode())
         shown.append([path.read_text() for path in out.parent.glob("**/_run/status.json")])
 
-    monkeypatch.setattr(publishing, "sync_directory", synced)
+    monkeypatch.setattr(syncing, "sync_directory", synced)
     run.commit([Move(0, "1-a1.csv.part", "1.csv")], b"{}")
     run.show(b"late")
     run.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +112,21 @@ class Session:
         """Show what the session does now in V$SESSION.ACTION; sent with the next statement."""
         self.connection.action = _cut(action, MAX_ACTION_BYTES)
 
-    def cursor(self) -> oracledb.Cursor:
-        """Return a new cursor; its errors are to be handed to `translate`."""
-        return self.connection.cursor()
+    @contextmanager
+    def cursor(self) -> Iterator[oracledb.Cursor]:
+        """Open a cursor for the context; its errors are to be handed to `translate`.
+
+        It is closed whatever happens. One that an error's traceback keeps would be closed by the
+        garbage collector, perhaps while the driver prepares the next statement: then both wait for
+        one lock of the connection, for ever (python-oracledb 26.1).
+        """
+        cursor = self.connection.cursor()
+        try:
+            yield cursor
+        finally:
+            # On a connection that is lost it cannot be closed, and need not be.
+            with suppress(*self._errors):
+                cursor.close()
 
     def run(self, sql: str, binds: Binds = ()) -> list[tuple[Any, ...]]:
         """Run one statement and return all its rows, none if it is no query.
@@ -122,12 +134,10 @@ class Session:
         Raises:
             SourceError: The database refused; transient where a retry may help.
         """
-        with self.translating():
-            cursor = self.cursor()
+        with self.translating(), self.cursor() as cursor:
             cursor.arraysize, cursor.prefetchrows = FETCH_ROWS, FETCH_ROWS + 1
             cursor.execute(sql, binds)
             rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
-            cursor.close()
             return rows
 
     def value(self, sql: str, binds: Binds = ()) -> Any:
@@ -141,12 +151,10 @@ class Session:
         Raises:
             SourceError: The statement is not valid, or has bind variables.
         """
-        with self.translating():
-            cursor = self.cursor()
+        with self.translating(), self.cursor() as cursor:
             cursor.parse(sql)
             columns = tuple(cursor.description or ())
             binds = cursor.bindnames()
-            cursor.close()
         if binds:
             raise SourceError(
                 f"the statement has the bind variable :{binds[0]}", "write the value in its place"

@@ -135,8 +135,7 @@ def _keys(
     session: Session, table: Relation, part: PartitionInfo, column: ColumnInfo, percent: float
 ) -> tuple[str, ...]:
     name = quoted(column.name)
-    with session.translating():
-        cursor = session.cursor()
+    with session.translating(), session.cursor() as cursor:
         cursor.arraysize = cursor.prefetchrows = SAMPLED_KEYS
         cursor.execute(
             f"SELECT {name} FROM {_relation(table, part)} SAMPLE ({percent:.6f}) SEED (1) "
@@ -148,7 +147,6 @@ def _keys(
         except ValueError:
             # A date before the year 1, which Python has not.
             return ()
-        cursor.close()
     step = -(-len(values) // SAMPLED_KEYS) or 1
     texts = (key_literal(value) for value in values[::step])
     return tuple(text for text in texts if text is not None)

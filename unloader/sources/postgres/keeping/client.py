@@ -16,6 +16,7 @@ from partition_planner.model import Selector
 from unloader.errors import ConfigError, SnapshotGone, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, Extract, SourceSpec
+from unloader.redaction import environment
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping import records
 from unloader.sources.postgres.keeping.messages import (
@@ -189,7 +190,8 @@ def _start() -> Connection:
             [sys.executable, "-m", _PROGRAM, str(theirs.fileno())],
             check=False,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            # It outlives the run, and needs no key of its masks.
+            env={**environment(passwords=True), "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
             stdin=subprocess.DEVNULL,

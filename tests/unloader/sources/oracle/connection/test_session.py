@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import oracledb
 import pytest
 from oracle.accounts import ID_AND_NAME, database, rows, source
 from oracle_server import Fault, OracleServer
@@ -186,3 +188,18 @@ def test_a_password_in_a_statement_is_not_repeated(
     with pytest.raises(SourceError, match=r"\*\*\*.* failed") as caught:
         Session(source(server, tmp_path, session=options), action="x")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_statement_that_is_refused_leaves_no_cursor_to_the_garbage_collector(
+    server: OracleServer, tmp_path: Path
+) -> None:
+    """Closed at any later time, it would wait for a lock that the next statement may hold."""
+    session = Session(source(server, tmp_path), action="x")
+    for ask in (session.run, session.parse):
+        with pytest.raises(SourceError) as refused:
+            ask("SELECT NO_SUCH_COLUMN FROM T")
+        # The traceback still has the frames, and what they hold.
+        assert refused.traceback
+        cursors = [each for each in gc.get_objects() if type(each) is oracledb.Cursor]
+        assert not [each for each in cursors if each._impl is not None]
+    session.close()

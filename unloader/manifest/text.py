@@ -1,0 +1,81 @@
+"""The text of manifests. What the tables of a run have in common is put into words once.
+
+A run over a thousand tables writes a thousand manifests, which differ in little: their options are
+the same but for the place, so are their settings, and many of their columns and workers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from typing import Any
+
+from unloader.json_fields import fields_of, to_json
+from unloader.json_text import indented
+from unloader.manifest.digest import with_digest
+from unloader.manifest.model import Manifest, OptionsRecord
+
+_MOST_KNOWN = 4096
+"""Parts whose text is kept (guess)."""
+
+_WHOLE = frozenset(("source", "snapshot", "settings"))
+"""Keys whose values many manifests have in common."""
+
+_EACH = frozenset(("columns", "workers"))
+"""Keys of lists, entries of which many manifests have in common."""
+
+_PLACE = '"to": ""'
+_TOP, _BELOW = "\n  ", "\n    "
+
+_known: dict[tuple[str, Any], str] = {}
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return the text of a manifest as it is written, its digest at the end."""
+    items = []
+    for name, key, is_optional in fields_of(Manifest):
+        value = getattr(manifest, name)
+        if name != "digest" and not (is_optional and value is None):
+            items.append(f'"{key}": {_text(name, value)}')
+    inner = f",{_TOP}".join(items)
+    return with_digest(f"{{{_TOP}{inner}\n}}\n".encode())
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, OptionsRecord):
+        # The place is the first of the options.
+        options = _shared(replace(value, to=""), _TOP)
+        return options.replace(_PLACE, f'"to": {indented(to_json(value.to), _BELOW)}', 1)
+    if name in _WHOLE:
+        return _shared(value, _TOP)
+    if name in _EACH and value:
+        inner = f",{_BELOW}".join(_shared(each, _BELOW) for each in value)
+        return f"[{_BELOW}{inner}{_TOP}]"
+    return indented(to_json(value), _TOP)
+
+
+def _shared(value: Any, line: str) -> str:
+    """Return the text of a value, which is kept for the next manifest."""
+    key = line, _identity(value)
+    text = _known.get(key)
+    if text is None:
+        text = indented(to_json(value), line)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = text
+    return text
+
+
+def _identity(value: Any) -> Any:
+    """Return what is equal for values with the same text only."""
+    kind = type(value)
+    if value is None or kind is str:
+        return value
+    if kind in (tuple, list):
+        return kind, *map(_identity, value)
+    if kind is dict:
+        return kind, *((key, _identity(each)) for key, each in value.items())
+    if dataclasses.is_dataclass(kind):
+        return kind, *(_identity(getattr(value, name)) for name, *_ in fields_of(kind))
+    # 1, 1.0 and true are equal, and so are 0.0 and -0.0.
+    return kind, repr(value)
