@@ -97,6 +97,26 @@ def test_the_number_of_workers_is_found_over_several_tables(database: str, tmp_p
     assert manifest["parallelism_steps"]
 
 
+def test_a_small_file_whose_sync_has_failed_once_is_written_again(
+    database: str, faults: FaultyCalls, tmp_path: Path
+) -> None:
+    """The next sync of it would succeed, whatever the disk has; resume cannot know that."""
+    home = tmp_path / "night"
+    fault = faults.environment(
+        "fsync", errno.EIO, files="main.bad/_run/staged/", more={"who": "parent", "times": 1}
+    )
+    out = command.ended(
+        *("run", database, "--table", "*", "--to", f"{home}/{{schema}}.{{table}}"),
+        *("--on-table-failure", "continue", "--progress", "log"),
+        env={**os.environ, **fault},
+    )
+    assert out.returncode == 7, out.stderr
+    check_others(home)
+    assert not list((home / "main.bad" / "_run" / "staged").glob("*"))
+    command.run("resume", str(home), "--quiet")
+    assert {name: rows_of(home, f"main.{name}") for name in SIZES} == SIZES
+
+
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_killed_worker_costs_one_attempt_of_one_table(postgres: Any, tmp_path: Path) -> None:
     """The unit that it was at is read again, and all tables are whole."""

@@ -126,3 +126,27 @@ def test_a_run_is_seen_and_ended_by_the_directory_of_any_route(
     assert len(staged_units(to / "one")) == units["one"]
     command.run("resume", str(to / "one"))
     assert {name: files_of(to / name) for name in whole} == whole
+
+
+@pytest.mark.parametrize("policy", ["stop", "drop"])
+def test_a_route_of_one_table_leads_to_the_run_over_all(tmp_path: Path, policy: str) -> None:
+    """Its directory is not within that of the run, whose first route it is not."""
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE good AS SELECT 'x' AS v FROM range(10)")
+        connection.execute("CREATE TABLE wrong AS SELECT chr(26085) AS v FROM range(10)")
+    first, second = tmp_path / "first", tmp_path / "second"
+    said = command.error_of(
+        *("run", f"duckdb://{path}", "--table", "*", "--on-table-failure", "continue"),
+        *("--route", f"a:to={first}/{{table}}", "--on-route-failure", policy),
+        *("--route", f"b:to={second}/{{table}},encoding=latin-1"),
+        status=7,
+    )
+    assert said.rstrip().endswith(f"continue with: unloader resume {first}")
+    assert f"resume {second}" not in said
+    assert f"unloader resume {first}" in command.error_of("resume", str(second / "wrong"), status=6)
+    told = command.ended("status", str(second / "wrong"), "--json")
+    assert (told.returncode, '"home": "' + str(first) + '"' in told.stdout) == (7, True)
+    for place in (first, second):
+        command.run("verify", str(place / "good"))
+    command.error_of("resume", str(first), status=7)

@@ -66,10 +66,11 @@ class Claim:
     """The record of the run that has died there stays until this one's takes its place."""
     shared: bool = False
     """Other runs have places within these. A place need not be empty, and stays what it is."""
-    one_of_many: bool = False
-    """The run has many places, each taken by itself and told of by a record elsewhere. The caller
-    has brought publications into them that were cut short to their end (`Storage.complete_all`),
-    and it may be lost in a power cut that a place was taken: until there is something to lose."""
+    home: str = ""
+    """Where the record of the run is that has many places, each taken by itself; empty for any
+    other. The caller has brought publications into them that were cut short to their end
+    (`Storage.complete_all`), and it may be lost in a power cut that a place was taken: until there
+    is something to lose."""
     mode: int | None = None
     """Rights of files; None is as the umask has it. Directories get what goes with them."""
     owner_group: str = ""
@@ -176,6 +177,8 @@ class WhoWasHere:
     """The machine of its process; empty where it is not known."""
     since: str = ""
     """When its process took the place, ISO 8601 in UTC; empty where it is not known."""
+    home: str = ""
+    """Where the record of the run was, if the place is one of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ def do_run(
 ) -> None:
     """Do a whole run that leaves these files, each with the run's name as text."""
     files = {name: number % len(paths) for name, number in files.items()}
-    with taken(paths, overwrite=True, run_id=run, one_of_many=many) as directories:
+    with taken(paths, overwrite=True, run_id=run, home="home" if many else "") as directories:
         for name, number in files.items():
             (directories.all[number].staged / f"{name}.part").write_text(f"{run}\n")
         moves = [Move(number, f"{name}.part", name) for name, number in files.items()]

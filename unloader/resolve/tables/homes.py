@@ -164,7 +164,16 @@ def home_above(storage: Storage, place: str, run_id: str) -> str:
         who = storage.who_was_here(found, counted=False)
         if who is not None and who.run_id == run_id:
             return found
-    return ""
+    return _recorded_home(storage, place, run_id)
+
+
+def _recorded_home(storage: Storage, place: str, run_id: str) -> str:
+    """Return the home that a directory names: that of a route need not be within it."""
+    here = storage.who_was_here(place, counted=False)
+    if here is None or here.run_id != run_id or not here.home:
+        return ""
+    who = storage.who_was_here(here.home, counted=False)
+    return here.home if who is not None and who.run_id == run_id else ""
 
 
 def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:

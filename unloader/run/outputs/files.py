@@ -57,14 +57,14 @@ class FileOutput:
     is_kept = True
 
     def __init__(
-        self, run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, one_of_many: bool = False
+        self, run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str = ""
     ) -> None:
         """Take the directories.
 
         Args:
             run: What is to be written.
             resumed_in: The directories in which a broken run is gone on with; empty for none.
-            one_of_many: See `Claim.one_of_many`.
+            home: See `Claim.home`.
 
         Raises:
             OutputFailed: One cannot be taken; see `RunDirectories`.
@@ -81,7 +81,7 @@ class FileOutput:
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
         self._resumed = bool(resumed_in)
-        self._synced_from = _SYNCED_FROM_BYTES if one_of_many else 0
+        self._synced_from = _SYNCED_FROM_BYTES if home else 0
         places = resumed_in or output.destinations
         self._storage = storage_at(places[0]).take(
             Claim(
@@ -90,7 +90,7 @@ class FileOutput:
                 overwrite=output.overwrite,
                 read_index=read_index,
                 resumed=self._resumed,
-                one_of_many=one_of_many,
+                home=home,
                 mode=output.mode,
                 owner_group=output.owner_group,
             )

@@ -14,15 +14,13 @@ from unloader.run.outputs.unit_pipes import PipeOutput
 from unloader.storage.kinds import destination_kind
 
 
-def open_output(
-    run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, one_of_many: bool = False
-) -> RunOutput:
+def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str = "") -> RunOutput:
     """Take the destination of a run; the caller closes it.
 
     Args:
         run: What is to be written.
         resumed_in: The places where a broken run of the same id is gone on with; empty for none.
-        one_of_many: See `Claim.one_of_many`.
+        home: See `Claim.home`.
 
     Raises:
         OutputFailed: It cannot be opened.
@@ -30,17 +28,17 @@ def open_output(
         ConfigError: A file name is too long.
     """
     if len(run.outputs) == 1:
-        return _open_one(of_output(run, 0), resumed_in, one_of_many=one_of_many)
+        return _open_one(of_output(run, 0), resumed_in, home=home)
     from unloader.run.routes.outputs import RouteOutputs
 
-    open_one = partial(_open_one, one_of_many=one_of_many)
-    return RouteOutputs(run, open_one, resumed=bool(resumed_in), completed=one_of_many)
+    open_one = partial(_open_one, home=home)
+    return RouteOutputs(run, open_one, resumed=bool(resumed_in), one_of_many=bool(home))
 
 
-def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, one_of_many: bool) -> RunOutput:
+def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, home: str) -> RunOutput:
     kind = destination_kind(run.output.options.destinations)
     if kind == "directories":
-        return FileOutput(run, resumed_in, one_of_many=one_of_many)
+        return FileOutput(run, resumed_in, home=home)
     if kind == "null":
         return NullOutput(run)
     if kind == "pipes":

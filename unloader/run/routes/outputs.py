@@ -51,7 +51,7 @@ class RouteOutputs:
     is_kept = True
 
     def __init__(
-        self, run: ResolvedRun, open_one: OpenOutput, *, resumed: bool, completed: bool = False
+        self, run: ResolvedRun, open_one: OpenOutput, *, resumed: bool, one_of_many: bool = False
     ) -> None:
         """Take the places of all, or of none.
 
@@ -59,18 +59,19 @@ class RouteOutputs:
             run: What is to be written.
             open_one: Opens one output; see `unloader.run.outputs.opening`.
             resumed: An earlier process of the run has begun it.
-            completed: See `unloader.run.outputs.left.left_of_output`.
+            one_of_many: It is of one table of several; see `Claim.home`.
 
         Raises:
             OutputFailed: One cannot be taken.
         """
         self._run = run
+        self._one_of_many = one_of_many
         self._drops = run.request.on_route_failure == "drop"
         self._observe: Observer = silent
         self.routes: list[RouteState] = []
         with ExitStack() as taken:
             for number in range(len(run.outputs)):
-                state = _opened(run, number, open_one, resumed=resumed, completed=completed)
+                state = _opened(run, number, open_one, resumed=resumed, completed=one_of_many)
                 taken.callback(state.output.close)
                 self.routes.append(state)
             self._taken = taken.pop_all()
@@ -288,9 +289,11 @@ class RouteOutputs:
         done = [each for each in self.routes if each.manifest is not None]
         where = ", ".join(f"{each.name} in {each.directory}" for each in done)
         hint = next((each.failure.hint for each in dropped if each.failure), "")
+        # Several tables are gone on with together.
+        step = "" if self._one_of_many else f" and {self.next_step(resumable=True)}"
         return PartialUnload(
             f"{len(dropped)} of {len(self.routes)} routes failed: {named}; complete: {where}",
-            f"fix the cause ({hint}) and {self.next_step(resumable=True)}",
+            f"fix the cause ({hint}){step}",
         )
 
 

@@ -89,7 +89,7 @@ class Opening:
         if left.what == "all":
             output: RunOutput = NullOutput(run)
         else:
-            output = open_output(run, resumed_in, one_of_many=True)
+            output = open_output(run, resumed_in, home=self.state.home)
         # A table that is published gives its files back at once: there may be thousands.
         own = ExitStack()
         own.callback(output.close)

@@ -59,6 +59,7 @@ class Journal:
         self._files: list[Path] = []
         """Not synced yet."""
         self._error: OSError | None = None
+        self._lost: OSError | None = None
 
     def sync_before(self, files: Iterable[Path]) -> None:
         """Sync files before the lines that follow; those that are gone by then are passed over."""
@@ -88,8 +89,14 @@ class Journal:
             self.carry()
 
     def rest(self) -> None:
-        """Sync nothing until the next line: all that the lines tell is told by something else."""
+        """Sync nothing until the next line: all that the lines tell is told by something else.
+
+        Raises:
+            OSError: Files that the lines tell of could not be synced. They are gone.
+        """
         _SYNCING.rest(self)
+        if self._lost is not None:
+            raise self._lost
 
     def close(self) -> None:
         """Sync what is left, and close the file; never raises."""
@@ -116,9 +123,15 @@ class Journal:
             way = [each for directory in self._directories for each in directory.way()]
             # Of a run that was published they have been cleared away.
             folders = [folder for folder in self._folders if os.path.lexists(folder)]
-            with ExitStack() as opened:
-                files, self._files = self._files, []
-                yield (*way, *folders, *_opened(files, opened))
+            files, self._files = self._files, []
+            try:
+                with ExitStack() as opened:
+                    yield (*way, *folders, *_opened(files, opened))
+            except (OSError, WriteError) as error:
+                if files:
+                    remove_unsynced(files)
+                    self._lost = _of_the_system(error)
+                raise
             for directory in self._directories:
                 directory.is_durable(began)
             self._directories = ()
@@ -132,6 +145,16 @@ class Journal:
             raise self._error from error
 
 
+def remove_unsynced(files: Iterable[Path]) -> None:
+    """Remove staged files whose sync failed, so that nobody takes them for written.
+
+    The next sync of them would succeed, whatever the disk has.
+    """
+    for path in files:
+        with suppress(OSError):
+            path.unlink()
+
+
 def _opened(files: Iterable[Path], opened: ExitStack) -> Iterator[int]:
     """Open files to be synced, but for those that have been published, and cleared away."""
     for path in files:
@@ -142,8 +165,10 @@ def _opened(files: Iterable[Path], opened: ExitStack) -> Iterator[int]:
                 raise
 
 
-def _of_the_system(error: WriteError) -> OSError:
+def _of_the_system(error: OSError | WriteError) -> OSError:
     """Return what the system said, which whoever writes the journal tells with its place."""
+    if isinstance(error, OSError):
+        return error
     return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
 
 
@@ -175,8 +200,9 @@ class _Syncing:
         return True
 
     def rest(self, journal: Journal) -> None:
-        """Take a journal's lines as synced."""
+        """Take a journal's lines as synced, once it is not in hand."""
         with self._change:
+            self._change.wait_for(lambda: journal not in self._in_hand)
             self._waiting.pop(journal, None)
 
     def leave(self, journal: Journal) -> bool:

@@ -65,6 +65,8 @@ class Holder:
     """Tells one start of that machine from another."""
     started: str = ""
     """When the process took the directory, ISO 8601 in UTC."""
+    home: str = ""
+    """The directory with the record of the run, if this is one of many tables."""
 
     @property
     def process(self) -> str:
@@ -228,6 +230,7 @@ def read_holder(room: Path) -> Holder:
             host=str(document.get("host", "")),
             boot_id=str(document.get("boot_id", "")),
             started=str(document.get("started", "")),
+            home=str(document.get("home", "")),
         )
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return Holder()

@@ -142,6 +142,7 @@ class LocalDirectories:
             left=look(directory) if counted else nothing_counted(directory, holder.run_id),
             host=holder.host,
             since=holder.started,
+            home=holder.home,
         )
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:

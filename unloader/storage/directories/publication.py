@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from unloader.storage.directories.leftovers import (
     owners_for,
 )
 from unloader.storage.model import MANIFEST
+from writers.errors import WriteError
 from writers.files.publish import NamedLater
 from writers.files.syncing import Steps, Wanted
 
@@ -154,19 +155,29 @@ class Publication:
             raise
         return tuple(records)
 
-    def naming(self, records: Sequence[NamedLater], before: Sequence[Wanted] = ()) -> Steps[None]:
+    def naming(
+        self,
+        records: Sequence[NamedLater],
+        before: Sequence[Wanted] = (),
+        lost: Callable[[], None] = lambda: None,
+    ) -> Steps[None]:
         """Give records their names, once what they tell of is on the disk.
 
         Args:
             records: As `written` returns them.
             before: What is synced together with them.
+            lost: Called if that sync fails.
 
         Raises:
             WriteError: The file system refused.
             OSError: It did not sync.
         """
         try:
-            yield (*before, *(record.descriptor for record in records))
+            try:
+                yield (*before, *(record.descriptor for record in records))
+            except (OSError, WriteError):
+                lost()
+                raise
             for record in records:
                 record.name()
                 record.close()

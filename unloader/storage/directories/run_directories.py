@@ -20,7 +20,7 @@ from typing import IO, TypeVar
 from unloader.errors import OutputFailed
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.earlier_runs import EarlierRuns
-from unloader.storage.directories.journal import Journal
+from unloader.storage.directories.journal import Journal, remove_unsynced
 from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder, strangers
 from unloader.storage.directories.publication import (
     Placed,
@@ -68,7 +68,8 @@ class RunDirectories:
         self.notices: tuple[str, ...] = ()
         self._publishing = False
         self._shared = claim.shared
-        self._one_of_many = claim.one_of_many
+        self._one_of_many = bool(claim.home)
+        self._home = os.path.abspath(claim.home) if claim.home else ""
         self._journals: dict[str, Journal] = {}
         self._unsynced: dict[tuple[int, str], None] = {}
         self._is_shown, self._show_lock = True, threading.Lock()
@@ -223,7 +224,7 @@ class RunDirectories:
         self._check_moves(moves)
         for journal in self._journals.values():
             # From here on the publication is to tell more.
-            journal.rest()
+            _on(self.first, journal.rest, "write the journal in")
         for move in moves:
             self._access.give(self.staged_file(move.place, move.staged))
         with ExitStack() as opened:
@@ -243,7 +244,9 @@ class RunDirectories:
 
             try:
                 began = time.monotonic()
-                yield from publication.naming(publication.written(rooms), told)
+                yield from publication.naming(
+                    publication.written(rooms), told, lambda: self._remove_unsynced(moves)
+                )
                 for directory in self.all:
                     directory.is_durable(began)
                 # Until then machines that the lock does not reach see that it goes on.
@@ -286,6 +289,14 @@ class RunDirectories:
             if (move.place, move.staged) in self._unsynced
         ]
         return (*way, *folders, *unsynced, file.descriptor)
+
+    def _remove_unsynced(self, moves: Sequence[Move]) -> None:
+        """Remove staged files that `sync_later` took: whether the disk has them is not known."""
+        remove_unsynced(
+            self.staged_file(move.place, move.staged)
+            for move in moves
+            if (move.place, move.staged) in self._unsynced
+        )
 
     def abandon(self, manifest: bytes | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
@@ -437,6 +448,7 @@ class RunDirectories:
             host=host_name(),
             boot_id=boot_id(),
             started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            home=self._home,
         )
 
     def _real(self) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def test_the_way_to_the_record_is_synced_before_the_first_final_name(
     to lose nothing is synced.
     """
     out = tmp_path / "made" / "out"
-    with taken([out], overwrite=False, one_of_many=True) as directory:
+    with taken([out], overwrite=False, home="home") as directory:
         assert [call for call in calls if call[0] == "sync"] == []
         published(directory)
     first = calls.index(("rename", str(out / "a.csv")))
@@ -70,7 +70,7 @@ def test_a_journal_is_synced_behind_the_way_to_it(
 ) -> None:
     """What a power cut leaves of a large table can be found, hours before it is published."""
     out = tmp_path / "out"
-    with taken([out], overwrite=False, one_of_many=True) as directory:
+    with taken([out], overwrite=False, home="home") as directory:
         directory.append(JOURNAL, b"{}\n")
     synced = [path for kind, path in calls if kind == "sync"]
     way = [out / "_run" / "lock", out, tmp_path, out / "_run", out / "_run" / "staged"]
@@ -82,7 +82,7 @@ def test_a_file_that_a_worker_has_not_synced_is_synced_before_its_line(
 ) -> None:
     """One that is gone by then, as its table is published, is passed over."""
     out = tmp_path / "out"
-    with taken([out], overwrite=False, one_of_many=True) as directory:
+    with taken([out], overwrite=False, home="home") as directory:
         stage(directory, "a.csv")
         del calls[:]
         directory.sync_later([(0, "a.csv.part"), (0, "gone.part")])
@@ -95,7 +95,7 @@ def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
 ) -> None:
     """Its final name leads to all of its bytes, whenever the power fails."""
     out = tmp_path / "out"
-    with taken([out], overwrite=False, one_of_many=True) as directory:
+    with taken([out], overwrite=False, home="home") as directory:
         moves = stage(directory, "a.csv")
         del calls[:]
         directory.sync_later([(0, moves[0].staged), (0, "of a broken attempt.part")])
@@ -108,14 +108,12 @@ def test_the_directory_above_is_synced_once_for_all(
     tmp_path: Path, calls: list[tuple[str, str]]
 ) -> None:
     """Behind the last one that is made in it."""
-    made = [
-        taken([tmp_path / f"{number}"], overwrite=False, one_of_many=True) for number in range(3)
-    ]
+    made = [taken([tmp_path / f"{number}"], overwrite=False, home="home") for number in range(3)]
     for directory in made:
         published(directory)
         directory.close()
     assert calls.count(("sync", str(tmp_path))) == 1
-    with taken([tmp_path / "later"], overwrite=False, one_of_many=True) as directory:
+    with taken([tmp_path / "later"], overwrite=False, home="home") as directory:
         published(directory)
     assert calls.count(("sync", str(tmp_path))) == 2
 
@@ -124,7 +122,7 @@ def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Pat
     """A run over thousands of tables has few files open at a time."""
     before, threads = set(os.listdir("/proc/self/fd")), threading.active_count()
     directories = [
-        taken([tmp_path / str(number)], overwrite=False, one_of_many=True) for number in range(5)
+        taken([tmp_path / str(number)], overwrite=False, home="home") for number in range(5)
     ]
     for directory in directories:
         directory.append(JOURNAL, b"{}\n")
@@ -144,5 +142,5 @@ def test_what_was_cut_short_beside_many_directories_is_completed(tmp_path: Path)
     twin.mkdir()
     assert complete_all([tmp_path / "one", tmp_path / "other", tmp_path / "missing"]) == ()
     assert twin.exists()
-    taken([tmp_path / "one"], overwrite=False, one_of_many=True).close()
+    taken([tmp_path / "one"], overwrite=False, home="home").close()
     assert not twin.exists()
