@@ -130,7 +130,8 @@ def test_a_new_snapshot_that_is_killed_can_be_gone_on_with(
     assert status == -9, err
     found = json.loads(command.run("status", str(home), "--json", status=7))
     assert (found["state"], found["tables"]["total"]) == ("interrupted", 4)
-    assert found["tables"]["done"] > 0
+    # Of tables that are published together none may be in place by then.
+    assert found["tables"]["done"] > 0 or not path.startswith("night")
     command.run("resume", str(home), *(["--new-snapshot"] if way == "new" else []), "--quiet")
     after = run_ids(home)
     assert len(after) == len(SIZES)
