@@ -16,6 +16,8 @@ from schemas.manifests import check
 from several_tables import break_off, made, requests_of, unload
 
 from unloader import api
+from unloader.errors import OutputFailed
+from unloader.events import Event, UnitFinished
 from unloader.model import SourceSpec
 from unloader.storage.directories.local import LocalDirectories
 from unloader.storage.model import RUN_RECORD
@@ -262,3 +264,22 @@ def test_the_record_of_all_tables_is_not_read_for_each(
     assert (found.destination, found.state) == (str(home), "interrupted")
     # Three tables are open still.
     assert len(read) <= 3
+
+
+def test_a_home_that_is_removed_meanwhile_is_no_way_to_go_on(
+    source: SourceSpec, tmp_path: Path
+) -> None:
+    """One error that says so; the tables are whole, and nothing says that the run is."""
+    home = tmp_path / "night"
+
+    def remove(event: Event) -> None:
+        if isinstance(event, UnitFinished):
+            shutil.rmtree(home / "_run", ignore_errors=True)
+
+    with pytest.raises(OutputFailed) as caught:
+        unload(requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES)), observe=remove)
+    assert f"{home}/_run/lock was removed" in caught.value.message
+    assert "unloader resume" not in str(caught.value)
+    assert not (home / "_manifest.json").exists()
+    for name in SIZES:
+        command.run("verify", str(home / f"main.{name}"), "--quiet")
