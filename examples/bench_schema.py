@@ -25,6 +25,10 @@ those that end in `_counted`. CPU is user and system time of the process tree wi
 whose is told apart; `cpu_ms_per_small_table` is that of `ours_counted` over all tables without that
 of the same over the big ones alone, for each small table.
 
+Ours has every file on the disk before it has its final name, and pg_dump syncs every file at its
+end (`--sync`, its default); psql syncs nothing. pg_dump writes the text form of COPY, ours and psql
+its CSV form, which costs the server more. The report has this as `notes`.
+
 What ours wrote is read by DuckDB after each run: every table must be as it was after one and the
 same transfer, row by row, and the balances of all tables must make the sum that they began with.
 """
@@ -52,6 +56,13 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from schema_sources import Sample, Schema, check, quoted, schema_of, write, writing  # noqa: E402
+
+NOTES = (
+    "ours syncs every file before it has its final name; pg_dump syncs all at its end; psql none",
+    "pg_dump writes COPY's text form, ours and psql its CSV form: see server_cpu_s",
+    "workers of ours, --jobs of pg_dump and psqls at a time are --parallelism; same codec",
+)
+"""What a reader of the ratios must know."""
 
 TABLES = {"postgres": 500, "duckdb": 2000, "oracle-test": 50}
 BIG = {"postgres": (3, 2_000_000), "duckdb": (3, 2_000_000), "oracle-test": (1, 100_000)}
@@ -91,6 +102,8 @@ class Measurement:
 def main() -> None:
     """Measure and print, or be the writer."""
     options = parsed()
+    # A program that is installed has its bytecode: nobody compiles it at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if options.writer:
         write(options)
         return
@@ -109,6 +122,7 @@ def main() -> None:
             "runs": [asdict(each) for each in measurements],
             "commands": {c.name: [shown(each.text) for each in c.commands] for c in contenders},
             "loop_reckoned": len(loop_small(schema, options)) < len(small(schema, options)),
+            "notes": NOTES if schema.bin is not None else (),
             "machine": machine(directory),
             "versions": versions(schema),
             "options": {
@@ -437,6 +451,7 @@ def table(report: dict[str, Any]) -> str:
     ]
     lines.append("\nours divided by theirs, median of the rounds:")
     lines += [f"{name:<32}{ratio:>10.4f}" for name, ratio in report["ratios"].items()]
+    lines += ["", *report["notes"]]
     lines.append(f"\n{report['machine']}\n{report['versions']}\n{report['options']}")
     return "\n".join(lines)
 

@@ -7,7 +7,10 @@ the same but for the place, so are their settings, and many of their columns and
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from unloader.json_fields import fields_of, to_json
@@ -57,7 +60,11 @@ def _text(name: str, value: Any) -> str:
 def _shared(value: Any, line: str) -> str:
     """Return the text of a value, which is kept for the next manifest."""
     key = line, _identity(value)
-    text = _known.get(key)
+    try:
+        text = _known.get(key)
+    except TypeError:
+        # Options of a transform hold objects of any form.
+        return indented(to_json(value), line)
     if text is None:
         text = indented(to_json(value), line)
         if len(_known) >= _MOST_KNOWN:
@@ -67,15 +74,18 @@ def _shared(value: Any, line: str) -> str:
 
 
 def _identity(value: Any) -> Any:
-    """Return what is equal for values with the same text only."""
+    """Return what is equal for values with the same text only.
+
+    1, 1.0 and true are equal, but no field of a record takes more than one of them.
+    """
     kind = type(value)
-    if value is None or kind is str:
+    if not dataclasses.is_dataclass(kind):
         return value
-    if kind in (tuple, list):
-        return kind, *map(_identity, value)
-    if kind is dict:
-        return kind, *((key, _identity(each)) for key, each in value.items())
-    if dataclasses.is_dataclass(kind):
-        return kind, *(_identity(getattr(value, name)) for name, *_ in fields_of(kind))
-    # 1, 1.0 and true are equal, and so are 0.0 and -0.0.
-    return kind, repr(value)
+    values = _values_of(kind)(value)
+    return kind, *(tuple(each.items()) if type(each) is dict else each for each in values)
+
+
+@cache
+def _values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gets all fields of a dataclass, which has several."""
+    return attrgetter(*(name for name, *_ in fields_of(kind)))

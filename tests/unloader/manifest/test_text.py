@@ -60,10 +60,10 @@ def whole(manifest: Manifest) -> bytes:
         {"columns": (), "settings": ()},
         {"columns": (replace(COLUMN, nullable=False), COLUMN)},
         {"options": replace(PLAIN.options, to=("/one", '/o"ther'))},
-        {"options": replace(PLAIN.options, retry_delay=0.0)},
-        {"options": replace(PLAIN.options, retry_delay=-0.0)},
+        {"options": replace(PLAIN.options, retry_delay=0.5)},
         {"options": replace(PLAIN.options, dialect=TextFormat(delimiter=";"))},
         {"options": replace(PLAIN.options, compression=Compression(codec="gzip", level=1))},
+        {"options": replace(PLAIN.options, transform=({"rename": {"a": "b"}}, {"to": ""}))},
         {"digest": "sha256:0"},
     ],
 )

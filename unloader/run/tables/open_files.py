@@ -6,8 +6,8 @@ import resource
 
 from unloader.errors import ConfigError
 
-_OTHERS = 256
-"""Pipes to workers, sockets, libraries: far more than a run has."""
+_OTHERS = 512
+"""Pipes to workers, sockets, libraries, and what is being published: far more than a run has."""
 
 
 def allow_for(tables: int) -> None:
