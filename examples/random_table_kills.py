@@ -40,8 +40,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,48 +52,13 @@ from contenders import say  # noqa: E402
 from faults import outcomes  # noqa: E402
 from random_kills import LONGEST_SECONDS, Attempt, Broken  # noqa: E402
 from schema_sources import Schema  # noqa: E402
+from table_kill_figures import Figures, Kind, reported  # noqa: E402
 from table_kill_sources import Database, database, state_is_one  # noqa: E402
 from table_outcomes import Tables, rows_of, wrong_with  # noqa: E402
 
 REACHES = (0.05, 0.3, 0.9)
 """Part of the calls, or of the time, of an undisturbed run, within which a kill comes: what a
 resumed run has left to do is less, and its end should be met, too."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """What is chosen for one run."""
-
-    publish: str
-    routes: bool
-    overwrite: bool
-
-
-@dataclass
-class Figures:
-    """What is counted."""
-
-    kills: Counter[str] = field(default_factory=Counter)
-    """By who was killed, how, and in what kind of run."""
-    rounds: int = 0
-    starts: int = 0
-    """Of `unloader run`, the first of each round left out: nothing was on record yet."""
-    resumes: int = 0
-    resumed_after_partial: int = 0
-    """Resumes that ended with status 7, resumable, as all attempts at a unit were killed."""
-    not_reached: int = 0
-    """Processes that came to their end before the moment or the call."""
-    tables_published_at_kills: int = 0
-    """Tables that were found published after kills, and read."""
-    kills_between_tables: int = 0
-    """After which some tables were published, and others were not."""
-    finished_units_kept: int = 0
-    rows_compared: int = 0
-
-    @property
-    def killed(self) -> int:
-        """How many kills there were."""
-        return sum(count for name, count in self.kills.items() if name.startswith("who: "))
 
 
 @dataclass(kw_only=True)
@@ -112,6 +77,10 @@ class Trial:
     """The most of a process of it, with and without routes, of the command and of a worker."""
     kind: Kind = field(default=Kind(publish="table", routes=False, overwrite=False))
     log: Path = Path(os.devnull)
+    planned: int | None = None
+    """The call before which the next process is killed, with --every-call."""
+    how: str = ""
+    who: str = ""
 
     @property
     def schema(self) -> Schema:
@@ -194,7 +163,10 @@ class Trial:
         shutil.rmtree(self.place / "out-lake", ignore_errors=True)
 
     def go(self) -> None:
-        """Do rounds until there were enough kills."""
+        """Do rounds until there were enough kills, or until each call has had its own."""
+        if self.options.every_call:
+            self.go_through_calls()
+            return
         while self.figures.killed < self.options.kills:
             before, overwrite = self.kind, self.home.exists() and self.chance.random() < 0.3
             self.kind = Kind(
@@ -210,6 +182,22 @@ class Trial:
             self.round()
             self.figures.rounds += 1
             say(f"round {self.figures.rounds}: {self.figures.killed} kills, {self.kind}")
+
+    def go_through_calls(self) -> None:
+        """Kill the command before each of its calls, or each n-th, and let it go on undisturbed."""
+        self.measure()
+        last = self.calls[False, "parent"]
+        for publish, overwrite in product(("table", "run"), (False, True)):
+            for after in range(0, last + 1, self.options.every_call):
+                if not (overwrite and self.tables.run_id()):
+                    self.remove()
+                self.kind = Kind(
+                    publish=publish, routes=False, overwrite=overwrite and self.home.exists()
+                )
+                self.planned = after
+                self.round()
+                self.figures.rounds += 1
+            say(f"{self.figures.killed} kills before calls, {self.kind}")
 
     def round(self) -> None:
         """Do one run, killed until it is complete."""
@@ -239,7 +227,14 @@ class Trial:
         self.who = self.chance.choice(("worker", "parent", "group"))
         variables: dict[str, str] = {}
         (self.place / "calls").unlink(missing_ok=True)
-        if self.figures.killed < self.options.kills and self.chance.random() < 0.6:
+        if self.options.every_call:
+            self.how, self.who = "call", "parent"
+            if self.planned is None:
+                self.how = ""
+            else:
+                variables = self.calls_of(self.who, "killed", after=self.planned)
+            self.planned = None
+        elif self.figures.killed < self.options.kills and self.chance.random() < 0.6:
             self.how = "call"
             self.who = self.chance.choice(("worker", "parent", "parent"))
             most = self.calls[self.kind.routes, self.who]
@@ -376,7 +371,8 @@ def main() -> None:
                     shutil.copytree(trial.home, options.keep, symlinks=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    report = reported(trial, options, broken, time.monotonic() - began)
+    told = (options, broken, trial.database.transfers, time.monotonic() - began)
+    report = reported(trial.figures, *told)
     lines = [f"{name:<28}{value}" for name, value in report.items()]
     print(json.dumps(report, indent=1) if options.json else "\n".join(lines))
     sys.exit(1 if broken else 0)
@@ -394,37 +390,16 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--small-rows", type=int, default=300, help="at most; default: 300")
     parser.add_argument("--kills", type=int, default=100, help="default: 100")
     parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    parser.add_argument(
+        "--every-call", type=int, default=0, metavar="N",
+        help="kill the command before its first call, the N-th behind that, and so on, once each, "
+        "for each way to publish, into new homes and old ones",
+    )  # fmt: skip
     parser.add_argument("--pause", type=float, default=0.05, help="of the writer; default: 0.05 s")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--dir", type=Path, help="make the working directory here")
     parser.add_argument("--keep", type=Path, help="copy the destination to here if it is broken")
     return parser.parse_args()
-
-
-def reported(
-    trial: Trial, options: argparse.Namespace, broken: str, seconds: float
-) -> dict[str, Any]:
-    """Return the figures as one JSON object."""
-    figures = trial.figures
-    return {
-        "broken": broken,
-        "source": options.source,
-        "tables": options.tables,
-        "seed": options.seed,
-        "kills": figures.killed,
-        "kills_by": dict(sorted(figures.kills.items())),
-        "not_reached": figures.not_reached,
-        "runs": figures.rounds,
-        "starts_again": figures.starts,
-        "resumes": figures.resumes,
-        "resumes_after_partial": figures.resumed_after_partial,
-        "tables_published_at_kills": figures.tables_published_at_kills,
-        "kills_between_tables": figures.kills_between_tables,
-        "finished_units_kept": figures.finished_units_kept,
-        "rows_compared": figures.rows_compared,
-        "transfers": trial.database.transfers,
-        "seconds": round(seconds, 1),
-    }
 
 
 if __name__ == "__main__":

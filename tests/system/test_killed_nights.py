@@ -50,8 +50,12 @@ def files_of(home: Path) -> dict[str, bytes]:
 
 
 def published(home: Path) -> dict[str, int]:
-    """Return the tables that are published, with what tells whether they were replaced."""
-    return {path.parent.name: path.stat().st_ino for path in home.glob("*.*/_manifest.json")}
+    """Return the tables that are published, with what tells whether they were replaced.
+
+    A hidden directory is one that is to take the place of another.
+    """
+    found = (path for path in home.glob("*.*/_manifest.json") if path.parent.name[0] != ".")
+    return {path.parent.name: path.stat().st_ino for path in found}
 
 
 def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None = None) -> None:

@@ -65,7 +65,9 @@ def abandon(state: RunState, storage: RunStorage | NoHome) -> None:
     partial = (
         tables_manifest_bytes(manifest_of(state, complete=False)) if state.is_recorded else None
     )
-    storage.abandon(partial if kept else None)
+    if partial is not None or not state.options.replaces:
+        # Otherwise the record of the run in whose place this one is stays, and its tables.
+        storage.abandon(partial if kept else None)
 
 
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:

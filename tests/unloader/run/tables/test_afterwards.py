@@ -15,7 +15,10 @@ from reports.reading import Page, agrees, at
 from schemas.manifests import check
 from several_tables import break_off, made, requests_of, unload
 
+from unloader import api
 from unloader.model import SourceSpec
+from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.model import RUN_RECORD
 
 SIZES = {"large": 9000, "middle": 2000, "small": 10, "empty": 0}
 
@@ -239,3 +242,23 @@ def test_what_is_left_out_stays_missing(source: SourceSpec, tmp_path: Path) -> N
     assert not (home / "_manifest.json").exists()
     partial = json.loads((home / "_run" / "_manifest.json").read_text())
     assert partial["tables"][-1]["status"] == "left out"
+
+
+def test_the_record_of_all_tables_is_not_read_for_each(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of runs takes as long as their tables are many, and not the square of that."""
+    home = copied(broken, tmp_path)
+    read: list[str] = []
+    method = LocalDirectories.record
+
+    def counted(self: LocalDirectories, place: str, name: str) -> bytes:
+        if (place, name) == (str(home), RUN_RECORD):
+            read.append(place)
+        return method(self, place, name)
+
+    monkeypatch.setattr(LocalDirectories, "record", counted)
+    (found,) = api.runs(tmp_path)
+    assert (found.destination, found.state) == (str(home), "interrupted")
+    # Three tables are open still.
+    assert len(read) <= 3
