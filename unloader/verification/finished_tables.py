@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +16,8 @@ from unloader.manifest.read import manifest_data, read_manifest
 from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
 from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
-from unloader.storage.model import MANIFEST
+from unloader.resolve.tables.homes import recorded_tables, tables_label
+from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
 from unloader.verification.finished_run import Checks, ask_source, check_level, verify
 from unloader.verification.open_sources import OpenSources
@@ -38,7 +40,27 @@ def verify_either(
             observe(Notice(text=text))
     if is_finished_home(destination):
         return verify_tables(destination, source, observe, checks)
+    _check_not_broken(str(destination))
     return verify(destination, source, observe, checks)
+
+
+def _check_not_broken(place: str) -> None:
+    """Refuse the home of a run that has not come to its end, and say what there is to check.
+
+    Raises:
+        OutputFailed: It is one.
+    """
+    try:
+        record = storage_at(place).record(place, RUN_RECORD)
+    except OSError:
+        return  # Whoever reads the manifest says so.
+    tables = recorded_tables(record, place)
+    if tables and MANIFEST not in storage_at(place).names(place):
+        raise OutputFailed(
+            f"the run over {tables_label(len(tables))} in {place} is not complete",
+            f"continue it with: unloader resume {shlex.quote(place)}; or verify the directory of "
+            "one table that is published",
+        )
 
 
 def verify_tables(

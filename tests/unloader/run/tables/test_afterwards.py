@@ -283,3 +283,11 @@ def test_a_home_that_is_removed_meanwhile_is_no_way_to_go_on(
     assert not (home / "_manifest.json").exists()
     for name in SIZES:
         command.run("verify", str(home / f"main.{name}"), "--quiet")
+
+
+def test_a_broken_run_cannot_be_verified_as_a_whole(broken: Path) -> None:
+    """The error says how it is completed, and what can be checked now."""
+    error = command.error_of("verify", str(broken), status=6)
+    assert f"the run over 4 tables in {broken} is not complete" in error
+    assert f"unloader resume {broken}" in error
+    command.run("verify", str(broken / "main.large"), "--quiet")
