@@ -323,3 +323,26 @@ def test_hostile_names_have_directories_of_their_own(tmp_path: Path) -> None:
         assert file.read_text().split() == ["n", str(number)]
     only = unload(f"sqlite://{path}", tmp_path / "only", "--table", '"*"', "--table", '"a/b"')
     assert sorted(each["table"]["name"] for each in only["tables"]) == ["*", "a/b"]
+
+
+def test_queries_have_names_of_their_own(source: str, tmp_path: Path) -> None:
+    """What they are called where a table has its name; two of one name do not go together."""
+    job, home = tmp_path / "job.toml", tmp_path / "out"
+    head = f'source = "{source}"\nto = "{home}/{{table}}"\n'
+    first, second = '[[table]]\nquery = "SELECT 1 AS a"\n', '[[table]]\nquery = "SELECT 2 AS a"\n'
+    job.write_text(head + first + second)
+    error = command.error_of("run", str(job), status=2)
+    assert "it would be written to the directory of query" in error
+    assert 'query-name = "NAME"' in error
+    problem = command.run("check", str(job), status=6)
+    assert "two outputs go to" in problem
+    assert "query-name" in problem
+    job.write_text(head + first + 'query-name = "one/a"\n' + second + 'query-name = "two"\n')
+    command.run("check", str(job))
+    command.run("run", str(job), "--quiet")
+    assert [read(home / name) for name in ("one%2Fa", "two")] == [[(1,)], [(2,)]]
+    assert (home / "two" / "two.0001.csv").exists()
+    error = command.error_of(
+        "run", source, "--table", "hr.staff", "--query-name", "x", "--to", str(home), status=2
+    )
+    assert "--query-name" in error

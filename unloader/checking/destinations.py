@@ -74,7 +74,8 @@ class Destinations:
         self._room(checks, requests)
 
     def _collide(self, number: int, text: str) -> None:
-        error = OutputFailed(text, "give each its own, such as --to '/extract/{schema}.{table}'")
+        hint = "give each its own, such as --to '/extract/{schema}.{table}', where the query-name "
+        error = OutputFailed(text, f"{hint}of a query is its {{table}}")
         self.report(Problem(error=error, about="to", entry=self.entries[number]))
 
     def _pipe(self, entry: int, place: str) -> None:

@@ -25,6 +25,8 @@ class Selection:
 
     table: TableName | None = None
     query: str | None = None
+    query_name: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """What the query is called where a table has its name; None is `query`."""
     columns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     where: str | None = None

@@ -362,6 +362,7 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
         raise UsageError("a run reads one table or one query", "give --table or --query")
     if selection.query is not None:
         table = describe_query(catalog, selection.query)
+        table = replace(table, name=selection.query_name or table.name)
     else:
         assert selection.table is not None
         table = catalog.describe(selection.table, observe)

@@ -242,7 +242,9 @@ class TableRun:
         if isinstance(error, (SnapshotGone, VerifyMismatch)) or step in error.hint:
             return error
         alone = isinstance(error, Interrupted)
-        return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
+        return type(error)(
+            error.message, step if alone else f"{error.hint.rstrip('. ')}; then {step}"
+        )
 
     @property
     def is_resumable(self) -> bool:

@@ -106,11 +106,6 @@ class _Choosing:
     unlisted: list[NamedTable] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     problems: list[TableProblem] = field(default_factory=list)
-    by_schema: dict[str, list[ListedTable]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for table in self.listing.tables:
-            self.by_schema.setdefault(table.key[0], []).append(table)
 
     def include(self) -> None:
         """Take in all that was asked for."""
@@ -141,13 +136,13 @@ class _Choosing:
         """Return the schemas that have a table of a user."""
         return tuple(
             schema
-            for schema, tables in self.by_schema.items()
+            for schema, tables in self.listing.by_schema.items()
             if not all(table.system for table in tables)
         )
 
     def _own(self, schema: str) -> list[ListedTable]:
         """Return the tables of a schema that are not the database's own."""
-        return [table for table in self.by_schema.get(schema, ()) if not table.system]
+        return [table for table in self.listing.by_schema.get(schema, ()) if not table.system]
 
     def _by_name(self, pattern: TablePattern, name: TableName) -> None:
         """Take the table that the database would find, or leave the name to the source.
@@ -157,9 +152,9 @@ class _Choosing:
         folding = self.listing.folding
         schemas: Sequence[str] = self.listing.default_schemas
         if name.schema is not None:
-            schemas = meant(name.schema, self.by_schema, folding)
+            schemas = meant(name.schema, self.listing.by_schema, folding)
         for schema in schemas if pattern.certain else ():
-            tables = self.by_schema.get(schema, [])
+            tables = self.listing.by_schema.get(schema, [])
             names = meant(name.name, (table.name for table in tables), folding)
             found = [table for table in tables if table.name in names]
             if len(found) == 1 and not found[0].system:
@@ -246,13 +241,13 @@ class _Choosing:
         """Yield what an exclusion matches: tables of any family, in any schema if it names none."""
         folding = self.listing.folding
         by_name = pattern.table is not None
-        schemas = tuple(self.by_schema) if by_name else self._schemas()
+        schemas = tuple(self.listing.by_schema) if by_name else self._schemas()
         if pattern.schema is not None:
             schemas = pattern.schema.among(schemas, folding)
         pool = [
             table
             for schema in schemas
-            for table in self.by_schema[schema]
+            for table in self.listing.by_schema[schema]
             if by_name or not table.system
         ]
         names = set(pattern.name.among({table.name: None for table in pool}, folding))

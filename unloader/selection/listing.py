@@ -5,7 +5,8 @@ Made by a source in a fixed number of statements, however many tables there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from unloader.model import TableSummary
@@ -139,6 +140,17 @@ class Listing:
     """Where a name without a schema is looked for; the first that has it wins."""
     where: str
     """What the database is called in messages."""
+    by_schema: Mapping[str, Sequence[ListedTable]] = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
+    """The same tables, for who looks many times."""
+
+    def __post_init__(self) -> None:
+        """Put the tables to their schemas."""
+        found: dict[str, list[ListedTable]] = {}
+        for table in self.tables:
+            found.setdefault(table.key[0], []).append(table)
+        object.__setattr__(self, "by_schema", found)
 
     @classmethod
     def of(

@@ -31,6 +31,6 @@ def _with_tables(storage: Storage, place: str) -> Iterator[str]:
             for table in recorded_tables(storage.record(place, RUN_RECORD), place):
                 for directory in table.directories:
                     whose = storage.who_was_here(directory, counted=False)
-                    if whose is not None and whose.run_id == who.run_id:
+                    if whose is not None and whose.run_id in (who.run_id, table.run_id):
                         yield directory
     yield place

@@ -7,11 +7,14 @@ another machine.
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,11 +101,12 @@ class RunStatus:
         return json_fields.fields_to_json(self)
 
 
-def status_of(place: str) -> RunStatus:
+def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> RunStatus:
     """Return what is known of the runs at a destination.
 
     Args:
         place: One of a run's places, as it was given with `--to`.
+        tables: Of runs over several, by their real directories, as far as they are known already.
 
     Raises:
         OutputFailed: It is not there, or may not be read.
@@ -112,11 +116,11 @@ def status_of(place: str) -> RunStatus:
         # Looked at again and again while it runs: nothing that takes a look at each file.
         who = storage.who_was_here(place, counted=False)
         if who is not None and who.is_running:
-            return _of_run(storage, place, who)
+            return _of_run(storage, place, who, tables or {})
         finished = _finished(storage, place)
         who = storage.who_was_here(place) if who is not None else None
         if who is not None and (who.run_id or who.left.files):
-            return _of_broken_run(storage, place, who, finished)
+            return _of_broken_run(storage, place, who, finished, tables or {})
         if finished is None:
             storage.places_below(place, 0)  # It may not even be there.
         return _of_finished(place, finished)
@@ -165,12 +169,24 @@ def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
             "check the path and its permissions",
         ) from error
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return tuple(_once_each(threads.map(_seen, places)))
+        # The record of thousands of tables is read once, and not for each of them.
+        known: dict[str, RecordedTable] = {}
+        for found in threads.map(partial(_tables_of, storage), places):
+            known.update(found)
+        return tuple(_once_each(threads.map(partial(_seen, tables=known), places)))
 
 
-def _seen(place: str) -> RunStatus:
+def _tables_of(storage: Storage, place: str) -> dict[str, RecordedTable]:
+    """Return the tables of the unfinished run that has its home at a place."""
+    with suppress(OSError):
+        tables = recorded_tables(storage.record(place, RUN_RECORD), place)
+        return {os.path.realpath(each): table for table in tables for each in table.directories}
+    return {}
+
+
+def _seen(place: str, tables: Mapping[str, RecordedTable]) -> RunStatus:
     try:
-        return status_of(place)
+        return status_of(place, tables)
     except OutputFailed as error:
         return RunStatus(destination=place, state="unreadable", problem=error.message)
 
@@ -193,12 +209,16 @@ def _once_each(found: Iterable[RunStatus]) -> list[RunStatus]:
 
 
 def _of_broken_run(
-    storage: Storage, place: str, who: WhoWasHere, finished: FinishedRun | None
+    storage: Storage,
+    place: str,
+    who: WhoWasHere,
+    finished: FinishedRun | None,
+    known: Mapping[str, RecordedTable],
 ) -> RunStatus:
     if finished is not None and finished.run_id == who.run_id:
         # It is published; what is left is cleared up by the next command that changes anything.
         return _of_finished(place, finished)
-    found = _of_run(storage, place, who)
+    found = _of_run(storage, place, who, known)
     tables = recorded_tables(storage.record(place, RUN_RECORD), place)
     if tables:
         what = tables_left(storage, place, who.run_id, tables)
@@ -206,7 +226,9 @@ def _of_broken_run(
     return replace(found, left=_left(storage, who), finished=finished)
 
 
-def _of_run(storage: Storage, place: str, who: WhoWasHere) -> RunStatus:
+def _of_run(
+    storage: Storage, place: str, who: WhoWasHere, tables_there: Mapping[str, RecordedTable]
+) -> RunStatus:
     home = place
     live = parse_status(storage.record(place, STATUS))
     if live is None and len(who.places) > 1:
@@ -221,7 +243,9 @@ def _of_run(storage: Storage, place: str, who: WhoWasHere) -> RunStatus:
     if not units:
         record = storage.record(home, RUN_RECORD)
         if not record and (above := home_above(storage, place, who.run_id)):
-            return _of_one_table(storage, place, above, who)
+            one = tables_there.get(os.path.realpath(place))
+            one = table_in(storage, above, place) if one is None else one
+            return _of_one_table(place, above, who, one)
         known = recorded_tables(record, home)
         tables = TableCounts(total=len(known)) if known else None
         units, table = _planned_of(known) if known else _planned(record)
@@ -240,9 +264,8 @@ def _of_run(storage: Storage, place: str, who: WhoWasHere) -> RunStatus:
     )
 
 
-def _of_one_table(storage: Storage, place: str, home: str, who: WhoWasHere) -> RunStatus:
+def _of_one_table(place: str, home: str, who: WhoWasHere, table: RecordedTable | None) -> RunStatus:
     """Return what is known of a table of a run over several, by its directory."""
-    table = table_in(storage, home, place)
     return RunStatus(
         destination=place,
         state="running" if who.is_running else "interrupted",

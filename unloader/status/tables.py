@@ -52,12 +52,12 @@ def tables_left(
 
 def _left_of(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | None:
     """Return what is staged of a table; None if it is published."""
-    if all(is_published(storage, home, run_id) for home in table.homes):
+    if all(is_published(storage, home, table.run_id) for home in table.homes):
         return None
     parts = []
     for place in table.directories:
         who = storage.who_was_here(place)
-        if who is not None and who.run_id == run_id:
+        if who is not None and who.run_id in (run_id, table.run_id):
             parts.append(who.left)
     return Leftover(
         directory=table.directories[0],

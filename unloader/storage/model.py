@@ -59,6 +59,11 @@ class Claim:
     read_index: ReadIndex
     resumed: bool = False
     """A run of this id has died here, and goes on with what it has staged."""
+    is_record_of_it: Callable[[bytes], bool] | None = None
+    """Tells whether a `RUN_RECORD` is that of this run. It is asked where the place was taken
+    anew by a process that died before it had a record of its own."""
+    keeps_record: bool = False
+    """The record of the run that has died there stays until this one's takes its place."""
     shared: bool = False
     """Other runs have places within these. A place need not be empty, and stays what it is."""
     home: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from unloader.storage.opening import storage_at
 from unloader.verification.content import Fetched, differing, fetched_of
 from unloader.verification.encrypted import NO_KEY, keyed_spec, public_part
 from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
+from unloader.verification.open_sources import OpenSources
 from unloader.verification.recorded import fetched_by, part_of
 from unloader.verification.source_state import Question, SourceState, ask
 from writers.errors import FormatError
@@ -53,7 +54,11 @@ class Checks:
 
 
 def verify(
-    destination: Path, source: SourceSpec | None, observe: Observer, checks: Checks
+    destination: Path,
+    source: SourceSpec | None,
+    observe: Observer,
+    checks: Checks,
+    said: Callable[[], SourceState] | None = None,
 ) -> dict[str, Any]:
     """Check every file of a finished run, and the row count where a source is given.
 
@@ -65,6 +70,13 @@ def verify(
     says which. Files that are not of the run are reported, and are a difference where `checks` are
     strict.
 
+    Args:
+        destination: The directory of the manifest.
+        source: None = the rows are not counted there.
+        observe: Called with each event.
+        checks: What is checked.
+        said: Returns what the source has been found to say; None asks it.
+
     Raises:
         VerifyMismatch: Something differs; the message names the first differences.
         OutputFailed: There is no finished run in `destination`, and none that can be finished.
@@ -73,27 +85,17 @@ def verify(
     if checks.level == "source" and source is None:
         raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
     manifest = _finished_manifest(destination, observe)
-    if checks.level == "source" and manifest.options.transform is not None:
-        raise UsageError(
-            "--level source compares with the source's own values, and the run wrote others: it "
-            "masked or changed columns",
-            "use --level full",
-        )
-    if checks.level == "source" and manifest.options.filter is not None:
-        raise UsageError(
-            "--level source compares with all rows of the source, and the run had a filter",
-            "use --level full",
-        )
+    check_level(manifest, checks)
     spec = keyed_spec(_spec_of(destination, manifest), manifest, checks.keys)
     if not spec.encryption.is_readable:
         _check_unread(checks.level, keyed=spec.encryption.keyed, observe=observe)
     parallelism = checks.parallelism or machine().usable_cpus
-    said = _said(manifest, source, replace(checks, parallelism=parallelism), observe)
+    state = said() if said else ask_source(manifest, source, checks, observe)
     observe(PhaseStarted(phase="verifying"))
-    fetched = _fetched(manifest, checks.level, said)
+    fetched = _fetched(manifest, checks.level, state)
     reading = Reading(spec=spec, parallelism=parallelism, fetched=fetched)
     read = _check_files(destination, manifest, reading, observe)
-    found = [*read.differences, *_source_differences(manifest, said, read, fetched)]
+    found = [*read.differences, *_source_differences(manifest, state, read, fetched)]
     extra = _extra_files(destination, manifest)
     if extra and checks.strict:
         found.append(_extra_text(extra))
@@ -106,7 +108,26 @@ def verify(
             if len(found) > 1 or not (extra and checks.strict)
             else f"move them away, or let the loader read the names in {MANIFEST}",
         )
-    return _answer(destination, manifest, said, checks.level, _not_compared(fetched, said), extra)
+    return _answer(destination, manifest, state, checks.level, _not_compared(fetched, state), extra)
+
+
+def check_level(manifest: Manifest, checks: Checks) -> None:
+    """Check that a run can be compared with a source as it is asked for.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if checks.level == "source" and manifest.options.transform is not None:
+        raise UsageError(
+            "--level source compares with the source's own values, and the run wrote others: it "
+            "masked or changed columns",
+            "use --level full",
+        )
+    if checks.level == "source" and manifest.options.filter is not None:
+        raise UsageError(
+            "--level source compares with all rows of the source, and the run had a filter",
+            "use --level full",
+        )
 
 
 def _finished_manifest(destination: Path, observe: Observer) -> Manifest:
@@ -120,10 +141,22 @@ def _finished_manifest(destination: Path, observe: Observer) -> Manifest:
     return manifest
 
 
-def _said(
-    manifest: Manifest, source: SourceSpec | None, checks: Checks, observe: Observer
+def ask_source(
+    manifest: Manifest,
+    source: SourceSpec | None,
+    checks: Checks,
+    observe: Observer,
+    sources: OpenSources | None = None,
 ) -> SourceState | None:
-    """Return what the source says of the run; None if there is none to ask."""
+    """Return what the source says of the run; None if there is none to ask.
+
+    Args:
+        manifest: Of the run.
+        source: See `verify`, as for what is raised.
+        checks: Likewise.
+        observe: Likewise.
+        sources: The source, if others are compared with it, too.
+    """
     if source is None:
         return None
     observe(PhaseStarted(phase="counting"))
@@ -131,9 +164,12 @@ def _said(
         manifest=manifest,
         source=source,
         values=checks.level == "source",
-        parallelism=checks.parallelism,
+        parallelism=checks.parallelism or machine().usable_cpus,
     )
-    return ask(question, observe)
+    if sources is not None:
+        return ask(question, sources, observe)
+    with OpenSources(observe) as alone:
+        return ask(question, alone, observe)
 
 
 def _answer(

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import Event, Notice, Observer, Verified
 from unloader.manifest.digest import digest_at_end, is_intact
-from unloader.manifest.read import manifest_data
+from unloader.manifest.read import manifest_data, read_manifest
 from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
 from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
-from unloader.storage.model import MANIFEST
+from unloader.resolve.tables.homes import recorded_tables, tables_label
+from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
-from unloader.verification.finished_run import Checks, verify
+from unloader.verification.finished_run import Checks, ask_source, check_level, verify
+from unloader.verification.open_sources import OpenSources
+from unloader.verification.source_state import SourceState
 
 _SHOWN_TABLES = 5
 _DEPTH = 4
@@ -35,7 +40,27 @@ def verify_either(
             observe(Notice(text=text))
     if is_finished_home(destination):
         return verify_tables(destination, source, observe, checks)
+    _check_not_broken(str(destination))
     return verify(destination, source, observe, checks)
+
+
+def _check_not_broken(place: str) -> None:
+    """Refuse the home of a run that has not come to its end, and say what there is to check.
+
+    Raises:
+        OutputFailed: It is one.
+    """
+    try:
+        record = storage_at(place).record(place, RUN_RECORD)
+    except OSError:
+        return  # Whoever reads the manifest says so.
+    tables = recorded_tables(record, place)
+    if tables and MANIFEST not in storage_at(place).names(place):
+        raise OutputFailed(
+            f"the run over {tables_label(len(tables))} in {place} is not complete",
+            f"continue it with: unloader resume {shlex.quote(place)}; or verify the directory of "
+            "one table that is published",
+        )
 
 
 def verify_tables(
@@ -54,6 +79,7 @@ def verify_tables(
     """
     manifest = _manifest(home)
     progress = _Progress(manifest=manifest, observe=observe)
+    said = _said(home, manifest, source, checks, progress)
     found: dict[str, str] = {}
     answers: list[dict[str, Any]] = []
     for entry in manifest.tables:
@@ -61,7 +87,8 @@ def verify_tables(
         progress.begin(name)
         try:
             _check_same(home, entry)
-            answer = verify(home / entry.directory, source, progress.tell, checks)
+            known = said.get(entry.directory)
+            answer = verify(home / entry.directory, source, progress.tell, checks, known)
         except (VerifyMismatch, OutputFailed) as error:
             found[name] = error.message.removeprefix(f"{home / entry.directory}: ")
         else:
@@ -75,6 +102,49 @@ def verify_tables(
     if found:
         raise _mismatch(home, found, len(manifest.tables))
     return _answer(home, manifest, answers, extra)
+
+
+def _said(
+    home: Path,
+    manifest: TablesManifest,
+    source: SourceSpec | None,
+    checks: Checks,
+    progress: _Progress,
+) -> dict[str, Callable[[], SourceState]]:
+    """Return what the source says of the tables, by their directories; all of it in one state.
+
+    It is asked before any file is read: nobody wants a snapshot held for hours meanwhile. What is
+    wrong with a table by itself is raised by its function; a table whose manifest cannot be read
+    is left out.
+    """
+    found: dict[str, Callable[[], SourceState]] = {}
+    if source is None:
+        return found
+    keys = {(each.table.schema or "", each.table.name) for each in manifest.tables if each.table}
+    with OpenSources(progress.observe, keys) as sources:
+        for entry in manifest.tables:
+            try:
+                one = read_manifest(home / entry.directory)
+            except OutputFailed:
+                continue
+            progress.begin(label_of(entry))
+            check_level(one, checks)
+            try:
+                state = ask_source(one, source, checks, progress.tell, sources)
+            except VerifyMismatch as error:
+                found[entry.directory] = partial(_raised, error)
+            else:
+                assert state is not None
+                found[entry.directory] = partial(_returned, state)
+    return found
+
+
+def _raised(error: VerifyMismatch) -> NoReturn:
+    raise error
+
+
+def _returned(state: SourceState) -> SourceState:
+    return state
 
 
 def label_of(entry: TableEntry) -> str:

@@ -13,30 +13,30 @@ from typing import cast
 
 from partition_planner.model import KeyRange, Selector, selector_from_json
 from unloader.errors import SourceError, UsageError, VerifyMismatch
-from unloader.events import Notice, Observer, PhaseStarted, silent
+from unloader.events import Observer, PhaseStarted
 from unloader.manifest.model import Manifest, OptionsRecord
 from unloader.model import (
     Extract,
     NamePart,
     PlanOptions,
     Selection,
-    Snapshot,
     SourceSpec,
     TableName,
     ValueOptions,
 )
 from unloader.resolve.planning import keys_of, plan_of
-from unloader.resolve.preparation import chosen_table
-from unloader.sources.base import Catalog
 from unloader.sources.hashing import HashingCatalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
 from unloader.sources.sampling import SamplingCatalog
+from unloader.verification.open_sources import OpenedSource, OpenSources
 from unloader.verification.source_values import Asking, check_able, source_sums
 from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
+
+_GONE = "the run's snapshot is gone: compared with the source as it is now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,13 @@ class Question:
     """Sessions that compute them."""
 
 
-def ask(question: Question, observe: Observer) -> SourceState:
+def ask(question: Question, sources: OpenSources, observe: Observer) -> SourceState:
     """Return what the source says now, at the run's snapshot where that still exists.
+
+    Args:
+        question: The run, and what is asked of it.
+        sources: The source, opened where it has to be.
+        observe: Called with each event of this table.
 
     Raises:
         SourceError: The source refused.
@@ -89,18 +94,13 @@ def ask(question: Question, observe: Observer) -> SourceState:
     at_snapshot = _at_snapshot(source, manifest)
     if at_snapshot is not None:
         try:
-            return _asked(replace(question, source=at_snapshot), observe)
+            return _asked(replace(question, source=at_snapshot), sources, observe)
         except SourceError as error:
             if error.retryable:
                 raise
-            observe(
-                Notice(
-                    text="the run's snapshot is gone: compared with the source as it is now, for "
-                    f"it can no longer read the earlier state: {error.message}"
-                )
-            )
-            observe = silent  # It would say so once more.
-    return _asked(replace(question, source=source), observe)
+            sources.tell(f"{_GONE}, for it can no longer read the earlier state: {error.message}")
+            return _asked(replace(question, source=source), sources, observe, told=True)
+    return _asked(replace(question, source=source), sources, observe)
 
 
 def _check_tellable(question: Question) -> None:
@@ -118,40 +118,35 @@ def _check_tellable(question: Question) -> None:
         )
 
 
-def _asked(question: Question, observe: Observer) -> SourceState:
+def _asked(
+    question: Question, sources: OpenSources, observe: Observer, *, told: bool = False
+) -> SourceState:
     manifest, source = question.manifest, question.source
-    catalog = source_of(source.kind).open_catalog(source)
-    try:
-        if question.values:
-            check_able(catalog, source.kind)
-        snapshot = catalog.snapshot("snapshot")
-        was = manifest.snapshot
-        now = None if snapshot.kind == "none" else (snapshot.kind, snapshot.value)
-        same = was is not None and (was.kind, was.value) == now
-        state = "at the run's snapshot" if same else "as the source is now"
-        if not same:
-            observe(
-                Notice(text="the run's snapshot is gone: compared with the source as it is now")
-            )
-        extract, selectors = _extract(catalog, question, snapshot), _sampled(manifest)
-        masked = any(column.masked for column in manifest.columns)
-        with source_words_left_out(masked, extract.projection.columns):
-            rows = (
-                catalog.count(extract)
-                if selectors is None
-                else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
-            )
-        content = _content(catalog, question, snapshot, observe) if question.values else None
-        return SourceState(rows=rows, state=state, content=content)
-    finally:
-        catalog.close()
+    opened = sources.at(source)
+    catalog, snapshot = opened.catalog, opened.snapshot
+    if question.values:
+        check_able(catalog, source.kind)
+    was = manifest.snapshot
+    now = None if snapshot.kind == "none" else (snapshot.kind, snapshot.value)
+    same = was is not None and (was.kind, was.value) == now
+    state = "at the run's snapshot" if same else "as the source is now"
+    if not same and not told:
+        sources.tell(_GONE)
+    extract, selectors = _extract(opened, question), _sampled(manifest)
+    masked = any(column.masked for column in manifest.columns)
+    with source_words_left_out(masked, extract.projection.columns):
+        rows = (
+            catalog.count(extract)
+            if selectors is None
+            else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
+        )
+    content = _content(opened, question, observe) if question.values else None
+    return SourceState(rows=rows, state=state, content=content)
 
 
-def _content(
-    catalog: Catalog, question: Question, snapshot: Snapshot, observe: Observer
-) -> SourceContent:
-    manifest = question.manifest
-    extract = _extract(catalog, question, snapshot)
+def _content(opened: OpenedSource, question: Question, observe: Observer) -> SourceContent:
+    manifest, catalog = question.manifest, opened.catalog
+    extract = _extract(opened, question)
     known = [(column.name, column.output_type) for column in manifest.columns]
     found = [(column.name, column.output_type) for column in extract.projection.columns]
     if _without_encoded(known, found) != found:
@@ -160,7 +155,11 @@ def _content(
             "verify the files alone, without SOURCE",
         )
     asking = Asking(
-        catalog=catalog, extract=extract, parallelism=question.parallelism, observe=observe
+        catalog=catalog,
+        extract=extract,
+        parallelism=question.parallelism,
+        observe=observe,
+        hashers=opened.hashers,
     )
     observe(PhaseStarted(phase="comparing"))
     sums = source_sums(_groups(question, extract), asking)
@@ -215,8 +214,9 @@ def _at_snapshot(source: SourceSpec, manifest: Manifest) -> SourceSpec | None:
     return source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
 
 
-def _extract(catalog: Catalog, question: Question, snapshot: Snapshot) -> Extract:
+def _extract(opened: OpenedSource, question: Question) -> Extract:
     """Return what the run read, its values as it read them if they are asked for."""
+    catalog = opened.catalog
     manifest, options = question.manifest, question.manifest.options
     selection = Selection(
         table=_table_name(manifest),
@@ -226,7 +226,7 @@ def _extract(catalog: Catalog, question: Question, snapshot: Snapshot) -> Extrac
         sample=options.sample,
         sample_by=options.sample_by,
     )
-    table = chosen_table(catalog, selection)
+    table = opened.table(selection)
     shape = options.dialect if question.values else TextFormat()
     needs = OutputNeeds(text=shape if isinstance(shape, TextFormat) else None, batches_only=True)
     projection = project(
@@ -239,7 +239,7 @@ def _extract(catalog: Catalog, question: Question, snapshot: Snapshot) -> Extrac
     )
     return Extract(
         source=question.source,
-        snapshot=snapshot,
+        snapshot=opened.snapshot,
         table=table,
         query=selection.query,
         where=options.where,

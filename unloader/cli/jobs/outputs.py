@@ -97,20 +97,59 @@ def _command(name: str) -> click.Command:
     )
 
 
-def entry_context(command: str, arguments: Sequence[str], known: Invocation) -> click.Context:
-    """Return the call of a command that an entry of a job file is.
+class EntryCalls:
+    """The calls of a command that the entries of a job file are.
 
-    Args:
-        command: `run` or `plan`.
-        arguments: The command line, which overrides the entry.
-        known: Has what holds for the entry.
-
-    Raises:
-        click.UsageError: A value means nothing.
+    There may be hundreds of entries, and there are more than a hundred options: what the command
+    line and the environment say, and what nobody says, is read once. Of an entry only its own keys
+    are.
     """
-    return _command(command).make_context(
-        command, list(arguments), obj=known, default_map=default_map(known.job_values)
-    )
+
+    def __init__(self, command: str, arguments: Sequence[str]) -> None:
+        """Read nothing yet.
+
+        Args:
+            command: `run` or `plan`.
+            arguments: The command line, which overrides the entries.
+        """
+        self._command = _command(command)
+        self._arguments = tuple(arguments)
+        self._bare: click.Context | None = None
+        self._options: Mapping[str, Any] = {}
+
+    def context(self, known: Invocation) -> click.Context:
+        """Return the call that an entry is.
+
+        Args:
+            known: Has what holds for the entry.
+
+        Raises:
+            click.UsageError: A value means nothing.
+        """
+        made, values = self._command, default_map(known.job_values)
+        bare = self._bare or self._read(known)
+        inner = click.Context(made, info_name=made.name, obj=known, default_map=values)
+        inner.params.update(bare.params)
+        for name in bare.params:
+            place = bare.get_parameter_source(name)
+            if place is not None:
+                inner.set_parameter_source(name, place)
+        for key, value in bare.meta.items():
+            inner.meta[key] = dict(value) if isinstance(value, dict) else value
+        with inner.scope(cleanup=False):
+            for option in made.params:
+                if option.name in values:
+                    inner.params.pop(option.name)
+                    option.handle_parse_result(inner, self._options, [])
+        return inner
+
+    def _read(self, known: Invocation) -> click.Context:
+        """Read what no entry says."""
+        made, arguments = self._command, list(self._arguments)
+        bare = made.make_context(made.name, list(arguments), obj=replace(known, job_values={}))
+        self._options = made.make_parser(bare).parse_args(arguments)[0]
+        self._bare = bare
+        return bare
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,6 +168,7 @@ class OutputReader:
     """The password was asked for."""
     told: set[str] = field(default_factory=set)
     """Mistakes that were reported."""
+    calls: EntryCalls = field(default_factory=lambda: EntryCalls("run", ()))
 
     def outputs(self) -> tuple[JobOutput, ...]:
         """Return the outputs in the order of the file, those with mistakes among them."""
@@ -195,7 +235,7 @@ class OutputReader:
         """Return the call of `run` that an output is; None if a variable is wrong."""
         known = Invocation(job_file=self.job.path, job_values=values)
         try:
-            context = entry_context("run", (), known)
+            context = self.calls.context(known)
         except click.UsageError as error:
             # What the file says has been looked at by now. Each output has the same variables.
             self._tell(Mistake(error=usage_error(error), place=Place(path=self.job.path)))

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from unloader.cli.invocation import Invocation
-from unloader.cli.jobs.outputs import entry_context
+from unloader.cli.jobs.outputs import EntryCalls
 from unloader.cli.mistakes import usage_error
 from unloader.cli.options.command import ARGUMENTS
 from unloader.cli.options.origins import settings_of
@@ -93,9 +93,10 @@ def _check_subject(context: click.Context, job: JobFile) -> None:
 def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
     """Yield the entries of a job file, each with what the command line says of all."""
     prompt = True
+    calls = EntryCalls(str(context.command.name), context.meta[ARGUMENTS])
     for table in job.tables:
         try:
-            inner = _context_of(context, job, table)
+            inner = _context_of(context, calls, job, table)
             if not prompt:
                 # Asked for already.
                 inner.params["password_prompt"] = False
@@ -108,7 +109,9 @@ def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTa
         prompt = False
 
 
-def _context_of(context: click.Context, job: JobFile, table: Entry) -> click.Context:
+def _context_of(
+    context: click.Context, calls: EntryCalls, job: JobFile, table: Entry
+) -> click.Context:
     """Return the call of the command that an entry stands for."""
     routes = tuple(each for each in routes_of(job, table) if each is not None)
     values = values_of(job, table, only_route(job, table))
@@ -116,7 +119,7 @@ def _context_of(context: click.Context, job: JobFile, table: Entry) -> click.Con
     known = Invocation(
         job_file=job.path, job_values=values, routes=routes if len(routes) > 1 else ()
     )
-    inner = entry_context(str(context.command.name), context.meta[ARGUMENTS], known)
+    inner = calls.context(known)
     inner.params[ONE_OF_SEVERAL] = True
     if context.command.name == "run" and not (inner.params["to"] or len(routes) > 1):
         raise UsageError("nothing says where the output goes", "give it the key to")

@@ -114,6 +114,20 @@ SELECTION = (
         help="Unload the result of this query instead of a table.",
     ),
     Option(
+        name="query-name",
+        scope="table",
+        kind=Kind("NAME"),
+        section=WHAT,
+        commands=("plan", "run"),
+        effect="none",
+        field="selection.query_name",
+        owner=Selection,
+        empty=False,
+        planned=True,
+        help="What {table} stands for with --query, in directories and in names of files: query, "
+        "unless this says otherwise.",
+    ),
+    Option(
         name="columns",
         scope="route",
         kind=NAMES,

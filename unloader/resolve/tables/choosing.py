@@ -248,7 +248,9 @@ class _Choosing:
             if error.retryable:
                 raise
             label = self.entries[number].label
-            self._refuse(number, f"the query of {label}" if label else "the query", error)
+            name = request.selection.query_name
+            subject = name or (f"the query of {label}" if label else "the query")
+            self._refuse(number, subject, error)
             return
         self.tables.append(ChosenTable(entry=number, request=request, table=table))
 

@@ -40,6 +40,9 @@ class RecordedTable:
     homes: tuple[str, ...]
     """Those of manifests: one for each output."""
     units: int
+    run_id: str
+    """Of the run whose record it is. The home may have been taken by another one since, which died
+    before it had a record of its own."""
 
 
 def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
@@ -89,6 +92,8 @@ def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageErro
     hint = "give one of them a to of its own, below a [[table]] of a job file"
     if "{schema}" not in asked or "{table}" not in asked:
         hint = "give each table a directory of its own: --to '/extract/{schema}.{table}'"
+    if run.extract.query is not None and "{table}" in asked:
+        hint = 'name the query, for {table} to stand for: query-name = "NAME" below its [[table]]'
     return UsageError(f"it would be written to the directory of {label}, {place}", hint)
 
 
@@ -200,4 +205,5 @@ def _tables_in(document: dict[str, object], home: str) -> Iterator[RecordedTable
                 for output in each["outputs"]
             ),
             units=len(each["plan"]["units"]),
+            run_id=str(each["run_id"]),
         )

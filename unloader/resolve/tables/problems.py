@@ -42,12 +42,15 @@ def each_once(problems: Iterable[TableProblem]) -> tuple[TableProblem, ...]:
     return tuple(found.values())
 
 
-def told_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
+def told_at_once(
+    problems: Sequence[TableProblem], of: int, *, goes_on: bool = True
+) -> UnloaderError:
     """Return one error for all tables that cannot be unloaded.
 
     Args:
         problems: At least one.
         of: Tables and queries that were asked for, these included.
+        goes_on: Who reads it can ask for the others alone.
     """
     tables = len({each.table for each in problems})
     if len(problems) == of == 1 and not problems[0].mend:
@@ -59,7 +62,7 @@ def told_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
         named.append(f"and {len(problems) - SHOWN} more")
     error = kind(
         f"{tables} of {of} tables cannot be unloaded: {'; '.join(named)}",
-        "; ".join(_hints(problems, goes_on=tables < of)),
+        "; ".join(_hints(problems, goes_on=goes_on and tables < of)),
     )
     error.script = script(problems)
     return error

@@ -31,6 +31,7 @@ from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.state import RunState, TableState
 from unloader.sources.abilities import kept_until
 from unloader.storage.base import RunStorage
+from unloader.storage.opening import storage_at
 from writers.errors import WriteError
 
 MOST_NAMED = 20
@@ -65,7 +66,9 @@ def abandon(state: RunState, storage: RunStorage | NoHome) -> None:
     partial = (
         tables_manifest_bytes(manifest_of(state, complete=False)) if state.is_recorded else None
     )
-    storage.abandon(partial if kept else None)
+    if partial is not None or not state.options.replaces:
+        # Otherwise the record of the run in whose place this one is stays, and its tables.
+        storage.abandon(partial if kept else None)
 
 
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
@@ -76,6 +79,8 @@ def advised(state: RunState, error: UnloaderError) -> UnloaderError:
         return error
     if isinstance(error, PartialUnload) and all(table.manifest for table in state.tables):
         # What was left out is not in the snapshot's plan: nothing can be gone on with.
+        return error
+    if not _is_there(state):
         return error
     until = kept_until(state.resolved.catalog)
     if until:
@@ -88,7 +93,18 @@ def advised(state: RunState, error: UnloaderError) -> UnloaderError:
             f"unloader resume {shlex.quote(state.home)} --new-snapshot"
         )
     alone = isinstance(error, Interrupted)
-    return type(error)(error.message, step if alone else f"{error.hint}; then {step}")
+    return type(error)(error.message, step if alone else f"{error.hint.rstrip('. ')}; then {step}")
+
+
+def _is_there(state: RunState) -> bool:
+    """Return whether the directory of all tables still has what the run is gone on with from."""
+    if is_dropped(state.home):
+        return True
+    try:
+        who = storage_at(state.home).who_was_here(state.home, counted=False)
+    except OSError:
+        return False
+    return who is not None and who.run_id == state.resolved.run_id
 
 
 def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:

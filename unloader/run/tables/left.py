@@ -36,4 +36,20 @@ def left_of_tables(
     for each in storage_at(home).complete_all(places):
         for text in each.messages:
             observe(Notice(text=text))
-    return {places_of(run): left_of(run) for run in listed}
+    found = {places_of(run): left_of(run) for run in listed}
+    for run in listed:
+        if found[places_of(run)].what == "all":
+            _clear_of_others(run)
+    return found
+
+
+def _clear_of_others(run: ResolvedRun) -> None:
+    """Remove what another run has left in the directories of a table that is published.
+
+    That one was to read all tables again, and died before it had a record of its own.
+    """
+    for place in run.directories:
+        storage = storage_at(place)
+        who = storage.who_was_here(place, counted=False)
+        if who is not None and who.run_id != run.run_id and not who.is_running:
+            storage.clear((place,), dry_run=False)

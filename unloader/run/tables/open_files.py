@@ -6,8 +6,12 @@ import resource
 
 from unloader.errors import ConfigError
 
-_OTHERS = 512
-"""Pipes to workers, sockets, libraries, and what is being published: far more than a run has."""
+_OTHERS = 256
+"""Pipes to workers, sockets, libraries: far more than a run has."""
+
+_PUBLISHED = 320
+"""About as many as the tables have open that are being published; see
+`unloader.run.tables.finishing`."""
 
 
 def allow_for(tables: int) -> None:
@@ -20,7 +24,7 @@ def allow_for(tables: int) -> None:
         ConfigError: The hard limit, which only an administrator can raise, is too low.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * tables + _OTHERS
+    wanted = 2 * tables + _OTHERS + _PUBLISHED
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     if hard != resource.RLIM_INFINITY and hard < tables + _OTHERS:

@@ -63,7 +63,8 @@ class Opening:
             else:
                 state.tables.append(table)
         if problems and not (state.options.on_failure == "continue" and state.tables):
-            raise told_at_once(problems, len(problems) + len(state.tables))
+            anew = not (state.resolved.resumed_in or state.options.replaces)
+            raise told_at_once(problems, len(problems) + len(state.tables), goes_on=anew)
         state.problems = problems
         return Counting(state.tables, len(problems))
 

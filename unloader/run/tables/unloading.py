@@ -92,12 +92,7 @@ def run_tables(
         taken = (
             None
             if is_dropped(home)
-            else take_home(
-                home,
-                resolved.run_id,
-                overwrite=options.overwrite,
-                resumed=bool(resolved.resumed_in),
-            )
+            else take_home(home, resolved.run_id, options, resumed=bool(resolved.resumed_in))
         )
         storage = taken or NoHome()
         held.callback(storage.close)

@@ -304,8 +304,8 @@ def remove_room(room: Path) -> None:
         os.rmdir(room)
 
 
-def remove_bulk(room: Path) -> None:
-    """Remove all of a `_run` but its record and its lock; never raises."""
+def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:
+    """Remove all of a `_run` but its publication's record, its lock and `kept`; never raises."""
     try:
         there = set(os.listdir(room))
     except OSError:
@@ -316,7 +316,7 @@ def remove_bulk(room: Path) -> None:
         replaced = _recorded(room)
         _remove(room / REPLACED, lambda entry: entry.name in replaced)
     for name in (*BULK, *_PARTS):
-        if name in there:
+        if name in there and name not in kept:
             with suppress(OSError):
                 os.unlink(f"{room}/{name}")
 

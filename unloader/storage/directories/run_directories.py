@@ -34,7 +34,16 @@ from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.run_directory import RunDirectory
 from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.machine import boot_id, host_name
-from unloader.storage.model import JOURNAL, MANIFEST, RECORDS, Claim, Move, Place, Staging
+from unloader.storage.model import (
+    JOURNAL,
+    MANIFEST,
+    RECORDS,
+    RUN_RECORD,
+    Claim,
+    Move,
+    Place,
+    Staging,
+)
 from writers.errors import WriteError
 from writers.files.publish import NamedLater, check_moves, remove_staged
 from writers.files.syncing import Steps, Wanted, alone, opened_for_sync
@@ -75,9 +84,9 @@ class RunDirectories:
             self._me = holder = self._holder()
             if claim.resumed:
                 for directory in self.all:
-                    _on(directory, partial(directory.go_on, holder))
+                    _on(directory, partial(directory.go_on, holder, claim.is_record_of_it))
             else:
-                self._begin(holder)
+                self._begin(holder, (RUN_RECORD,) if claim.keeps_record else ())
             self.notices += tuple(
                 f"kept {path}, which no run has written"
                 for directory in self.all
@@ -86,10 +95,10 @@ class RunDirectories:
             )
             undo.pop_all()
 
-    def _begin(self, holder: Holder) -> None:
+    def _begin(self, holder: Holder, kept: Collection[str]) -> None:
         durable = not self._one_of_many
         left = [
-            _on(directory, partial(directory.begin, holder, durable=durable))
+            _on(directory, partial(directory.begin, holder, durable=durable, kept=kept))
             for directory in self.all
         ]
         self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)

@@ -13,7 +13,7 @@ import math
 import os
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,7 +46,16 @@ from unloader.storage.directories.refusals import (
     not_free,
     refused,
 )
-from unloader.storage.model import MANIFEST, STATUS, STOP, WISH, Index, Leftover, ReadIndex
+from unloader.storage.model import (
+    MANIFEST,
+    RUN_RECORD,
+    STATUS,
+    STOP,
+    WISH,
+    Index,
+    Leftover,
+    ReadIndex,
+)
 from writers.files.publish import write_atomically
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Wanted, sync_directory
@@ -99,11 +108,14 @@ class RunDirectory:
         if (error := not_free(self.path, shared=shared)) is not None:
             raise error
 
-    def begin(self, holder: Holder, *, durable: bool = True) -> Leftover:
+    def begin(
+        self, holder: Holder, *, durable: bool = True, kept: Collection[str] = ()
+    ) -> Leftover:
         """Write down whose the directory is and make room for staged files.
 
         Args:
             holder: The run.
+            kept: Records of the run that died here that stay.
             durable: Have it on the disk at once; otherwise `make_durable` is called in time.
 
         Returns:
@@ -117,7 +129,7 @@ class RunDirectory:
             left = nothing_counted(self.path, "")
         else:
             left = look(self.path)
-            remove_bulk(self.room)
+            remove_bulk(self.room, kept)
             sweep(self.path)
             # Of a run that was published and not cleared away.
             (self.room / RECORD).unlink(missing_ok=True)
@@ -167,14 +179,19 @@ class RunDirectory:
         _synced.update((folder, since) for folder in self._above)
         self._above, self._is_durable = (), True
 
-    def go_on(self, holder: Holder) -> None:
+    def go_on(self, holder: Holder, is_of_it: Callable[[bytes], bool] | None = None) -> None:
         """Write down that this process goes on with the run that died here; keep what it has.
+
+        Args:
+            holder: The run.
+            is_of_it: See `Claim.is_record_of_it`.
 
         Raises:
             OutputFailed: It is not here any more.
             OSError: The file system refused.
         """
-        if read_holder(self.room).run_id != holder.run_id:
+        here = read_holder(self.room).run_id == holder.run_id
+        if not here and not (is_of_it and is_of_it(self.read_record(RUN_RECORD))):
             raise OutputFailed(
                 f"run {holder.run_id} has nothing in {self.path} any more",
                 "start again, without resume",

@@ -141,6 +141,28 @@ class Evaluation:
             _result(array, each.field) for array, each in zip(found, self._computed, strict=True)
         ], kept
 
+    def kept(
+        self, batches: Sequence[pa.RecordBatch], columns: Sequence[int]
+    ) -> list[pa.Array | None]:
+        """Return which rows of each of some batches the condition keeps; None is all of one.
+
+        Args:
+            batches: Evaluated together; they have the same columns.
+            columns: Those that the condition was given, by their places there.
+
+        Raises:
+            OutputFailed: As `results`.
+        """
+        given = [pa.chunked_array([each.column(at) for each in batches]) for at in columns]
+        _, kept = self.results(given, sum(each.num_rows for each in batches))
+        assert kept is not None
+        found, at = [], 0
+        for each in batches:
+            own = kept.slice(at, each.num_rows)
+            found.append(None if own.true_count == each.num_rows else own)
+            at += each.num_rows
+        return found
+
     def _failed(self, why: str) -> OutputFailed:
         names = [f"the SQL of column {each.field.name}" for each in self._computed]
         what = " or ".join([*names, *([self._what] if self._filters else [])])

@@ -52,6 +52,7 @@ BY_KIND = {
 BY_NAME = {
     "table": "OTHER",
     "query": "SELECT 1",
+    "query-name": "totals",
     "where": "A = 1",
     "filter": "A = 1",
     "to": "elsewhere",
@@ -104,7 +105,10 @@ def around(option: Option) -> list[str]:
     """Return the arguments without which the option means nothing."""
     source = "postgresql://u@h/d" if option.name in OF_POSTGRES else "oracle://u@h/s"
     found = [source]
-    found += ["--table", "T"] if option.name not in ("table", "query") else []
+    if option.name == "query-name":
+        found += ["--query", "SELECT 1"]
+    elif option.name not in ("table", "query"):
+        found += ["--table", "T"]
     if option.name in OF_TABLES:
         return [*found, "--table", "T*", "--to", "out/{table}"]
     dated = option.name in ("keep", "latest-link")

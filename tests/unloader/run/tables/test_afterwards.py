@@ -15,7 +15,12 @@ from reports.reading import Page, agrees, at
 from schemas.manifests import check
 from several_tables import break_off, made, requests_of, unload
 
+from unloader import api
+from unloader.errors import OutputFailed
+from unloader.events import Event, UnitFinished
 from unloader.model import SourceSpec
+from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.model import RUN_RECORD
 
 SIZES = {"large": 9000, "middle": 2000, "small": 10, "empty": 0}
 
@@ -239,3 +244,50 @@ def test_what_is_left_out_stays_missing(source: SourceSpec, tmp_path: Path) -> N
     assert not (home / "_manifest.json").exists()
     partial = json.loads((home / "_run" / "_manifest.json").read_text())
     assert partial["tables"][-1]["status"] == "left out"
+
+
+def test_the_record_of_all_tables_is_not_read_for_each(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of runs takes as long as their tables are many, and not the square of that."""
+    home = copied(broken, tmp_path)
+    read: list[str] = []
+    method = LocalDirectories.record
+
+    def counted(self: LocalDirectories, place: str, name: str) -> bytes:
+        if (place, name) == (str(home), RUN_RECORD):
+            read.append(place)
+        return method(self, place, name)
+
+    monkeypatch.setattr(LocalDirectories, "record", counted)
+    (found,) = api.runs(tmp_path)
+    assert (found.destination, found.state) == (str(home), "interrupted")
+    # Three tables are open still.
+    assert len(read) <= 3
+
+
+def test_a_home_that_is_removed_meanwhile_is_no_way_to_go_on(
+    source: SourceSpec, tmp_path: Path
+) -> None:
+    """One error that says so; the tables are whole, and nothing says that the run is."""
+    home = tmp_path / "night"
+
+    def remove(event: Event) -> None:
+        if isinstance(event, UnitFinished):
+            shutil.rmtree(home / "_run", ignore_errors=True)
+
+    with pytest.raises(OutputFailed) as caught:
+        unload(requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES)), observe=remove)
+    assert f"{home}/_run/lock was removed" in caught.value.message
+    assert "unloader resume" not in str(caught.value)
+    assert not (home / "_manifest.json").exists()
+    for name in SIZES:
+        command.run("verify", str(home / f"main.{name}"), "--quiet")
+
+
+def test_a_broken_run_cannot_be_verified_as_a_whole(broken: Path) -> None:
+    """The error says how it is completed, and what can be checked now."""
+    error = command.error_of("verify", str(broken), status=6)
+    assert f"the run over 4 tables in {broken} is not complete" in error
+    assert f"unloader resume {broken}" in error
+    command.run("verify", str(broken / "main.large"), "--quiet")

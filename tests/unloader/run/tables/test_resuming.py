@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from long_tests import OTHER_ROUTES
 from processes import command, killing_calls
+from processes.breaking import held_behind
 from several_tables import break_off, made, requests_of
 
 from unloader import api
@@ -77,26 +81,87 @@ def test_a_table_that_was_dropped_since_is_named(
     url: str = postgres.database(f"dropped_{policy}")
     for name, rows in SIZES.items():
         postgres.run(
-            f"CREATE TABLE {name} AS SELECT g AS i FROM generate_series(1, {rows}) g; "
+            f"CREATE TABLE {name} AS SELECT g AS i, repeat('x', 99) AS v FROM generate_series(1, {rows}) g; "
             f"ANALYZE {name}",
             url=url,
         )
-    home, library = tmp_path / "night", killing_calls.build(tmp_path)
-    # Tables are published together, the larger ones first: this one is not on record.
-    path = "small/_run/publication.json"
-    kill = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": path}
-    killed = command.Running(
+    home = tmp_path / "night"
+    running = command.Running(
         *("run", url, "--table", "*", "--to", f"{home}/{{table}}", "--parallelism", "1"),
-        *("--quiet", "--consistency", "none", "--on-table-failure", policy),
-        env=kill,
+        *("--consistency", "none", "--on-table-failure", policy, "--quiet"),
+        env=held_behind(0),
     )
-    status, _, err = killed.finish()
-    assert status == -9, err
+    running.wait_until((home / "_run" / "run.json").exists, "the record of the run")
+    workers = running.workers()
+    os.killpg(running.process.pid, signal.SIGKILL)
+    running.process.communicate()
+    psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
     postgres.run("DROP TABLE small", url=url)
     error = command.error_of("resume", str(home), status=STATUS[policy])
     assert "1 of 4 tables" in error
     assert "public.small: there is no table public.small" in error
     complete = {path.parent.name for path in home.glob("[!_]*/_manifest.json")}
-    assert complete == (
-        {"large", "middle", "empty"} if policy == "continue" else {"large", "middle"}
+    assert "small" not in complete
+    assert ({"large", "middle", "empty"} <= complete) == (policy == "continue")
+
+
+@pytest.mark.parametrize(
+    ("path", "way"),
+    [
+        ("night/_run/run.json", "resume"),
+        pytest.param("night/_run/run.json", "new", marks=pytest.mark.long(OTHER_ROUTES)),
+        pytest.param(".main.middle.unloader-", "new", marks=pytest.mark.long(OTHER_ROUTES)),
+        pytest.param(".main.small.unloader-", "resume", marks=pytest.mark.long(OTHER_ROUTES)),
+    ],
+)
+def test_a_new_snapshot_that_is_killed_can_be_gone_on_with(
+    tmp_path: Path, path: str, way: str
+) -> None:
+    """Before its record is written the former run is there; and no two runs are mixed."""
+    source = made(tmp_path / "s.db", SIZES)
+    home = tmp_path / "night"
+    requests = requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES))
+    break_off(requests, "main.large", "main.middle")
+    before = run_ids(home)
+    library = killing_calls.build(tmp_path)
+    kill = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": path}
+    killed = command.Running("resume", str(home), "--new-snapshot", "--quiet", env=kill)
+    status, _, err = killed.finish()
+    assert status == -9, err
+    found = json.loads(command.run("status", str(home), "--json", status=7))
+    assert (found["state"], found["tables"]["total"]) == ("interrupted", 4)
+    # Of tables that are published together none may be in place by then.
+    assert found["tables"]["done"] > 0 or not path.startswith("night")
+    command.run("resume", str(home), *(["--new-snapshot"] if way == "new" else []), "--quiet")
+    after = run_ids(home)
+    assert len(after) == len(SIZES)
+    assert len(set(after.values())) == 1
+    # What was published stays only if the run that did it is the one that goes on.
+    assert (set(before.values()) <= set(after.values())) == (
+        path.startswith("night") and way == "resume"
     )
+    command.run("verify", str(home), "--strict", "--quiet")
+    assert not list(home.rglob("_run"))
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_a_new_snapshot_that_fails_at_once_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    """It has written nothing yet, so that there is nothing else to go on with."""
+    source = made(tmp_path / "s.db", SIZES)
+    home = tmp_path / "night"
+    requests = requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES))
+    break_off(requests, "main.large", "main.middle")
+    stranger = home / "main.small" / "small.0001.csv"
+    stranger.write_text("somebody else's\n")
+    error = command.error_of("resume", str(home), "--new-snapshot", status=6)
+    assert "1 of 4 tables cannot be unloaded: main.small: " in error
+    assert "--on-table-failure" not in error
+    stranger.unlink()
+    command.run("resume", str(home), "--quiet")
+    command.run("verify", str(home), "--strict", "--quiet")
+
+
+def run_ids(home: Path) -> dict[str, str]:
+    """Return the run that has published each table."""
+    found = home.glob("main.*/_manifest.json")
+    return {path.parent.name: json.loads(path.read_text())["run_id"] for path in found}

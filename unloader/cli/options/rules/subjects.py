@@ -28,6 +28,8 @@ def check_subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
 def check_query(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that a query is read in one go, as it stands."""
     if values["query"] is None:
+        if values.get("query_name") is not None:
+            raise UsageError("--query-name names the result of --query", "leave it out")
         return
     if values["partition"]:
         raise UsageError(

@@ -1,0 +1,78 @@
+"""A finished run over several tables held against the source that it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from several_tables import made, requests_of, unload
+
+from unloader import api
+from unloader.errors import VerifyMismatch
+from unloader.events import Event, Notice
+from unloader.model import SourceSpec
+from unloader.sources.duckdb.catalog import DuckDBCatalog
+
+SIZES = {"large": 900, "middle": 200, "small": 10, "empty": 0}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> SourceSpec:
+    """A DuckDB file of four tables."""
+    return made(tmp_path / "s.db", SIZES)
+
+
+@pytest.fixture
+def home(source: SourceSpec, tmp_path: Path) -> Path:
+    """The home of a run over them."""
+    unload(requests_of(source, f"{tmp_path}/out/{{schema}}.{{table}}", list(SIZES)))
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("level", ["count", "source"])
+def test_the_source_is_opened_once_for_all_tables(
+    source: SourceSpec, home: Path, monkeypatch: pytest.MonkeyPatch, level: Any
+) -> None:
+    """All are compared with one state of it, and described together."""
+    opened: list[str] = []
+    method, alone = DuckDBCatalog.__init__, DuckDBCatalog.describe
+
+    def counted(self: DuckDBCatalog, *arguments: Any) -> None:
+        opened.append("open")
+        method(self, *arguments)
+
+    def described(self: DuckDBCatalog, *arguments: Any) -> Any:
+        opened.append("describe")
+        return alone(self, *arguments)
+
+    monkeypatch.setattr(DuckDBCatalog, "__init__", counted)
+    monkeypatch.setattr(DuckDBCatalog, "describe", described)
+    answer = api.verify(home, source, level=level)
+    assert opened == ["open"]
+    assert answer["snapshot"] == "at the run's snapshot"
+    assert answer["source_rows"] == sum(SIZES.values())
+    assert {each["table"]: each["source_rows"] for each in answer["tables"]} == {
+        f"main.{name}": rows for name, rows in SIZES.items()
+    }
+
+
+def test_a_source_that_has_changed_is_told_of_once(source: SourceSpec, home: Path) -> None:
+    """And every table that has other rows now is named."""
+    with duckdb.connect(source.location) as connection:
+        connection.execute("INSERT INTO small VALUES (11, 'later'); DELETE FROM middle WHERE i = 1")
+    told: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Notice):
+            told.append(event.text)
+
+    with pytest.raises(VerifyMismatch) as caught:
+        api.verify(home, source, observe=listen)
+    assert [text for text in told if "the run's snapshot is gone" in text] == told
+    assert len(told) == 1
+    message = caught.value.message
+    assert "2 of 4 tables" in message
+    assert "main.small: the manifest has 10 rows, the source counts 11" in message
+    assert "main.middle: the manifest has 200 rows, the source counts 199" in message
