@@ -121,7 +121,9 @@ SELECTING = frozenset(
 )
 """The options that say which rows and columns are unloaded."""
 
-NOT_SELECTING = frozenset(("as-text", "number-without-precision", "nanoseconds", "zone-columns"))
+NOT_SELECTING = frozenset(
+    ("query-name", "as-text", "number-without-precision", "nanoseconds", "zone-columns")
+)
 """Options beside them in the help that say how values are written."""
 
 FACTORS: Mapping[str, tuple[str, ...]] = {

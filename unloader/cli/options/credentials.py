@@ -12,12 +12,13 @@ from typing import Any
 
 import click
 
+from unloader.cli.options.repeated_password import refuse_repeated
 from unloader.cli.options.request_of import session_of
 from unloader.cli.options.rules import validate_source
 from unloader.cli.options.tables import table_names
 from unloader.errors import UsageError
 from unloader.model import SecretReference, SourceSpec
-from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly
+from unloader.redaction import PASSWORD_VARIABLE, known_openly
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
 from unloader.secrets.credentials import credential
 from unloader.sources.registry import KINDS, url_form
@@ -46,7 +47,7 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
         spec = parse_source(url, KINDS, url_form)
     for name in table_names(values):
         known_openly(re.split(r'[."]+', name))
-    _refuse_repeated(spec.location, values)
+    refuse_repeated(spec.location, values)
     return replace(spec, session=session_of(values))
 
 
@@ -79,22 +80,6 @@ def _password_file(values: Mapping[str, Any]) -> Path | None:
     if values["password_credential"] is not None:
         return credential(values["password_credential"])
     return None if values["password_file"] is None else Path(values["password_file"])
-
-
-def _refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
-    """Refuse what holds the source's password itself: it would go into the manifest and the plan.
-
-    Hiding it there would not do: a condition with `***` in it means other rows.
-    """
-    for name, value in (("the source URL", location), *values.items()):
-        texts = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(text, str) and holds_secret(text) for text in texts):
-            what = name if name == "the source URL" else "--" + name.replace("_", "-")
-            raise UsageError(
-                f"{what} holds the password of the source, which every user of this machine "
-                "can read in the list of processes",
-                "take it out; if it is there by chance, give the database's user another password",
-            )
 
 
 def _ask(whom: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from unloader.cli.options.encryption import encryption_of
+from unloader.cli.options.repeated_password import refuse_repeated
 from unloader.cli.options.tables import is_of_several, table_names
 from unloader.errors import UsageError
 from unloader.model import (
@@ -58,8 +59,11 @@ def request_of(
         settings: Which of the options were set, and where.
 
     Raises:
-        UsageError: The table's name cannot be read, or the format contradicts itself.
+        UsageError: The table's name cannot be read, the format contradicts itself, or a value holds
+            the password of the source.
     """
+    # Those of a route or of an entry for tables have not been looked at before.
+    refuse_repeated(source.location, values)
     fields = {
         **field_values(every_option(), values),
         **_compression(values),
