@@ -6,37 +6,19 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import pytest
-from click.testing import CliRunner
 from processes import command
+from requested import requested
 
 from unloader import api
-from unloader.cli.group import group
-from unloader.cli.invocation import Invocation
 from unloader.errors import SourceError
 from unloader.events import Event, PhaseStarted
-from unloader.model import Request
 
 if TYPE_CHECKING:
     from conftest import PostgresServer
 
 ENV = {"UNLOADER_MASKING_KEY_DEFAULT": base64.b64encode(bytes(range(32))).decode()}
 SECRET = "geheim-4711"
-
-
-def requested(*arguments: str) -> Request:
-    """Return the request that a call of `run` makes."""
-    seen: list[Request] = []
-
-    def unload(request: Request, *_: object, **__: object) -> None:
-        seen.append(request)
-        raise click.exceptions.Exit(0)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "unload", unload)
-        CliRunner().invoke(group, list(arguments), obj=Invocation())
-    return seen[0]
 
 
 def test_an_error_of_the_count_shows_no_value(

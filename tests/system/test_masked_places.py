@@ -14,7 +14,19 @@ import duckdb
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES
-from masking import BORN, CLEAR, KEY, MASKS, ROWS, UNITS, Place, card, processes_of, rows
+from masking import (
+    BORN,
+    CLEAR,
+    KEY,
+    MASKS,
+    ROWS,
+    UNITS,
+    Place,
+    card,
+    persons_of_duckdb,
+    processes_of,
+    rows,
+)
 from processes import command
 from processes.breaking import held_behind, kill_after, staged_units
 
@@ -32,14 +44,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of a table of persons in DuckDB."""
-    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        values = ", ".join(map(str, rows()))
-        connection.execute(
-            "CREATE TABLE persons (id INT, email VARCHAR, name VARCHAR, card BIGINT, born DATE, "
-            f"note VARCHAR); INSERT INTO persons VALUES {values}"
-        )
-    return f"duckdb://{path}"
+    return persons_of_duckdb(tmp_path_factory.mktemp("duck") / "t.duckdb")
 
 
 def test_nothing_clear_is_in_what_a_run_tells_of_itself(source: str, place: Place) -> None:

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from long_tests import OTHER_ROUTES, also
-from masking import CLEAR, KEY, MASKS, OTHER_KEY, ROWS, UNITS, Place, rows
+from masking import CLEAR, KEY, MASKS, OTHER_KEY, ROWS, UNITS, Place, persons_of_duckdb, rows
 from processes import command
 from processes.breaking import kill_after, staged_units
 
@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of a table of persons in DuckDB."""
-    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        values = ", ".join(map(str, rows()))
-        connection.execute(
-            "CREATE TABLE persons (id INT, email VARCHAR, name VARCHAR, card BIGINT, born DATE, "
-            f"note VARCHAR); INSERT INTO persons VALUES {values}"
-        )
-    return f"duckdb://{path}"
+    return persons_of_duckdb(tmp_path_factory.mktemp("duck") / "t.duckdb")
 
 
 @pytest.fixture

@@ -6,20 +6,16 @@ import json
 import signal
 from pathlib import Path
 
-import click
 import duckdb
 import pytest
-from click.testing import CliRunner
 from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
 from processes.breaking import kill_after
+from requested import requested
 
 from unloader import api
-from unloader.cli.group import group
-from unloader.cli.invocation import Invocation
 from unloader.errors import PartialUnload
 from unloader.events import Event, PhaseStarted
-from unloader.model import Request
 
 ROWS = 20_000
 LAKE = 'lake:to={to}/lake,format=parquet,columns="day,id,amount",filter="id % 3 = 1 AND price > 2"'
@@ -57,20 +53,6 @@ def written(source: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = tmp_path_factory.mktemp("routes")
     command.run(*job(source, *routes(to, LAKE, TEXT), "--verify", "full"))
     return to
-
-
-def requested(*arguments: str) -> Request:
-    """Return the request that a call of `run` makes."""
-    seen: list[Request] = []
-
-    def unload(request: Request, *_: object, **__: object) -> None:
-        seen.append(request)
-        raise click.exceptions.Exit(0)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "unload", unload)
-        CliRunner().invoke(group, list(arguments), obj=Invocation())
-    return seen[0]
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
