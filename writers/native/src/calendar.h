@@ -57,7 +57,7 @@ inline YearParts near_year_parts(uint32_t days) {
     return {century * 100 + year + (march_day >= JANUARY), march_day};
 }
 
-inline MonthDay month_day(uint32_t march_day) {
+constexpr MonthDay month_day(uint32_t march_day) {
     // The same authors: months of 30.6 days from March on.
     const uint32_t scaled = 2141 * march_day + 197913;
     const uint32_t month = scaled >> 16;

@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace unloader {
 
 constexpr uint64_t POWERS_OF_TEN[20] = {
@@ -71,13 +75,66 @@ inline void write_pair(char* out, uint32_t value) {
     std::memcpy(out, &digits, 2);
 }
 
+// How many digits a number below 2^32 has, 1 for 0: a number plus the entry of its highest bit has
+// them above bit 32 (Kendall Willets's table, made here).
+struct DigitCounts {
+    uint64_t of_bit[32] = {};
+
+    constexpr DigitCounts() {
+        for (int bit = 0; bit < 32; ++bit) {
+            uint64_t digits = 1;
+            while (digits < 10 && POWERS_OF_TEN[digits] <= uint64_t{1} << bit) ++digits;
+            // The first number with one digit more, if it has the same highest bit.
+            const uint64_t next = POWERS_OF_TEN[digits];
+            const bool both = next >> (bit + 1) == 0;
+            of_bit[bit] = both ? ((digits + 1) << 32) - next : digits << 32;
+        }
+    }
+};
+constexpr DigitCounts DIGIT_COUNTS;
+
+inline int narrow_digit_count(uint32_t value) {
+    const int bit = 31 - __builtin_clz(value | 1);
+    return static_cast<int>((value + DIGIT_COUNTS.of_bit[bit]) >> 32);
+}
+
 // Writes a number's digits, below 10^8, and returns their end; touches 8 bytes.
 inline char* write_up_to_eight(char* out, uint32_t value) {
-    const int count = digit_count(value);
+    const int count = narrow_digit_count(value);
     const uint64_t digits = eight_digits(value) >> (64 - 8 * count);
     std::memcpy(out, &digits, 8);
     return out + count;
 }
+
+// The digits of two numbers below 10^8 as characters, eight of each.
+struct SixteenDigits {
+    uint64_t high;
+    uint64_t low;
+};
+
+#if defined(__SSE2__)
+// Both at once.
+inline SixteenDigits sixteen_digits(uint32_t high, uint32_t low) {
+    const uint64_t first = high / 10000 | uint64_t{high % 10000} << 32;
+    const uint64_t second = low / 10000 | uint64_t{low % 10000} << 32;
+    const __m128i fours =
+        _mm_set_epi64x(static_cast<int64_t>(second), static_cast<int64_t>(first));
+    // n / 100 below 10^4 and n / 10 below 100, by multiplications that are exact there.
+    const __m128i hundreds = _mm_srli_epi16(_mm_mulhi_epu16(fours, _mm_set1_epi16(5243)), 3);
+    const __m128i rest = _mm_sub_epi16(fours, _mm_mullo_epi16(hundreds, _mm_set1_epi16(100)));
+    const __m128i pairs = _mm_or_si128(hundreds, _mm_slli_epi32(rest, 16));
+    const __m128i tens = _mm_mulhi_epu16(pairs, _mm_set1_epi16(6554));
+    const __m128i ones = _mm_sub_epi16(pairs, _mm_mullo_epi16(tens, _mm_set1_epi16(10)));
+    const __m128i numbers = _mm_or_si128(tens, _mm_slli_epi16(ones, 8));
+    const __m128i digits = _mm_or_si128(numbers, _mm_set1_epi8('0'));
+    return {static_cast<uint64_t>(_mm_cvtsi128_si64(digits)),
+            static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(digits, digits)))};
+}
+#else
+inline SixteenDigits sixteen_digits(uint32_t high, uint32_t low) {
+    return {eight_digits(high), eight_digits(low)};
+}
+#endif
 
 // Writes a number's digits and returns their end; touches at most 20 bytes.
 inline char* write_digits(char* out, uint64_t value) {
@@ -87,13 +144,17 @@ inline char* write_digits(char* out, uint64_t value) {
     if (high >= EIGHT_DIGITS) {
         const uint64_t top = high / EIGHT_DIGITS;
         out = write_up_to_eight(out, static_cast<uint32_t>(top));
-        write_eight(out, static_cast<uint32_t>(high - top * EIGHT_DIGITS));
-        out += 8;
-    } else {
-        out = write_up_to_eight(out, static_cast<uint32_t>(high));
+        high -= top * EIGHT_DIGITS;
+        write_eight(out, static_cast<uint32_t>(high));
+        write_eight(out + 8, low);
+        return out + 16;
     }
-    write_eight(out, low);
-    return out + 8;
+    const int count = narrow_digit_count(static_cast<uint32_t>(high));
+    const SixteenDigits digits = sixteen_digits(static_cast<uint32_t>(high), low);
+    const uint64_t first = digits.high >> (64 - 8 * count);
+    std::memcpy(out, &first, 8);
+    std::memcpy(out + count, &digits.low, 8);
+    return out + count + 8;
 }
 
 // Writes exactly so many digits, with zeros in front of a number that has fewer; none has more.

@@ -153,8 +153,9 @@ char* Moments::Program::write(char* out, int64_t value, LastDate& last) const {
         static_cast<uint32_t>(fraction) * static_cast<uint32_t>(POWERS_OF_TEN[9 - UNIT_DIGITS]);
     if (is_time) {
         const auto day_second = static_cast<uint32_t>(seconds);
-        return is_quick ? quick.write(out, 0, day_second, nanoseconds, last)
-                        : write_slowly(out, {0, day_second, nanoseconds});
+        return is_quick && day_second <= DAY_SECONDS
+                   ? quick.write(out, 0, day_second, nanoseconds, last)
+                   : write_slowly(out, {0, day_second, nanoseconds});
     }
     const uint64_t since = static_cast<uint64_t>(seconds) +
                            static_cast<uint64_t>(JANUARY_1_YEAR_1 * DAY_SECONDS);

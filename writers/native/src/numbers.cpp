@@ -123,7 +123,7 @@ char* put_separator(char* out, char* end, const DecimalStyle& style) {
 
 // Numbers below 10^8 with at most 7 digits behind a separator of one byte; touches 17 bytes.
 inline char* write_small(char* out, uint32_t value, uint32_t scale, char separator) {
-    const auto needed = static_cast<uint32_t>(digit_count(value));
+    const auto needed = static_cast<uint32_t>(narrow_digit_count(value));
     const uint32_t count = needed > scale ? needed : scale + 1;
     const uint64_t digits = eight_digits(value) >> (64 - 8 * count);
     std::memcpy(out, &digits, 8);

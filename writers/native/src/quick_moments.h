@@ -13,6 +13,49 @@
 
 namespace unloader {
 
+// The digits of numbers that dates and times are made of, first digit lowest, as tables: 8 KiB that
+// stay in a core's first cache. Dividing instead cost a tenth of the whole encoder on the reference
+// table (measured).
+struct Pairs {
+    uint16_t digits[100] = {};
+
+    constexpr Pairs() {
+        for (unsigned i = 0; i < 100; ++i) {
+            digits[i] = static_cast<uint16_t>(('0' + i / 10) | ('0' + i % 10) << 8);
+        }
+    }
+};
+constexpr Pairs PAIRS;
+
+constexpr uint32_t four_digits(uint32_t first, uint32_t second) {
+    return PAIRS.digits[first] | uint32_t{PAIRS.digits[second]} << 16;
+}
+
+// "HHMI" of each minute of a day, and of 24:00.
+struct Minutes {
+    uint32_t digits[1441] = {};
+
+    constexpr Minutes() {
+        for (uint32_t i = 0; i <= 1440; ++i) digits[i] = four_digits(i / 60, i % 60);
+    }
+};
+constexpr Minutes MINUTES;
+
+// "MMDD" of each day of a year that begins on March 1.
+struct MonthDays {
+    uint32_t digits[366] = {};
+
+    constexpr MonthDays() {
+        for (uint32_t i = 0; i < 366; ++i) {
+            const MonthDay date = month_day(i);
+            digits[i] = four_digits(date.month, date.day);
+        }
+    }
+};
+constexpr MonthDays MONTH_DAYS;
+
+constexpr uint64_t PADDED_TIME = UINT64_C(0x3030) << 48;
+
 // The date written last; dates often repeat from row to row.
 struct LastDate {
     uint32_t days = 0xFFFFFFFFu;  // since 0001-01-01; no day of those years
@@ -58,9 +101,10 @@ struct QuickLayout {
             canonical[0] = last.digits;
         }
         if (has_times) {
-            const uint32_t minutes = day_second / 60;
-            canonical[1] |= digits_of_four(minutes / 60 | uint64_t{minutes % 60} << 16 |
-                                           uint64_t{day_second % 60} << 32);
+            const uint32_t minute = day_second / 60;
+            const uint32_t second = day_second - minute * 60;
+            canonical[1] = PADDED_TIME | MINUTES.digits[minute] |
+                           uint64_t{PAIRS.digits[second]} << 32;
         }
         copy_blocks(out, text, width);
         const char* from = reinterpret_cast<const char*>(canonical);
@@ -89,10 +133,9 @@ private:
     static uint64_t date_digits(uint32_t days) {
         const YearParts parts = near_year_parts(days);
         const auto year = static_cast<uint32_t>(parts.year);
-        const MonthDay date = month_day(parts.march_day);
-        return EIGHT_ZEROS | digits_of_four(year / 100 | uint64_t{year % 100} << 16 |
-                                            uint64_t{date.month} << 32 |
-                                            uint64_t{date.day} << 48);
+        const uint32_t century = year / 100;
+        const uint32_t years = PAIRS.digits[century] | uint32_t{PAIRS.digits[year % 100]} << 16;
+        return years | uint64_t{MONTH_DAYS.digits[parts.march_day]} << 32;
     }
 
     // Of constant sizes, which become a few wide stores.
