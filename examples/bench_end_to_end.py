@@ -81,6 +81,8 @@ class Measurement:
 
 def main() -> None:
     """Measure and print."""
+    # A program that is installed has its bytecode: nobody compiles it at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     options = parsed()
     with workplace(options) as directory:
         need_space(directory, options.rows)

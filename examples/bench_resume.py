@@ -46,6 +46,8 @@ LEFT = 100
 
 def main() -> None:
     """Measure, and show what was found."""
+    # A program that is installed has its bytecode: nobody compiles it at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--units", type=int, default=100_000)
     parser.add_argument("--dir", type=Path, help="where files are made; else a temporary one")

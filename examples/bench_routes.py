@@ -84,6 +84,8 @@ ONE_FILE = 'format = "csv"\nfile-size = "1TiB"'
 
 def main() -> None:
     """Measure and print."""
+    # A program that is installed has its bytecode: nobody compiles it at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
