@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from unloader.errors import OutputFailed, VerifyMismatch
+from unloader.errors import OutputFailed, SourceError, VerifyMismatch
 from unloader.events import Event, Notice, Observer, Verified
 from unloader.manifest.digest import digest_at_end, is_intact
 from unloader.manifest.read import manifest_data, read_manifest
@@ -116,6 +116,9 @@ def _said(
     It is asked before any file is read: nobody wants a snapshot held for hours meanwhile. What is
     wrong with a table by itself is raised by its function; a table whose manifest cannot be read
     is left out.
+
+    Raises:
+        SourceError: It cannot be opened, or went away.
     """
     found: dict[str, Callable[[], SourceState]] = {}
     if source is None:
@@ -133,6 +136,12 @@ def _said(
                 state = ask_source(one, source, checks, progress.tell, sources)
             except VerifyMismatch as error:
                 found[entry.directory] = partial(_raised, error)
+            except SourceError as error:
+                if error.retryable or sources.refused:
+                    raise
+                # One that was dropped, say: it says nothing of the others.
+                why = f"the source cannot count it: {error.message}"
+                found[entry.directory] = partial(_raised, VerifyMismatch(why, error.hint))
             else:
                 assert state is not None
                 found[entry.directory] = partial(_returned, state)

@@ -83,6 +83,11 @@ class OpenSources:
                 raise
         return self._opened[source]
 
+    @property
+    def refused(self) -> bool:
+        """Whether none could be opened, neither as it was nor as it is now."""
+        return not self._opened
+
     def tell(self, text: str) -> None:
         """Tell something of the source, once."""
         if text not in self._told:
