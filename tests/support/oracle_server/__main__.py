@@ -51,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m oracle_server", description=__doc__)
     parser.add_argument("--reference", type=count, default=0, metavar="ROWS", help="e.g. 10M")
     parser.add_argument("--partitions", type=int, default=32, help="of the reference table")
+    parser.add_argument("--turns", type=int, default=1, help="so often its rows come; default: 1")
     parser.add_argument("--types", action="store_true", help="a table with every type")
     parser.add_argument("--lobs", type=count, nargs="+", default=(), metavar="SIZE")
     parser.add_argument("--accounts", metavar="ROWS,...", help="a table of each of these sizes")
@@ -73,7 +74,9 @@ def main() -> None:
     make = WritableDatabase if chosen.writable else Database
     database = furnished(make(version=chosen.mode))
     if chosen.reference:
-        reference_table(database, chosen.reference, partitions=chosen.partitions)
+        reference_table(
+            database, chosen.reference, partitions=chosen.partitions, turns=chosen.turns
+        )
     if chosen.types:
         types_table(database)
     if chosen.accounts:

@@ -126,6 +126,11 @@ class SegmentView:
         """Return the number of visible rows."""
         return self.count - len(self._gone)
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether any row is not one of those that were laid down first, or is not visible."""
+        return bool(self._overrides) or self.count != len(self.segment.base)
+
     def ordinal(self, position: int) -> int:
         """Return how many visible rows come before a position."""
         position = min(position, self.count)

@@ -14,6 +14,7 @@ from typing import Any, overload
 import duckdb
 import pyarrow as pa
 
+from oracle_server.data.repeated import RepeatedRows
 from oracle_server.data.tables import PartitionSpec, Row, Table
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
@@ -85,6 +86,7 @@ def reference_table(
     name: str = "HASH_PART_0160",
     rows_per_block: int = 60,
     blocks_per_extent: int = 128,
+    turns: int = 1,
 ) -> Table:
     """Create the reference table; about 10 microseconds a row.
 
@@ -96,6 +98,8 @@ def reference_table(
         name: The table's name.
         rows_per_block: Rows of a block; 8 KiB hold about 60 of them.
         blocks_per_extent: Blocks of every extent.
+        turns: How often each partition's rows come; the table has so many times `rows`, in the
+            memory of one.
     """
     content, ranges = _generated(rows, partitions, name)
     columns = tuple(
@@ -110,7 +114,10 @@ def reference_table(
         rows_per_block=rows_per_block,
         blocks_per_extent=blocks_per_extent,
     )
-    db.lay_down(table, [ArrowRows(content.slice(first, count)) for _, first, count in ranges])
+    bases: list[Sequence[Row]] = [
+        ArrowRows(content.slice(first, count)) for _, first, count in ranges
+    ]
+    db.lay_down(table, bases if turns == 1 else [RepeatedRows(base, turns) for base in bases])
     return table
 
 

@@ -124,6 +124,12 @@ class TableScan:
         full = TableScan(self.table, self.views, list(range(len(self.views))))
         return full.rows(with_rowid=with_rowid)
 
+    def beginnings(self, lengths: list[int]) -> Iterator[Row]:
+        """Yield so many rows from the start of each segment, without addresses."""
+        first = TableScan(self.table, self.views, list(range(len(self.views))))
+        first._ranges = {number: [(0, length)] for number, length in enumerate(lengths)}
+        return first.rows(with_rowid=False)
+
     def rows(self, *, with_rowid: bool) -> Iterator[Row]:
         """Yield the rows, their address behind the columns' values if asked for."""
         for number in self.chosen:

@@ -1,4 +1,7 @@
-"""Result rows for the wire; those of large tables are encoded once and served many times."""
+"""Result rows for the wire; those of large tables are encoded once and served many times.
+
+Of rows that come again and again one turn is encoded.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
+from oracle_server.data.repeated import in_turns, one_turn
 from oracle_server.model import RowSource
 from oracle_server.sql.queries import Projected, Result
 from oracle_server.wire.rows.row_sets import EncodedTable, RowSet
@@ -43,7 +47,10 @@ class Encodings:
             self._found.move_to_end(key)
             while len(self._found) > _KEPT:
                 self._found.popitem(last=False)
-        return slot.encoded(result, projected).rows(slices)
+        lengths = None if projected.needs_rowid else one_turn(projected.scan.views)
+        if lengths is not None:
+            slices = in_turns(slices, projected.scan.views, lengths)
+        return slot.encoded(result, projected, lengths).rows(slices)
 
 
 class _Slot:
@@ -53,9 +60,16 @@ class _Slot:
         self._lock = Lock()
         self._table: EncodedTable | None = None
 
-    def encoded(self, result: Result, projected: Projected) -> EncodedTable:
+    def encoded(
+        self, result: Result, projected: Projected, lengths: list[int] | None
+    ) -> EncodedTable:
+        scan = projected.scan
         with self._lock:
             if self._table is None:
-                rows = projected.scan.everything(with_rowid=projected.needs_rowid)
+                rows = (
+                    scan.everything(with_rowid=projected.needs_rowid)
+                    if lengths is None
+                    else scan.beginnings(lengths)
+                )
                 self._table = EncodedTable.of(result.columns, projected.project(rows))
             return self._table
