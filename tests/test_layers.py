@@ -79,6 +79,7 @@ FLOORS = {
             "unloader.redaction",
         },
         {"unloader.json_fields", "unloader.json_schema", "unloader.transforms.model"},
+        {"unloader.records"},
     ),
     "writers": (
         {"writers.testing"},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +17,7 @@ from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
 from unloader.manifest.model import TotalsRecord, from_json
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
+from unloader.records import dataclass
 from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
 from writers.model import Compression, ParquetFormat, TextFormat

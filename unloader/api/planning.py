@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import TableInfo
@@ -11,6 +11,7 @@ from partition_planner.simulate import Simulation, simulate
 from unloader.api.translation import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
+from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of

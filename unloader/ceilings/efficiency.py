@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from unloader.ceilings.model import (
     Ceilings,
@@ -16,6 +15,7 @@ from unloader.ceilings.model import (
     SourceCeiling,
     SourceLevel,
 )
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ could not be measured is missing, with the reason in `not_measured`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from unloader.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 

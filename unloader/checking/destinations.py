@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePath
 
 from unloader.checking.model import Problem
 from unloader.checking.tables import Report, TableCheck, reported
 from unloader.errors import OutputFailed
 from unloader.model import Request
+from unloader.records import dataclass
 from unloader.request.directory_names import has_fields
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.resolution import new_run_id

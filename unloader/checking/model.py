@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from unloader.errors import UnloaderError
 from unloader.model import ReadColumn
+from unloader.records import dataclass
 
 About = Literal["run", "source", "table", "where", "to"]
 """What an error is about: the whole run, its source, one table, its condition, its destination."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from unloader.errors import SourceError, UsageError
 from unloader.model import TableSummary
+from unloader.records import dataclass
 from unloader.request.names import matching, parse_table, typed
 from unloader.sources.base import Catalog
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from partition_planner.model import TableInfo
 from unloader.checking.model import About, CheckedOutput, Problem
 from unloader.errors import translate
 from unloader.model import Extract, ReadColumn, Request
+from unloader.records import dataclass
 from unloader.resolve.masked_ranges import without_masked_ranges
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import (

@@ -7,7 +7,7 @@ source that hangs can be given up, and the parent stays as small as it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numa.model import ProcessLimits
 from partition_planner.model import WorkUnit
@@ -21,6 +21,7 @@ from unloader.events import Notice, Observer
 from unloader.failures import error_of, is_a
 from unloader.model import AttemptFailure, RetryOptions
 from unloader.placement.seating import automatic_parallelism
+from unloader.records import dataclass
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,

@@ -5,8 +5,9 @@ A process of its own reads and measures the sample, so a source that hangs can b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from numa.model import Topology

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, cast
 
 from unloader.codecs.model import Sample, SampleTask
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
+from unloader.records import dataclass
 from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.sources.registry import source_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Generic
 
 from unloader.engine.executor import (
@@ -26,6 +26,7 @@ from unloader.engine.schedule import Attempt, Schedule, U, Verdict
 from unloader.errors import ConnectFailed, SessionsRefused
 from unloader.failures import is_a
 from unloader.model import AttemptFailure
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

@@ -11,11 +11,11 @@ the messages of the task.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

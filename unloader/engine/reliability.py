@@ -7,10 +7,11 @@ is seen here, and only while another place, which has finished units, is better.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from unloader.engine.backoff import delay_seconds
 from unloader.model import RetryOptions
+from unloader.records import dataclass
 
 _SUSPECT_LOSSES = 2
 """Different units that a place loses in a row until it is thought to be at fault itself."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from partition_planner.model import WorkUnit
@@ -24,6 +24,7 @@ from unloader.engine.backoff import Jitter, delay_seconds, no_jitter
 from unloader.engine.capacity import Capacity
 from unloader.engine.reliability import Reliability
 from unloader.model import AttemptFailure, RetryOptions
+from unloader.records import dataclass
 
 
 class Unit(Protocol):

@@ -6,7 +6,7 @@ How it is read back is `unloader.manifest.read`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ from unloader.model import (
     UnitResult,
 )
 from unloader.placement.evidence import Evidence, nodes_json, workers_json
+from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.request.options.fields import recorded
 from unloader.resolve.resolved import ResolvedRun

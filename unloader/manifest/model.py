@@ -7,13 +7,14 @@ where it is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY, OPTIONAL
 from unloader.model import Cause, Lossless, Snapshot, VerifyLevel
+from unloader.records import dataclass
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
 FORMAT_VERSION: Literal[1] = 1

@@ -6,7 +6,7 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from unloader.manifest.model import (
     from_json,
 )
 from unloader.manifest.tables import is_of_tables
+from unloader.records import dataclass
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 

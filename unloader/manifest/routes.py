@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from unloader import json_fields
 from unloader.manifest.model import Manifest, to_json
+from unloader.records import dataclass
 
 ROUTES = "routes"
 """Key of the manifests of several routes."""

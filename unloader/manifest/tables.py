@@ -6,7 +6,7 @@ over. What was read of a table and into which files is in the table's own manife
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from unloader import json_fields
@@ -21,6 +21,7 @@ from unloader.manifest.model import (
     TableRecord,
 )
 from unloader.model import Snapshot
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

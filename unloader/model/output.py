@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
 from unloader.model.source import SecretReference
+from unloader.records import dataclass
 from writers.model import (
     PLAIN,
     Checksum,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
 from unloader.model.source import Snapshot, SourceSpec
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
 from unloader import json_fields
 from unloader.model.output import OutputOptions
 from unloader.model.reading import ValueOptions
 from unloader.model.source import Consistency, SourceSpec, TableName
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import PlanLimits

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from unloader import json_fields
+from unloader.records import dataclass
 
 Consistency = Literal["snapshot", "none"]
 

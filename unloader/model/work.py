@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
 from unloader.model.output import EncryptionOptions
 from unloader.model.reading import Extract
+from unloader.records import dataclass
 from writers.model import ContentSums, OutputSpec, WrittenFile
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from unloader.errors import UnloaderError
 from unloader.events import (
@@ -16,6 +16,7 @@ from unloader.events import (
     UnitsKept,
 )
 from unloader.model import TableCounts
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 from unloader.events import RouteFinished
 from unloader.operations.account import Account
+from unloader.records import dataclass
 from unloader.redaction import environment, redact
 
 PREFIX = "UNLOADER_RUN_"

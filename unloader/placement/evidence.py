@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Residence, Seat
 from numa.topology import cpu_list_text
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from numa.numastat import MachinePages

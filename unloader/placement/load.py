@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from numa.model import Topology
+from unloader.records import dataclass
 
 STAT = Path("/proc/stat")
 

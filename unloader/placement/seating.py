@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
 from numa.model import Node, Seat, Topology
@@ -12,6 +12,7 @@ from numa.sysfs.devices import DeviceNode, node_of_device
 from numa.topology import cpu_list_text, detect
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from numa.topology import cpu_list_text, detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SeatOptions
 from unloader.placement.seating import automatic_parallelism, deal, machine, seat_workers
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from numa.sysfs.devices import DeviceNode

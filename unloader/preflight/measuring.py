@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from statistics import median
 
@@ -34,6 +34,7 @@ from unloader.placement.seating import seat_request
 from unloader.preflight.disk import DiskMeasuring
 from unloader.preflight.model import Budget
 from unloader.preflight.source import SourceFigures, levels_up_to, measure_source
+from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.sources.abilities import round_trip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from unloader.ceilings.model import Part
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

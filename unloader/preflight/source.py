@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from partition_planner.model import WorkUnit
@@ -13,6 +13,7 @@ from unloader.engine.local import LocalExecutor
 from unloader.model import OutputTask, UnitTask
 from unloader.preflight.tasks import ConnectTask, Fetched, FetchTask
 from unloader.preflight.together import measure_together
+from unloader.records import dataclass
 from unloader.resolve.preparation import Prepared
 from writers.model import Compression, OutputSpec
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unloader.ceilings.model import WriteSettings
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.model import Extract, UnitTask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from unloader.engine.engine import Engine, Work
 from unloader.engine.local import LocalExecutor
@@ -11,6 +11,7 @@ from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, RetryOptions
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

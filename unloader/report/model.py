@@ -6,7 +6,7 @@ that the page opens in any browser; beside each such list stands how many there 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from unloader import json_fields
@@ -14,6 +14,7 @@ from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY
 from unloader.manifest.model import SourceRecord, StagesRecord, TotalsRecord, VerifiedRecord
 from unloader.model import Cause, Snapshot
+from unloader.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 

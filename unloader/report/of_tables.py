@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.manifest.model import SourceRecord
 from unloader.manifest.tables import TableEntry, TablesManifest, TablesTotals
 from unloader.model import Snapshot
+from unloader.records import dataclass
 from unloader.report.model import FORMAT_VERSION, SettingLine
 
 

@@ -6,10 +6,10 @@ None, never 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from unloader import json_fields
+from unloader.records import dataclass
 from unloader.report.model import Bar
 
 FORMAT_VERSION: Literal[1] = 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 from unloader.errors import ConfigError, UsageError
+from unloader.records import dataclass
 
 FIELDS = ("schema", "table", "date", "run_id")
 DATED = ("date", "run_id")

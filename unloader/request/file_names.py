@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from unloader.errors import ConfigError, UsageError
+from unloader.records import dataclass
 
 FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
 DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"

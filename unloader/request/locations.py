@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SecretReference, SourceSpec
+from unloader.records import dataclass
 from unloader.redaction import (
     LONGEST_SECRET,
     PASSWORD_VARIABLE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, PlanFailed
@@ -19,6 +19,7 @@ from unloader.model import (
     Setting,
 )
 from unloader.placement.seating import automatic_parallelism, machine
+from unloader.records import dataclass
 from unloader.request.directory_names import directory_name, has_fields
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun

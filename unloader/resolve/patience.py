@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from unloader.engine.backoff import delay_seconds, spread
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Notice, Observer, Tick
 from unloader.model import RetryOptions
+from unloader.records import dataclass
 
 T = TypeVar("T")
 

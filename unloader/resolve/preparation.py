@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numa.model import Topology
@@ -29,6 +29,7 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.placement.seating import Seating, SeatPlan, seat_request
+from unloader.records import dataclass
 from unloader.request.names import (
     Folding,
     choose_columns,

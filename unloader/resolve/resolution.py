@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from unloader.codecs.choice import chosen
@@ -16,6 +16,7 @@ from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Request
 from unloader.placement.seating import SeatPlan
+from unloader.records import dataclass
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
 from unloader.resolve.preparation import Prepared, prepared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from numa.model import Topology
@@ -25,6 +25,7 @@ from unloader.model import (
     SecretReference,
 )
 from unloader.placement.seating import Seating, SeatPlan
+from unloader.records import dataclass
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.secrets.proofs import is_proof_of, proof_of
 from unloader.storage.kinds import destination_kind

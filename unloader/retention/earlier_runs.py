@@ -10,12 +10,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from unloader.errors import UnloaderError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import directories_of, places_of, read_manifest
+from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
 
 

@@ -11,7 +11,6 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from unloader.errors import UnloaderError
@@ -20,6 +19,7 @@ from unloader.manifest.digest import digest_at_end
 from unloader.manifest.read import directories_of, manifest_data, read_manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
+from unloader.records import dataclass
 from unloader.request.directory_names import beside, home_template
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from unloader.manifest.model import FailedAttemptRecord, SampleRecord
 from unloader.placement.load import CpuTime, node_times
+from unloader.records import dataclass
 from unloader.redaction import redact
 
 FIRST_INTERVAL_SECONDS = 0.25

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from typing import Any
 
 from unloader.json_fields import NotAsExpected, fields_to_json, from_json
 from unloader.manifest.build import FinishedUnit
+from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.storage.model import STAGED_LINE
 

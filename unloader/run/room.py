@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from unloader.errors import OutputFailed
+from unloader.records import dataclass
 from writers.files.room import enough_bytes, free_bytes
 
 _LOOK_SECONDS = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import EncryptionOptions, OutputOptions, Request, SecretReference, Setting
 from unloader.placement.seating import seat_request
+from unloader.records import dataclass
 from unloader.request.directory_names import existing, has_fields
 from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import COMPARING
 from unloader.placement.evidence import Evidence
+from unloader.records import dataclass
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun

@@ -7,7 +7,7 @@ source, and an output may be unable to take a unit twice. Both are decided here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from partition_planner.model import WorkUnit
@@ -35,6 +35,7 @@ from unloader.events import (
 from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
+from unloader.records import dataclass
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput

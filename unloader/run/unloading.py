@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unloader.engine.backoff import spread
@@ -33,6 +32,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.routes import totals_of
 from unloader.model import Snapshot
 from unloader.placement.load import node_cpus
+from unloader.records import dataclass
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_output, of_route
 from unloader.resolve.resolution import OpenRun

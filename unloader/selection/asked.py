@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from unloader.model import NamePart, Request, TableName, TablesOptions
+from unloader.records import dataclass
 from unloader.selection.choice import TableChoice
 from unloader.selection.patterns import PartPattern, TablePattern
 

@@ -9,10 +9,11 @@ never those of the database itself. Partitions are no tables of their own: no li
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
+from unloader.records import dataclass
 from unloader.request.names import meant
 from unloader.selection.listing import STORED, Family, ListedTable, Listing
 from unloader.selection.patterns import PartPattern, TablePattern

@@ -6,10 +6,11 @@ Made by a source in a fixed number of statements, however many tables there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from unloader.model import TableSummary
+from unloader.records import dataclass
 from unloader.request.names import Folding
 
 Family = Literal["table", "materialized view", "view", "external table", "temporary table"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fnmatch import translate
 
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
+from unloader.records import dataclass
 from unloader.request.names import Folding, folded
 
 _SEGMENT = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from unloader.errors import SourceError
+from unloader.records import dataclass
 from unloader.selection.listing import ListedTable, Obstacle, ObstacleKind
 
 ProblemKind = ObstacleKind | Literal["unmatched", "column", "twice"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from unloader.records import dataclass
 from unloader.sizing.model import Question
 
 

@@ -7,9 +7,9 @@ counts. A worker's `Reader` reads one work unit at a time. The two share nothing
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from unloader.records import dataclass
 from unloader.sources.declared import Declared
 
 if TYPE_CHECKING:

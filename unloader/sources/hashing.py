@@ -7,10 +7,10 @@ is hashed, or that it cannot; the rest is the same for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unloader.model import Extract, ReadColumn
+from unloader.records import dataclass
 from writers.model import ContentSums
 
 if TYPE_CHECKING:

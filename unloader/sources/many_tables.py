@@ -8,12 +8,12 @@ tables; one that has not is asked table by table. Either way a table is describe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, silent
 from unloader.model import NamePart, TableName
+from unloader.records import dataclass
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.selection.problems import TableProblem, problem_of
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from unloader.errors import SourceError
 from unloader.model import Projection, ReadColumn, ValueOptions
+from unloader.records import dataclass
 from unloader.request.names import matching_any
 from unloader.sources.readings import ColumnReadings, Reading, Use, schema_message
 

@@ -7,8 +7,9 @@ Parquet and as text where it is written as text, for instance. `projection` choo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed
+from unloader.records import dataclass
 from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.storage.opening import storage_at
 

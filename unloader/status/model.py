@@ -7,12 +7,12 @@ changes only together with `FORMAT_VERSION`.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Literal
 
 from unloader import json_fields
 from unloader.json_reading import decode
 from unloader.model import TableCounts
+from unloader.records import dataclass
 
 FORMAT_VERSION = 1
 

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from unloader.manifest.model import TableRecord, TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts
+from unloader.records import dataclass
 from unloader.resolve.tables.homes import (
     RecordedTable,
     home_above,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed, UsageError
+from unloader.records import dataclass
 from unloader.status.model import ParallelismStatus
 from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.status.wishes import Wish, wish_bytes

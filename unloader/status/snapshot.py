@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from numa.model import Seat
+from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.status.model import (
     LiveStatus,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from unloader.model import TableCounts
+from unloader.records import dataclass
 from unloader.resolve.tables.homes import RecordedTable
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, Leftover

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from unloader.events import (
@@ -23,6 +23,7 @@ from unloader.events import (
     Verified,
 )
 from unloader.model import TableCounts
+from unloader.records import dataclass
 
 RATE_SECONDS = 30.0
 """Rates are averages over so much of the past: shorter jumps, longer hides a stall."""

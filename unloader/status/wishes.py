@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
 
 from unloader import json_fields
 from unloader.json_reading import decode
+from unloader.records import dataclass
 
 FORMAT_VERSION = 1
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
+
+from unloader.records import dataclass
 
 MANIFEST = "_manifest.json"
 """Name of the file whose presence means that a run is finished. It gets its final name last."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from unloader.errors import OutputFailed
+from unloader.records import dataclass
 from unloader.storage.base import RunStorage, Storage
 from unloader.storage.model import (
     JOURNAL,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from unloader.errors import ConfigError
+from unloader.records import dataclass
 from unloader.sweep.model import PointReport, SweepReport, label
 from unloader.sweep.points import PARALLELISM, curves, measured_points
 from unloader.tuning.analysis import analyse

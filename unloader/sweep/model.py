@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.model import Request
+from unloader.records import dataclass
 from unloader.sweep.measuring.load import MachineLoad
 from unloader.sweep.measuring.sampler import Moment
 

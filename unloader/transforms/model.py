@@ -9,8 +9,10 @@ Steps name keys, and hold none. A `MaskingKey` says where a key is found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
+
+from unloader.records import dataclass
 
 Alphabet = Literal[
     "digits", "lower", "upper", "letters", "digits-lower", "digits-upper", "alphanumeric"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from unloader.errors import UsageError
+from unloader.records import dataclass
 from unloader.transforms.columns import found, known
 from unloader.transforms.model import (
     CastColumn,

@@ -7,12 +7,13 @@ and workers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from unloader.errors import OutputFailed, UsageError
+from unloader.records import dataclass
 from unloader.transforms import steps
 from unloader.transforms.columns import found
 from unloader.transforms.masks import Keys, column_of, masked

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from unloader.errors import ConfigError
+from unloader.records import dataclass
 from unloader.tuning import knee as knees
 from unloader.tuning.limits import limit_of
 from unloader.tuning.model import (

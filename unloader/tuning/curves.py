@@ -16,10 +16,11 @@ Parameters and levels are arrays of numpy, so that many curves are evaluated at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from unloader.records import dataclass
 
 KNEE_SHARE = 0.5
 """Of what the first worker brings: beyond the knee, another worker brings less."""

@@ -9,13 +9,13 @@ that of its values over the set, so no law has to be right for it to hold; one o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
 from scipy.special import fdtrc, fdtri, stdtrit
 
+from unloader.records import dataclass
 from unloader.tuning.curves import KNEE_SHARE, LAWS, Law
 from unloader.tuning.model import CONFIDENCE, Curve
 

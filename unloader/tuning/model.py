@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from unloader.records import dataclass
 from unloader.tuning.points import Level, Work
 from unloader.tuning.validity import Verdict
 

@@ -9,7 +9,9 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from unloader.errors import ConfigError
+from unloader.records import dataclass
 from unloader.tuning.points import LOADS, Load, Point
 
 REQUIRED = ("parallelism", "seconds")

@@ -9,8 +9,8 @@ production. All levels are kept, each with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from unloader.records import dataclass
 from unloader.tuning.points import Level
 
 NO_CPU = "CPU not measured"

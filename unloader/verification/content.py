@@ -6,8 +6,9 @@ A part is what the two are known of alike: a work unit, or the table where all u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from unloader.records import dataclass
 from writers.model import ContentSums, ParquetFormat, TextFormat
 
 

@@ -7,12 +7,12 @@ were fetched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from unloader.errors import VerifyMismatch, translate
 from unloader.events import Observer, Verified
 from unloader.manifest.file_check import check_file
+from unloader.records import dataclass
 from unloader.verification.content import Fetched, differing
 from unloader.verification.parallel import Advance, in_parallel
 from writers.content.sums import total

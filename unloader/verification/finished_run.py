@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from unloader.manifest.read import (
 )
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.placement.seating import machine
+from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.verification.content import Fetched, differing, fetched_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +16,7 @@ from unloader.manifest.read import manifest_data, read_manifest
 from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
 from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
+from unloader.records import dataclass
 from unloader.resolve.tables.homes import recorded_tables, tables_label
 from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unloader.errors import SourceError
 from unloader.events import Notice, Observer
+from unloader.records import dataclass
 from unloader.resolve.preparation import chosen_table, with_columns
 from unloader.selection.listing import Obstacle
 from unloader.sources.many_tables import describe_listed, list_tables

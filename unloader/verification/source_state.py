@@ -7,7 +7,7 @@ which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import cast
 
@@ -24,6 +24,7 @@ from unloader.model import (
     TableName,
     ValueOptions,
 )
+from unloader.records import dataclass
 from unloader.resolve.planning import keys_of, plan_of
 from unloader.sources.hashing import HashingCatalog
 from unloader.sources.projection import OutputNeeds, project

@@ -8,13 +8,13 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from unloader.errors import UsageError
 from unloader.events import Observer, Verified
 from unloader.model import Extract
+from unloader.records import dataclass
 from unloader.sources.base import Catalog
 from unloader.sources.hashing import Hasher, HashingCatalog
 from unloader.verification.content import differing

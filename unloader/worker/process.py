@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numa import told
 from unloader.failures import failure_of
@@ -22,6 +22,7 @@ from unloader.model import (
     UnitResult,
     UnitTask,
 )
+from unloader.records import dataclass
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of

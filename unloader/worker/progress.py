@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from unloader.model import UnitProgress, Waits
+from unloader.records import dataclass
 from unloader.sources.base import Text
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -19,6 +19,7 @@ from unloader.model import (
     UnitProgress,
     UnitTask,
 )
+from unloader.records import dataclass
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.worker.gate import GATE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from unloader import api
 from unloader.cli.jobs.outputs import JobOutput, OutputReader
 from unloader.cli.options.source_argument import source_of_job
 from unloader.errors import UnloaderError
+from unloader.records import dataclass
 from unloader.request.job.grammar import read_job
 from unloader.request.job.model import JobFile, Mistake, Place
 from unloader.request.options.option import of_command

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from unloader.cli.options.source_argument import check_statements, default_map
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
+from unloader.records import dataclass
 from unloader.request.job.layers import pairs, values_of
 from unloader.request.job.model import Entry, Given, JobFile, Mistake, Place
 from unloader.request.options.option import of_command

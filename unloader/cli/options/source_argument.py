@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import click
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
+from unloader.records import dataclass
 from unloader.redaction import holds_sql_password
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command

@@ -22,10 +22,11 @@ rates differ if they do so by twice the error of their difference. What that lea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement
+from unloader.records import dataclass
 
 TOLERANCE = 0.02
 """Of the rate. Fewer places for so little less are worth it to whoever shares the database."""

@@ -8,13 +8,14 @@ here that only bounds the search.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from unloader.engine.concurrency.climbing import FEW, Climber
 from unloader.engine.concurrency.limits import Held
 from unloader.engine.concurrency.rates import RowCount, Windows
 from unloader.events import ParallelismChanged
 from unloader.model import Cause
+from unloader.records import dataclass
 
 _QUIET_SECONDS = 1.0
 """After a change, until the rate belongs to the new number: buffers fill."""

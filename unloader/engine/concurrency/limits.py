@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from unloader.records import dataclass
 
 _CUT_EVERY_SECONDS = 4.0
 """What a cut does is seen after that: attempts are held up within two seconds of it."""

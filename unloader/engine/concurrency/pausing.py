@@ -8,7 +8,9 @@ held up until there is room for them again. What is begun goes on before anythin
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from unloader.records import dataclass
 
 GRACE_SECONDS = 2.0
 """Units that end within that time make room by themselves."""

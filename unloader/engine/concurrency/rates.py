@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from unloader.records import dataclass
 
 WINDOW_SECONDS = 0.5
 """Shortest time over which a rate is taken. Workers report several times a second."""

@@ -7,7 +7,7 @@ work give their sessions back after a while, so that a database sees as many as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic
 
 from unloader.engine.concurrency.control import Concurrency
@@ -16,6 +16,7 @@ from unloader.engine.concurrency.pausing import Pauses
 from unloader.engine.executor import AttemptFailed, Executor, ExecutorEvent, PlaceLost, Result
 from unloader.engine.schedule import Schedule, U
 from unloader.model import FetchOrder, Release
+from unloader.records import dataclass
 
 _IDLE_SECONDS = 5.0
 """A place that is idle for so long, as fewer are to work, gives its session back."""

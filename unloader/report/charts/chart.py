@@ -7,8 +7,9 @@ is drawn once and fits both. It is drawn for a wide and for a narrow page.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from unloader.records import dataclass
 
 WIDE, NARROW = 1040, 340
 """Pixels: of a window of 1280 and one of 390."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from unloader.errors import UnloaderError, UsageError
+from unloader.records import dataclass
 from unloader.request.job.entries import mistakes_between
 from unloader.request.job.including import INCLUDE, Document, Report, documents
 from unloader.request.job.model import Entry, EntryKind, Given, JobFile, Mistake

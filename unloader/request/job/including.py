@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError, UnloaderError, UsageError
+from unloader.records import dataclass
 from unloader.request.job import lines
 from unloader.request.job.model import Mistake, Place
 from unloader.request.job.parsing import read_toml

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from unloader.errors import UnloaderError
+from unloader.records import dataclass
 
 EntryKind = Literal["table", "route"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from unloader.errors import UsageError
+from unloader.records import dataclass
 from unloader.request.job.including import Document
 from unloader.request.job.model import Mistake, Place
 from unloader.request.options.option import Option, Scope, of_scope

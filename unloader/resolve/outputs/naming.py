@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from partition_planner.model import WorkUnit
+from unloader.records import dataclass
 from unloader.request.file_names import NameValues, file_name
 from unloader.resolve.resolved import ResolvedRun
 from writers.registry import extension

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
 from unloader.model import Lossless, Projection, ReadColumn
+from unloader.records import dataclass
 from unloader.transforms.model import Masked, MaskingKey, OutputColumn, TransformOptions
 from writers.model import ParquetFormat, TextFormat
 

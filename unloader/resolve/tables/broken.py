@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from unloader import json_fields
@@ -21,6 +21,7 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.placement.seating import SeatPlan
+from unloader.records import dataclass
 from unloader.resolve.broken_run import BrokenRun, UnusableRecord, run_of
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, explained

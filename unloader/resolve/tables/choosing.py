@@ -7,13 +7,14 @@ entries match it neither is preferred: that is a problem.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 
 from partition_planner.model import TableInfo
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Observer, silent
 from unloader.model import Request
+from unloader.records import dataclass
 from unloader.request.names import matching_any, means_a_column
 from unloader.resolve.preparation import chosen_table, with_columns
 from unloader.resolve.tables.problems import TableProblem, each_once

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
+from unloader.records import dataclass
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.outputs.directories import directories_of, directory_values
 from unloader.storage.base import Storage

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from unloader.events import Observer, silent
+from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_of
 from unloader.resolve.tables.problems import TableProblem

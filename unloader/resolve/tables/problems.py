@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from unloader.errors import PlanFailed, SourceError, UnloaderError
+from unloader.records import dataclass
 from unloader.selection.problems import SHOWN
 from unloader.selection.problems import TableProblem as SelectionProblem
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from unloader.errors import ConfigError, Interrupted, SourceError, UnloaderError
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
+from unloader.records import dataclass
 from unloader.resolve.outputs.directories import directories_of
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import takes_units

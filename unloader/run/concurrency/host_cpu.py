@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from unloader.records import dataclass
 
 _LEAST_SECONDS = 0.9
 """Between two looks: the kernel counts in hundredths of a second."""

@@ -7,7 +7,7 @@ then it pays nothing for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unloader.errors import ConfigError
@@ -18,6 +18,7 @@ from unloader.placement.seating import (
     machine,
     sessions_beside_workers,
 )
+from unloader.records import dataclass
 from unloader.sources.abilities import open_load
 
 if TYPE_CHECKING:

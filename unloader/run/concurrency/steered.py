@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from partition_planner.model import WorkUnit
 from unloader.engine.concurrency.climbing import FEW
@@ -14,6 +14,7 @@ from unloader.engine.concurrency.rates import RowCount
 from unloader.engine.concurrency.steering import Steering
 from unloader.events import Event, ParallelismChanged
 from unloader.model import ConcurrencyOptions
+from unloader.records import dataclass
 from unloader.request.settings import parse_hours
 from unloader.run.concurrency.host_cpu import HostCpu
 from unloader.run.concurrency.load_watch import LoadWatch

@@ -7,7 +7,6 @@ abandons everything. It never asks what kind of place the output goes to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from unloader.engine.schedule import Assignment
@@ -15,6 +14,7 @@ from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, RouteRecord
 from unloader.model import OutputTask
+from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.base import LiveStorage

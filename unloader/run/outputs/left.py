@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from unloader.errors import OutputFailed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
+from unloader.records import dataclass
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure, OutputResult
+from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
 

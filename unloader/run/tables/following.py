@@ -6,13 +6,14 @@ whole. Where the directories of the tables are, each table has its own link and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from unloader.errors import FollowUpFailed, UsageError
 from unloader.events import Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.tables import TablesManifest
+from unloader.records import dataclass
 from unloader.request.directory_names import home_template, is_dated
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_route

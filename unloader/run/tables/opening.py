@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from unloader.errors import UnloaderError
 from unloader.events import Notice, PhaseStarted, UnitsKept
 from unloader.manifest.routes import totals_of
+from unloader.records import dataclass
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from partition_planner.model import WorkUnit
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure, TablesOptions
+from unloader.records import dataclass
 from unloader.resolve.tables.problems import TableProblem
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.journal import Progress

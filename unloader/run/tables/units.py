@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import WorkUnit
@@ -26,6 +26,7 @@ from unloader.events import (
 )
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, UnitResult
+from unloader.records import dataclass
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.room import RoomWatch

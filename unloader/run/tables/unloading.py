@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from unloader.engine.backoff import spread
@@ -31,6 +31,7 @@ from unloader.manifest.tables import (
     tables_manifest_bytes,
 )
 from unloader.model import AttemptFailure, TablesOptions
+from unloader.records import dataclass
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_of, is_dropped

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -18,6 +17,7 @@ from unloader.errors import (
     UnloaderError,
 )
 from unloader.model import SourceSpec
+from unloader.records import dataclass
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.registry import missing_driver
 

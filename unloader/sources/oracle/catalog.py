@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
@@ -19,6 +18,7 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
+from unloader.records import dataclass
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities

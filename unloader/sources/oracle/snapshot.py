@@ -7,11 +7,11 @@ later process can read at it, too, and a standby that is open for reading gives 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Consistency, Snapshot
+from unloader.records import dataclass
 from unloader.sources.oracle.connection.session import Session
 
 SCN = "scn"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from unloader.errors import SourceError
 from unloader.model import TableName
+from unloader.records import dataclass
 from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.statement import quoted

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from unloader.errors import ConnectFailed, SessionsRefused, SourceError, TransientSourceError
 from unloader.model import SourceSpec
+from unloader.records import dataclass
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import Phase, is_loss, translated

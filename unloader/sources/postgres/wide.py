@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unloader.records import dataclass
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
 

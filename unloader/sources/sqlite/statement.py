@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from partition_planner.model import RowRange, Selector, TableInfo, WholeTable
 from unloader.model import Extract
+from unloader.records import dataclass
 from unloader.sources.sqlite.types import ROWID, attribute, first_row, refused_class, value_of
 from unloader.sources.statement import (
     derived_table,

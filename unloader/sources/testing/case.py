@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from unloader.model import Extract, Snapshot, SourceSpec
+from unloader.records import dataclass
 from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.testing.worker import WorkerReader

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from unloader.errors import ConfigError, OutputFailed
+from unloader.records import dataclass
 
 _PROBE = "rights.part"
 _OWN_DIRECTORY = 0o700

@@ -20,9 +20,10 @@ import stat
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from unloader.records import dataclass
 from unloader.storage.directories.liveness import is_elsewhere, is_replaced
 from unloader.storage.model import (
     JOURNAL,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from unloader.errors import OutputFailed
+from unloader.records import dataclass
 from unloader.storage.directories.leftovers import (
     RECORD,
     RUN,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from unloader.errors import Interrupted, OutputFailed
+from unloader.records import dataclass
 from unloader.storage.model import Move, Place, Staging
 from unloader.storage.streams.fifo import Fifos, open_for_reader
 from unloader.storage.streams.relay import Relay

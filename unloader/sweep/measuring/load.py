@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from unloader.records import dataclass
 from unloader.sweep.measuring.readings import CpuTimes, DiskCounters, Reading, Tree
 
 

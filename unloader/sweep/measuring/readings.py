@@ -11,11 +11,12 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from numa.sysfs.quota import throttling
+from unloader.records import dataclass
 
 DISK_STATISTICS = Path("/proc/diskstats")
 _BLOCK_DEVICES = Path("/sys/class/block")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from unloader.records import dataclass
 from unloader.sweep.measuring.database import database_roots
 from unloader.sweep.measuring.load import (
     Machine,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 
 from unloader import api
 from unloader.errors import Interrupted, SourceError, UnloaderError, UsageError
 from unloader.events import Event, Notice, Observer, PhaseStarted, PointMeasured, Tick
 from unloader.model import Request
+from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from unloader.events import (
     Event,
@@ -17,6 +17,7 @@ from unloader.events import (
     UnitStarted,
 )
 from unloader.model import UnitResult
+from unloader.records import dataclass
 from unloader.sweep.measuring.sampler import Sampler
 from unloader.sweep.model import Measurement, UnitTime
 from unloader.sweep.running.stages import (

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unloader.errors import UsageError
+from unloader.records import dataclass
 from unloader.transforms.columns import found
 from unloader.transforms.sql.session import functions, open_session
 

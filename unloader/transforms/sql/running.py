@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from unloader.errors import OutputFailed, UsageError
+from unloader.records import dataclass
 from unloader.transforms.sql.expressions import Expression
 from unloader.transforms.sql.session import driver
 from unloader.transforms.steps import plain_array

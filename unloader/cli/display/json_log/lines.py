@@ -8,7 +8,7 @@ field that goes, or means something else, makes a new version: `writing.VERSION`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from unloader.events import (
@@ -28,6 +28,7 @@ from unloader.events import (
 )
 from unloader.json_fields import OPTIONAL
 from unloader.model import TableCounts
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from partition_planner.model import ColumnInfo
+from unloader.records import dataclass
 
 if TYPE_CHECKING:
     import oracledb

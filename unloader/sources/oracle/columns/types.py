@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from partition_planner.model import ColumnInfo
 from unloader.errors import SourceError
 from unloader.model import ReadColumn, ValueOptions
+from unloader.records import dataclass
 from unloader.sources.oracle.columns.native import NativeType, parse_native
 from unloader.sources.readings import BATCHES, TEXT, ColumnReadings, Reading, Use
 from unloader.sources.statement import quoted

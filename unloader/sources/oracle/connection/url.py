@@ -14,10 +14,10 @@ be percent-encoded. No driver is needed to read a URL.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from unloader.errors import ConfigError, UsageError
+from unloader.records import dataclass
 
 PROTOCOLS = ("tcp", "tcps")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from unloader.errors import OutputFailed
+from unloader.records import dataclass
 from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.columns.types import fraction_digits
 from unloader.sources.oracle.reading.texts import (

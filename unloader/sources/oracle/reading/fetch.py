@@ -7,10 +7,10 @@ is. A value of no length would come back as NULL, so the length comes beside it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from unloader.model import Extract, ReadColumn
+from unloader.records import dataclass
 from unloader.sources.base import SHARES
 from unloader.sources.oracle.columns.native import ROWID, parse_native
 from unloader.sources.oracle.columns.types import Form, form_of, moment_text

@@ -10,10 +10,10 @@ cannot make text of one half: such a piece is read once more with one unit less.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed, SourceError
+from unloader.records import dataclass
 from unloader.sources.oracle.reading.tuples import as_stored
 from writers.large_rows import LargeRow, LargeValue
 

@@ -11,12 +11,12 @@ one before 1582-10-15, which has days (1500-02-29) that the Gregorian has not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from zoneinfo import available_timezones
 
 import pyarrow as pa
 
+from unloader.records import dataclass
 from writers.arrow_compute import pc
 from writers.text.civil import DAY_SECONDS, UNIT_DIGITS
 

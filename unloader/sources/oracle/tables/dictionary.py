@@ -8,11 +8,11 @@ were never gathered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from partition_planner.model import ColumnInfo
 from unloader.model import TableSummary
+from unloader.records import dataclass
 from unloader.sources.oracle.columns.native import ROWID, native_text
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.tables.questions import Dictionary, Question

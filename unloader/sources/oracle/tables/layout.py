@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from partition_planner.table import coalesced
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
+from unloader.records import dataclass
 from unloader.sources.oracle.reading.units import FILE_SHIFT, last_level
 from unloader.sources.oracle.tables import dictionary, segments
 from unloader.sources.oracle.tables.dictionary import BLOCK_BYTES, Relation

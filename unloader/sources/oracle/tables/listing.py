@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from unloader.errors import SourceError
 from unloader.model import TableSummary
+from unloader.records import dataclass
 from unloader.selection.listing import (
     Family,
     ListedTable,

@@ -7,10 +7,10 @@ described in the same way alone and among others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from unloader.errors import SourceError
+from unloader.records import dataclass
 from unloader.sources.oracle.connection.session import Session
 
 Row = tuple[Any, ...]

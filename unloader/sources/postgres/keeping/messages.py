@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from partition_planner.model import Selector
 from unloader.model import AttemptFailure, Extract, SourceSpec
+from unloader.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
