@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 
 import pyarrow as pa
@@ -42,13 +45,11 @@ class NativeEncoder:
     """
 
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
-        self._plain = PlainEncoder(schema, format)
+        prepared = _prepared(schema.serialize().to_pybytes(), format)
+        self._plain = copy(prepared.plain)
         self._schema = schema
         self._format = format
-        self._style: _Style | None = None
-        if is_known(format):
-            description, kinds = describe_format(schema, format)
-            self._style = _Style(description, kinds)
+        self._style = prepared.style
 
     @property
     def rows_encoded(self) -> int:
@@ -112,6 +113,25 @@ class NativeEncoder:
 
 _LEAST_ROOM = 64 * 1024
 _MOST_ROOM = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What all encoders of one schema and format have in common; none of it changes."""
+
+    plain: PlainEncoder
+    """One that has encoded nothing yet."""
+    style: _Style | None
+    """None where the library does not know the format."""
+
+
+@lru_cache(maxsize=8)
+def _prepared(schema: bytes, format: TextFormat) -> _Prepared:
+    """Return what encoders need of a serialized schema: each unit of a run opens one of its own."""
+    columns = pa.ipc.read_schema(pa.py_buffer(schema))
+    plain = PlainEncoder(columns, format)
+    style = _Style(*describe_format(columns, format)) if is_known(format) else None
+    return _Prepared(plain, style)
 
 
 class BatchRows:

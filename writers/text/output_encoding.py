@@ -8,6 +8,7 @@ is refused.
 from __future__ import annotations
 
 import codecs
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -150,6 +151,7 @@ def _unfit(name: str) -> FormatError:
     )
 
 
+@lru_cache(maxsize=32)
 def _is_piecewise(codec: str) -> bool:
     try:
         pieces = [character.encode(codec) for character in _ASCII]
