@@ -1,6 +1,6 @@
-"""Builds the native text encoder and checksums; everything else of the package is in setup.cfg.
+"""Builds the native text encoder, checksums and fetch; everything else is in setup.cfg.
 
-Both are optional: without a C++ compiler the package installs, and computes the same more slowly.
+All are optional: without a C++ compiler the package installs, and computes the same more slowly.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from setuptools.errors import CCompilerError, LinkError
 LIBRARIES = {
     "writers.native._encoder": Path("writers/native/src"),
     "writers.content._sums": Path("writers/content/src"),
+    "unloader.sources.oracle.native._fetch": Path("unloader/sources/oracle/native/src"),
 }
 """The name of each library, and the folder of its sources."""
 SHARED = LIBRARIES["writers.native._encoder"]

@@ -12,12 +12,15 @@ the same ten columns in a database of your own. Side by side, one process each:
   csv         `unloader run --parallelism 1 --verify none`, dialect `sqlldr-var`, checksum included
   rfc4180     the same in the default dialect
   parquet     the same with `--format parquet`
+  ordinary    as csv, with the driver's own fetch (`--fetch arrow`) in place of the native one
   script      what people write: a cursor, `fetchmany(5000)`, `csv.writer` (it changes values)
 
 Start-up is left out, in the same way for all: each runs once over all partitions and once over two,
 and the difference of the two CPU times counts, for the difference of the rows. CPU is user and
-system time of the client's process tree. A round runs all of them in turn, every other round the
-other way about; ratios are taken within a round, and the median over the rounds counts.
+system time of the client's process tree; the test server has a processor of its own. A round runs
+all of them in turn, every other round the other way about; ratios are taken within a round, and the
+median over the rounds counts. Rounds go on, up to three times as many, until the middle half of
+each contender's times lies within 10 % of its median.
 """
 
 from __future__ import annotations
@@ -41,9 +44,13 @@ from oracle_test_server import oracle_test_server
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = "HASH_PART_0160"
-CONTENDERS = ("discard", "csv", "rfc4180", "parquet", "script")
+CONTENDERS = ("discard", "csv", "rfc4180", "parquet", "ordinary", "script")
 FEW = 2
 """Partitions of the small run that stands for the start-up."""
+STEADY = 0.10
+"""Most that the middle half of the times may be apart, of their median."""
+MOST_TIMES = 3
+"""So many times the rounds asked for, if they are not steady before."""
 
 
 def main() -> None:
@@ -52,6 +59,8 @@ def main() -> None:
     if options.contender:
         run_contender(options)
         return
+    # As installed packages are: else each process would compile them again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with served(options) as url, tempfile.TemporaryDirectory(prefix="unloader-bench-") as place:
         report = measure(options, url, Path(place))
     print(json.dumps(report, indent=1) if options.json else table(report))
@@ -67,6 +76,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--mode", default="23ai", help="19c, 21c or 23ai; default: 23ai")
     parser.add_argument("--url", help="a database of your own; its password in UNLOADER_PASSWORD")
     parser.add_argument("--table", default=TABLE, help=f"default: {TABLE}")
+    parser.add_argument(
+        "--fetch",
+        choices=("native", "arrow"),
+        default="native",
+        help="of csv, rfc4180 and parquet; default: native",
+    )
     parser.add_argument("--only", choices=CONTENDERS, action="append", help="can be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
@@ -82,7 +97,11 @@ def served(options: argparse.Namespace) -> Iterator[str]:
         yield options.url
         return
     server = ("--reference", str(options.rows), "--partitions", "32", "--mode", options.mode)
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cpus[-1:])
     with oracle_test_server(*server) as told:
+        # It keeps its processor, and the contenders get the others.
+        os.sched_setaffinity(0, cpus[:-1] or cpus)
         yield told["url"]
 
 
@@ -93,7 +112,9 @@ def measure(options: argparse.Namespace, url: str, place: Path) -> dict[str, Any
     rows = {len(some): count(url, options.table, some) for some in (partitions, partitions[:FEW])}
     spread = rows[len(partitions)] - rows[FEW]
     taken: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(options.runs + 1):
+    for number in range(MOST_TIMES * options.runs + 1):
+        if number > options.runs and is_steady(taken):
+            break
         for name in names if number % 2 else names[::-1]:
             all_cpu = cpu_of(options, url, name, partitions, place)
             few_cpu = cpu_of(options, url, name, partitions[:FEW], place)
@@ -106,6 +127,7 @@ def measure(options: argparse.Namespace, url: str, place: Path) -> dict[str, Any
         "cpu_s_per_million_rows": {
             name: round(statistics.median(each), 3) for name, each in taken.items()
         },
+        "spread": {name: round(apart(each), 3) for name, each in taken.items()},
         "runs": {name: [round(value, 3) for value in each] for name, each in taken.items()},
         "rows": rows[len(partitions)],
         "database": "own" if options.url else f"test server, mode {options.mode}",
@@ -114,9 +136,25 @@ def measure(options: argparse.Namespace, url: str, place: Path) -> dict[str, Any
     }
 
 
+def is_steady(taken: dict[str, list[float]]) -> bool:
+    """Tell whether the times of each contender lie close together."""
+    return all(apart(each) <= STEADY for each in taken.values())
+
+
+def apart(times: list[float]) -> float:
+    """Return how far the middle half of some times reaches, as a share of their median."""
+    if len(times) < MOST_TIMES:
+        return 0.0
+    first, _, last = statistics.quantiles(times, n=4)
+    return (last - first) / statistics.median(times)
+
+
 def ratios(taken: dict[str, list[float]]) -> dict[str, float]:
     """Return the medians of the ratios within each round."""
-    pairs = [(f"{name}_cpu_vs_discard", name, "discard") for name in ("csv", "rfc4180", "parquet")]
+    pairs = [
+        (f"{name}_cpu_vs_discard", name, "discard")
+        for name in ("csv", "rfc4180", "parquet", "ordinary")
+    ]
     pairs += [
         ("script_cpu_vs_csv", "script", "csv"),
         ("script_cpu_vs_discard", "script", "discard"),
@@ -144,8 +182,10 @@ def cpu_of(
         command = ["-m", "unloader", "run", url, "--table", options.table, "--to", str(out)]
         command += ["--parallelism", "1", "--verify", "none", "--quiet"]
         command += ["--partition", ",".join(partitions)]
+        command += ["--fetch", "arrow" if name == "ordinary" else options.fetch]
         command += {
             "csv": ["--dialect", "sqlldr-var"],
+            "ordinary": ["--dialect", "sqlldr-var"],
             "rfc4180": [],
             "parquet": ["--format", "parquet"],
         }[name]

@@ -1,5 +1,7 @@
 #!/bin/sh
-# Fuzz the native encoder under AddressSanitizer and UBSan: run.sh [seconds] [seed]
+# Fuzz native code under AddressSanitizer and UBSan: run.sh [seconds] [seed] [encoder|fetch]
+#
+# encoder, the default, is the native text encoder; fetch the decoder of Oracle's responses.
 #
 # With clang++ by libFuzzer, else with g++ by driver.cpp. PYTHON names an interpreter with the test
 # requirements, CXX another compiler, UNLOADER_FUZZ_DIR where to build and to keep the corpus
@@ -9,7 +11,7 @@
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-sources=$here/../../writers/native/src
+what=${3:-encoder}
 seconds=${1:-20}
 seed=${2:-1}
 python=${PYTHON:-python3}
@@ -22,13 +24,26 @@ else
 fi
 compiler=${CXX:-$(command -v clang++ || command -v g++)}
 flags="-std=c++17 -O1 -g1 -Wall -Wextra -fno-omit-frame-pointer -fsanitize=address,undefined"
-flags="$flags -fno-sanitize-recover=all -I$sources -I$here"
-target="$here/batch.cpp $here/values.cpp $here/decoder.cpp $here/dialects.cpp $here/encoder_target.cpp"
-
-UNLOADER_FUZZ_DIALECTS=$build/dialects
-export UNLOADER_FUZZ_DIALECTS
-"$python" "$here/dialect_table.py" "$build/dialects" "$build/corpus" &
+case $what in
+encoder)
+    sources=$here/../../writers/native/src
+    target="$here/batch.cpp $here/values.cpp $here/decoder.cpp $here/dialects.cpp $here/encoder_target.cpp"
+    UNLOADER_FUZZ_DIALECTS=$build/dialects
+    export UNLOADER_FUZZ_DIALECTS
+    "$python" "$here/dialect_table.py" "$build/dialects" "$build/corpus" &
+    ;;
+fetch)
+    sources=$here/../../unloader/sources/oracle/native/src
+    target=$here/fetch_target.cpp
+    "$python" "$here/fetch_corpus.py" "$build/corpus" &
+    ;;
+*)
+    echo "run.sh: there is nothing to fuzz by the name $what. Next: give encoder or fetch" >&2
+    exit 2
+    ;;
+esac
 table=$!
+flags="$flags -fno-sanitize-recover=all -I$sources -I$here"
 
 case $("$compiler" --version) in
 *clang*)

@@ -177,7 +177,7 @@ def test_parquet_has_the_rows_of_the_duckdb_file(
             assert missing.fetchone() == (0,)
 
 
-@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
+@pytest.mark.parametrize("fetch", ["arrow", "tuples", "native"])
 def test_published_records_come_out_as_published(
     reference: OracleLeg, tmp_path: Path, fetch: str
 ) -> None:

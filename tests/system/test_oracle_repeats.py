@@ -126,7 +126,7 @@ def _duckdb_type(column: Column) -> str:
 
 
 @pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
+@pytest.mark.parametrize("fetch", ["arrow", "tuples", "native"])
 def test_repeats_in_parquet(
     leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path, fetch: str
 ) -> None:

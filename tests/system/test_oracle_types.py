@@ -177,14 +177,14 @@ def _check_parquet(sample: Sample, file: Path, types: dict[str, str]) -> None:
         _check_array(column, array, values, real=sample.leg.is_real)
 
 
-@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
+@pytest.mark.parametrize("fetch", ["arrow", "tuples", "native"])
 def test_every_type_in_csv(every_type: Sample, tmp_path: Path, fetch: str) -> None:
     """Each value of each type has its published text, by either way of fetching."""
     file = _unload(every_type.leg, every_type.name, tmp_path / "out", "--fetch", fetch)
     _check_csv(every_type, file)
 
 
-@pytest.mark.parametrize("fetch", ["arrow", *also(OTHER_ROUTES, "tuples")])
+@pytest.mark.parametrize("fetch", ["arrow", "native", *also(OTHER_ROUTES, "tuples")])
 def test_every_type_in_parquet(every_type: Sample, tmp_path: Path, fetch: str) -> None:
     """Each value of each type is exact in the published Parquet type, by either way of fetching."""
     file = _unload(
@@ -272,7 +272,7 @@ def before_christ(leg: OracleLeg, scratch: Database) -> Sample:
 
 
 @pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("fetch", ["arrow", "tuples"])
+@pytest.mark.parametrize("fetch", ["arrow", "tuples", "native"])
 def test_years_before_christ_keep_their_fields_in_parquet(
     before_christ: Sample, tmp_path: Path, fetch: str
 ) -> None:

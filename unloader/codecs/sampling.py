@@ -7,7 +7,7 @@ work units. Rows with a value too large for a batch are passed over.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import field, replace
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, cast
@@ -98,10 +98,10 @@ def _read(task: SampleTask) -> _Rows:
 def _read_unit(
     task: SampleTask, unit: WorkUnit, reader: Reader, share: int, deadline: float
 ) -> _Unit:
-    try:
-        return _take(_items(task, unit, reader, share), share, deadline)
-    except ReadAgain:
-        return _take(_items(task, unit, reader, share), share, deadline)
+    for _ in range(ReadAgain.MOST_TIMES):
+        with suppress(ReadAgain):
+            return _take(_items(task, unit, reader, share), share, deadline)
+    return _take(_items(task, unit, reader, share), share, deadline)
 
 
 def _items(task: SampleTask, unit: WorkUnit, reader: Reader, share: int) -> Iterator[Any]:

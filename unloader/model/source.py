@@ -10,7 +10,7 @@ from unloader.records import dataclass
 
 Consistency = Literal["snapshot", "none"]
 
-Fetch = Literal["auto", "arrow", "tuples"]
+Fetch = Literal["auto", "arrow", "tuples", "native"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,10 @@ class SessionOptions:
     """
 
     fetch: Fetch = "auto"
-    """arrow: the driver builds the batches; tuples: rows of Python values, which we convert."""
+    """arrow: the driver builds the batches; tuples: rows of Python values, which we convert;
+    native: rows are taken out of the server's responses."""
+    confirm_fetch: bool = field(default=False, metadata={json_fields.OPTIONAL: True})
+    """Compare the native fetch with the driver's before the run, and remember who agreed."""
     scn: int | None = None
     """The system change number to read at, instead of the present one."""
     session_sql: tuple[str, ...] = ()

@@ -48,8 +48,10 @@ class ReadAgain(Exception):
 
     The reader has learnt that the rows need another way of reading and remembers it. Nothing it
     yielded of the unit counts; the worker begins the unit's output anew and calls `batches` again.
-    It happens once a unit at most.
+    It happens `MOST_TIMES` a unit at most.
     """
+
+    MOST_TIMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

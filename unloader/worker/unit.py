@@ -95,10 +95,12 @@ def _copy(task: UnitTask, reader: Reader, report: Report) -> Copied:
     progress = Progress(task.unit.id, report)
     if task.extract.projection.route == "encoded":
         return _copy_encoded(task, cast(TextReader, reader), progress)
-    try:
-        return _copy_batches(task, reader, progress)
-    except ReadAgain:
-        return _copy_batches(task, reader, Progress(task.unit.id, report))
+    for _ in range(ReadAgain.MOST_TIMES):
+        try:
+            return _copy_batches(task, reader, progress)
+        except ReadAgain:
+            progress = Progress(task.unit.id, report)
+    return _copy_batches(task, reader, progress)
 
 
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:

@@ -31,7 +31,7 @@ from writers.schema import read_schema, text_class
 
 CSV = OneOutput(text=TextFormat())
 PARQUET = OneOutput(text=None)
-BOTH: tuple[Fetch, ...] = ("arrow", "tuples")
+BOTH: tuple[Fetch, ...] = ("arrow", "tuples", "native")
 
 Rows = Sequence[tuple[Any, ...]]
 Natives = dict[str, tuple[str, Type]]

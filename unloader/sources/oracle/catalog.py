@@ -31,7 +31,7 @@ from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
 from unloader.sources.oracle.hashing import hasher_of, unhashed
 from unloader.sources.oracle.load import OracleLoad
-from unloader.sources.oracle.reading.fetch import select_columns
+from unloader.sources.oracle.reading.fetch import fetch_plan, select_columns
 from unloader.sources.oracle.reading.units import (
     as_of,
     count_statement,
@@ -262,8 +262,17 @@ class OracleCatalog:
 
         Its ROWIDs and its undo would be those of another segment. Nothing is locked: from here on
         Oracle itself refuses to read such a part at the SCN. A partition that is new does not
-        matter, as it has no rows at the SCN.
+        matter, as it has no rows at the SCN. Where it is asked, the native fetch is confirmed then.
         """
+        self._check_segments(extract, selectors)
+        if self._spec.session.confirm_fetch:
+            # Only here: every start of the program would read it.
+            from unloader.sources.oracle.native.confirming import confirm_fetch
+
+            statements = [self.statement(extract, selector) for selector in selectors]
+            confirm_fetch(self._spec, self._session, statements, fetch_plan(extract))
+
+    def _check_segments(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         described = self._described.get((extract.table.schema or "", extract.table.name))
         if extract.query is not None or described is None or not described.relation.has_rowids:
             return

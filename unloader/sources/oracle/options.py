@@ -105,13 +105,23 @@ SESSION = (
     ),
     _session(
         name="fetch",
-        kind=Choice("auto", "arrow", "tuples"),
+        kind=Choice("auto", "arrow", "tuples", "native"),
         commands=READING,
         effect="none",
         field="source.session.fetch",
         record="fetch",
-        help="Let the driver build columns (arrow), or build them here from rows of values "
-        "(tuples). Oracle.",
+        help="Let the driver build columns (arrow), build them here from rows of values (tuples), "
+        "or decode the server's responses in C++ (native). auto takes native where --confirm-fetch "
+        "has seen that the server agrees. Oracle.",
+    ),
+    _session(
+        name="confirm-fetch",
+        kind=FLAG,
+        commands=READING,
+        effect="none",
+        field="source.session.confirm_fetch",
+        help="Before the run, fetch rows both natively and by the driver, compare every cell, and "
+        "remember that this server agrees. Oracle.",
     ),
     _session(
         name="parallel-query",

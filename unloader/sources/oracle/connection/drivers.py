@@ -15,6 +15,9 @@ from importlib.metadata import version
 VERIFIED = ((26, 1), (26, 2))
 """From the first on, and before the second."""
 
+NATIVE = frozenset({"26.1.0"})
+"""Versions with which the native fetch was tried: it leans on how the driver reads its socket."""
+
 
 @lru_cache(maxsize=1)
 def driver_version() -> str:
@@ -26,6 +29,11 @@ def arrow_is_exact(installed: str) -> bool:
     """Return whether the Arrow batches of a driver version were found exact."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
     return VERIFIED[0] <= numbers < VERIFIED[1]
+
+
+def native_is_exact(installed: str) -> bool:
+    """Return whether the native fetch was tried with a driver version, and found exact."""
+    return installed in NATIVE
 
 
 def driver_warning(installed: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ _NO_CONVERSION = ("DPY-3030", "DPY-3038", "DPY-4036")
 
 def arrow_batches(
     connection: oracledb.Connection, sql: str, plan: FetchPlan, rows: int
-) -> Iterator[Fetched]:
+) -> Generator[Fetched, None, None]:
     """Yield what a statement fetches, `rows` rows at a time.
 
     Raises:

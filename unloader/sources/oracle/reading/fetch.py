@@ -17,7 +17,7 @@ from unloader.sources.oracle.columns.types import Form, form_of, moment_text
 from unloader.sources.oracle.connection.drivers import arrow_is_exact, driver_version
 
 Part = Literal["value", "length", "rowid", "locator"]
-FetchedAs = Literal["arrow", "tuples"]
+FetchedAs = Literal["arrow", "tuples", "native"]
 
 INLINE_UNITS = 32 * 1024
 """Characters (UTF-16 units) or bytes up to which a LOB comes with its row."""
@@ -48,6 +48,7 @@ class FetchPlan:
 
     items: tuple[Item, ...]
     fetched_as: FetchedAs
+    """As asked for; what cannot be fetched natively is fetched otherwise (`reading.route`)."""
     columns: tuple[ReadColumn, ...]
 
     @property
@@ -89,9 +90,12 @@ def _fetched_as(extract: Extract, items: tuple[Item, ...]) -> FetchedAs:
     asked = extract.source.session.fetch
     if any(item.part == "locator" for item in items):
         return "tuples"
-    if asked == "auto":
-        return "arrow" if arrow_is_exact(driver_version()) else "tuples"
-    return asked
+    return ordinary_fetch() if asked == "auto" else asked
+
+
+def ordinary_fetch() -> Literal["arrow", "tuples"]:
+    """Return how the installed driver gives rows exactly."""
+    return "arrow" if arrow_is_exact(driver_version()) else "tuples"
 
 
 def _items(

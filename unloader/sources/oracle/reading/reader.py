@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,12 @@ from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.arrow_width import batch_rows as usual_rows
 from unloader.sources.base import ReadAgain
 from unloader.sources.oracle.connection.session import MAX_ACTION_BYTES, Session
+from unloader.sources.oracle.native.decoder import Refused
 from unloader.sources.oracle.reading.arrow import BatchMaker, bad_text
-from unloader.sources.oracle.reading.batches import arrow_batches
 from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan
 from unloader.sources.oracle.reading.large import LobFinder
-from unloader.sources.oracle.reading.tuples import Fetched, NumberRefused, tuple_batches
+from unloader.sources.oracle.reading.route import Route
+from unloader.sources.oracle.reading.tuples import Fetched, NumberRefused
 from unloader.sources.oracle.reading.units import relation, selector_statement
 from unloader.sources.statement import quoted
 from writers.schema import read_schema
@@ -47,6 +48,7 @@ class OracleReader:
         """
         self._connect: Callable[[], Session] = lambda: Session(spec, action="worker")
         self._session = self._connect()
+        self._route = Route(spec)
         self._moments_as_text = False
         self._stale = False
         """The driver broke off amid an answer. Not closed at once: a LOB may be read meanwhile."""
@@ -87,21 +89,31 @@ class OracleReader:
         sql = selector_statement(
             ", ".join(item.expression for item in plan.items), extract, piece.selector
         )
-        fetch = arrow_batches if plan.fetched_as == "arrow" else tuple_batches
         rows = batch_rows(plan, usual_rows(schema, size), size)
+        fetch = self._route.batches(plan, self._session)
         source = fetch(self._session.connection, sql, plan, rows)
-        while True:
-            with self._translating(plan, extract, piece):
-                fetched = next(source, None)
-            if fetched is None:
-                return
-            yield fetched
+        with closing(source):
+            while True:
+                with self._translating(plan, extract, piece):
+                    fetched = next(source, None)
+                if fetched is None:
+                    return
+                yield fetched
 
     @contextmanager
     def _translating(self, plan: FetchPlan, extract: Extract, piece: Piece) -> Iterator[None]:
         try:
             with self._session.translating():
                 yield
+        except Refused as refusal:
+            # Part of the answer is gone, and with it this session's place in it.
+            self._stale = True
+            if refusal.is_moment:
+                logger.info("%s: %s; dates are read as text", piece.unit, refusal)
+                self._moments_as_text = True
+            else:
+                self._route.leave(f"{piece.unit}: {_told(refusal, plan)}")
+            raise ReadAgain from refusal
         except UnicodeDecodeError as error:
             self._stale = True
             raise _undecodable(plan, error) from error
@@ -155,6 +167,12 @@ def _action(extract: Extract, piece: Piece) -> str:
     """Return `TABLE.UNIT`; a long name of a table is cut, a unit's never."""
     room = MAX_ACTION_BYTES - len(piece.unit) - 1
     return extract.table.name.encode()[:room].decode(errors="ignore") + "." + piece.unit
+
+
+def _told(refusal: Refused, plan: FetchPlan) -> str:
+    if refusal.column < 0:
+        return refusal.reason
+    return f"{refusal.reason} (column {plan.columns[plan.items[refusal.column].column].name})"
 
 
 def _undecodable(plan: FetchPlan, error: UnicodeDecodeError) -> OutputFailed:

@@ -7,7 +7,7 @@ which makes the two a check on each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ class NumberRefused(Exception):
 
 def tuple_batches(
     connection: oracledb.Connection, sql: str, plan: FetchPlan, rows: int
-) -> Iterator[Fetched]:
+) -> Generator[Fetched, None, None]:
     """Yield what a statement fetches, `rows` rows at a time.
 
     Raises:
@@ -49,7 +49,7 @@ def tuple_batches(
     kinds = [type_named(item.fetched) for item in plan.items]
     with connection.cursor() as cursor:
         cursor.arraysize = cursor.prefetchrows = rows
-        cursor.outputtypehandler = _type_handler(plan.items)
+        cursor.outputtypehandler = type_handler(plan.items)
         cursor.execute(sql)
         while found := cursor.fetchmany(rows):
             yield [
@@ -60,7 +60,7 @@ def tuple_batches(
             ]
 
 
-def _type_handler(items: Sequence[Item]) -> Callable[..., Any]:
+def type_handler(items: Sequence[Item]) -> Callable[..., Any]:
     """Return what the driver asks, column by column, for the form of its values."""
     import oracledb
 

@@ -318,7 +318,7 @@ def test_an_empty_table_has_its_schema(server: OracleServer, fetch: Fetch) -> No
     assert table.schema.names == list(MOMENTS)
 
 
-@pytest.mark.parametrize("fetch", ["arrow", *also(OTHER_ROUTES, "tuples")])
+@pytest.mark.parametrize("fetch", ["arrow", "native", *also(OTHER_ROUTES, "tuples")])
 def test_a_thousand_columns(server: OracleServer, fetch: Fetch) -> None:
     """The widest table that Oracle has is read like others, in batches that stay small."""
     columns: Natives = {
