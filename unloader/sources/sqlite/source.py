@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import Piece, Selector
@@ -98,18 +99,20 @@ class SQLiteSource(Source):
 
 
 def _dbapi() -> Any:
-    """Import ADBC's interface without polars, which it loads wherever that is installed.
+    """Import ADBC's interface without what it loads beside itself and nothing here reads by.
 
-    Loading polars takes longer than all the rest of a worker's start, and nothing here reads by it.
+    That is polars, wherever it is installed, and `pyarrow.dataset`, which ADBC wants to know for
+    what it writes to a database. Each takes longer than all the rest of a worker's start.
     """
-    absent = "polars" not in sys.modules
-    if absent:
-        sys.modules["polars"] = None  # type: ignore[assignment]
+    stand_ins = {"polars": None, "pyarrow.dataset": ModuleType("pyarrow.dataset")}
+    absent = [name for name in stand_ins if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = stand_ins[name]  # type: ignore[assignment]
     try:
         from adbc_driver_sqlite import dbapi
     finally:
-        if absent:
-            del sys.modules["polars"]
+        for name in absent:
+            del sys.modules[name]
     return dbapi
 
 

@@ -415,18 +415,18 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert str(path) not in _open_files()
 
 
-def test_the_driver_does_not_bring_polars_along() -> None:
+@pytest.mark.parametrize("module", ["polars", "pyarrow.dataset"])
+def test_the_driver_does_not_bring_along(module: str) -> None:
     """A worker starts without it, though it is installed; whoever wants it can still import it."""
-    pytest.importorskip("polars", reason="polars is not installed")
+    pytest.importorskip(module, reason=f"{module} is not installed")
     program = """
-import sys
+import importlib, sys
 from unloader.sources.sqlite.source import SQLiteSource
 SQLiteSource().load()
-print("adbc_driver_manager" in sys.modules, "polars" in sys.modules)
-import polars
-print(polars.DataFrame({"a": [1]}).height)
+print("adbc_driver_manager" in sys.modules, sys.argv[1] in sys.modules)
+print(importlib.import_module(sys.argv[1]).__name__)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, module], capture_output=True, text=True, check=False
     )
-    assert done.stdout == "True False\n1\n", done.stderr
+    assert done.stdout == f"True False\n{module}\n", done.stderr
