@@ -16,6 +16,7 @@ LIBRARIES = {
     "writers.native._encoder": Path("writers/native/src"),
     "writers.content._sums": Path("writers/content/src"),
     "unloader.sources.oracle.native._fetch": Path("unloader/sources/oracle/native/src"),
+    "unloader.sources.postgres.libpq._copy": Path("unloader/sources/postgres/libpq/src"),
 }
 """The name of each library, and the folder of its sources."""
 SHARED = LIBRARIES["writers.native._encoder"]

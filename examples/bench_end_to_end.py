@@ -311,7 +311,7 @@ def machine(directory: Path) -> dict[str, Any]:
 
 def versions(postgres: Postgres | None) -> dict[str, str | None]:
     """Return the versions of everything that took part."""
-    names = ("duckdb", "pyarrow", "asyncpg", "adbc-driver-postgresql")
+    names = ("duckdb", "pyarrow", "psycopg-binary", "adbc-driver-postgresql")
     found: dict[str, str | None] = {name: installed(name) for name in names}
     found["python"] = platform.python_version()
     if postgres is not None:

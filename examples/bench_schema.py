@@ -428,7 +428,7 @@ def versions(schema: Schema) -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}
-    for name in ("asyncpg", "duckdb", "oracledb", "pyarrow"):
+    for name in ("psycopg-binary", "duckdb", "oracledb", "pyarrow"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -23,19 +23,19 @@ APART = ROOT / "tests" / "support" / "sweeps" / "requirements.txt"
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 
 
-def direct() -> tuple[str, ...]:
-    """Return the names of what setup.cfg asks for, in any of its extras."""
+def direct() -> set[tuple[str, frozenset[str]]]:
+    """Return names and extras of what setup.cfg asks for, in any of its own extras."""
     config = ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     asked = [config["options"]["install_requires"], config["options.extras_require"]["test"]]
     lines = "\n".join(asked).splitlines()
-    return tuple(sorted({_named(line)[0] for line in lines if _NAME.match(line)}))
+    return {_named(line) for line in lines if _NAME.match(line)}
 
 
 def needed() -> dict[str, str]:
     """Return the version of each installed distribution that those lead to, by its name."""
     found: dict[str, str] = {}
-    waiting = [(name, frozenset[str]()) for name in direct()]
+    waiting = list(direct())
     seen = set()
     while waiting:
         name, extras = waiting.pop()

@@ -38,7 +38,7 @@ python=$venv/bin/python
 
 "$python" --version
 "$python" -m pip list --disable-pip-version-check --format freeze |
-    grep -iE '^(asyncpg|duckdb|hypothesis|mypy|oracledb|pyarrow|pytest|pytest-xdist|ruff|zstandard)==' || true
+    grep -iE '^(duckdb|hypothesis|mypy|oracledb|psycopg-binary|pyarrow|pytest|pytest-xdist|ruff|zstandard)==' || true
 
 # While types are checked, which takes one processor, the tests' modules are compiled with their
 # assertions: pytest writes them down, and its processes find them.

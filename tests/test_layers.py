@@ -21,7 +21,7 @@ THIRD_PARTY_OF_LEAVES = {
 }
 DRIVERS = {
     "duckdb": "duckdb",
-    "asyncpg": "postgres",
+    "psycopg": "postgres",
     "sqlite3": "sqlite",
     "adbc_driver_sqlite": "sqlite",
     "adbc_driver_manager": "sqlite",

@@ -59,7 +59,7 @@ class Writer(Protocol):
 class EncodedWriter(Protocol):
     """Takes text that already has its final form, as whole records, and leaves one staged file."""
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append whole records.
 
         Raises:

@@ -39,7 +39,7 @@ SHARES = 16
 takes several times its own size; measured, larger batches gain no CPU and cost 10 to 50 MB. A
 source that knows how wide rows can be bounds their number so that the widest fit into the whole."""
 
-Text = bytes | memoryview
+Text = bytes | bytearray | memoryview
 """A chunk of ready text; a view where it is large, which is let go of before the next is read."""
 
 

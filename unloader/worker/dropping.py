@@ -57,7 +57,7 @@ class DroppedText:
         self.bytes_written = 0
         self.stages = StageSeconds()
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Count bytes."""
         self.bytes_written += len(data)
 

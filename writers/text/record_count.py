@@ -31,11 +31,12 @@ class RecordCounter:
         with suppress(Unusable):
             self._native = library().unloader_count_records
 
-    def add(self, text: bytes | memoryview) -> None:
+    def add(self, text: bytes | bytearray | memoryview) -> None:
         """Count the records that end in a text, which goes on where the last one ended."""
-        if self._native is not None and isinstance(text, bytes):
+        if self._native is not None and isinstance(text, (bytes, bytearray)):
             inside = ctypes.byref(self._inside)
-            self.records += self._native(text, len(text), self._enclosure, inside)
+            where = text if isinstance(text, bytes) else (ctypes.c_char * 0).from_buffer(text)
+            self.records += self._native(where, len(text), self._enclosure, inside)
             return
         for start in range(0, len(text), _WINDOW_BYTES):
             self._add(bytes(text[start : start + _WINDOW_BYTES]))

@@ -269,7 +269,7 @@ class EncodedTextWriter(_TextFiles):
         self._counter = RecordCounter(spec.format.enclosure.encode())
         self._files.sink().write(header)
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append whole records; see `writers.base.EncodedWriter`."""
         self._counter.add(data)
         self._files.sink().write(data)

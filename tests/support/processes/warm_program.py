@@ -33,7 +33,6 @@ _MODULES = (
     "unloader.sources.postgres.source",
     "unloader.sources.sqlite.source",
     "oracledb",
-    "asyncpg",
     "duckdb",
     "pyarrow",
 )

@@ -19,7 +19,7 @@ from unloader.request.options.text import DIALECTS
 
 ROOT = Path(__file__).parents[3]
 HEAVY = (
-    *("pyarrow", "duckdb", "asyncpg", "adbc_driver_manager", "oracledb", "rich", "zstandard"),
+    *("pyarrow", "duckdb", "adbc_driver_manager", "oracledb", "rich", "zstandard"),
     *("prometheus_client", "opentelemetry"),
 )
 UNNEEDED = ("partition_planner", "writers.codecs", "unloader.events")

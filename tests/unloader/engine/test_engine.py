@@ -41,6 +41,7 @@ from unloader.model import (
 )
 from unloader.placement.evidence import Evidence, WorkerEvidence
 from unloader.request.names import parse_table
+from unloader.sources.postgres.libpq.library import libpq
 from writers.model import TextFormat
 
 
@@ -496,9 +497,10 @@ def test_a_missing_driver_is_named_with_the_command_that_brings_it(
     job: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the driver a run ends as a configuration error and leaves no directory."""
-    # None in sys.modules is how the import system itself marks a module that cannot be had.
-    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    # Loaded once a process, so that the answer of an earlier test has to be forgotten.
+    libpq.cache_clear()
+    monkeypatch.setenv("UNLOADER_LIBPQ", "libpq-that-is-not-there.so")
     source = SourceSpec(kind="postgresql", location="postgresql://nobody@localhost/none")
-    with pytest.raises(ConfigError, match=r"'asyncpg' is not installed.*unloader\[postgres\]"):
+    with pytest.raises(ConfigError, match=r"libpq.* cannot be loaded.*unloader\[postgres\]"):
         api.unload(replace(job, source=source))
     assert not Path(job.output.destination).exists()

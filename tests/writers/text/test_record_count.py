@@ -40,7 +40,7 @@ def _counted(text: bytes, cuts: list[int]) -> int:
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
     for number, (start, end) in enumerate(pairwise(places)):
         piece = text[start:end]
-        counter.add(piece if number % 2 else memoryview(piece))
+        counter.add((bytes, bytearray, memoryview)[number % 3](piece))
     return counter.records
 
 

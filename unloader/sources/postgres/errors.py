@@ -1,16 +1,14 @@
-"""PostgreSQL's and asyncpg's errors in the words of this program, translated at one place.
+"""PostgreSQL's and libpq's errors in the words of this program, translated at one place.
 
 A session can end at any time: an administrator, a timeout or a crash ends it, or the network
-does. How asyncpg reports that depends on what it was waiting for, and it may also lose track of
-the protocol and say so (`cannot switch to state 18`). So everything but the server's own word on a
-statement, a wrong setting and our own cancelling counts as a lost connection: another attempt makes
-a new one, and the number of attempts is bounded. Source of the states: appendix A of PostgreSQL's
-manual. docs/retries.md has the table of them for users.
+does. The server may say so first, or not. Everything but the server's own word on a statement, a
+wrong setting and our own cancelling counts as a lost connection: another attempt makes a new one,
+and the number of attempts is bounded. Source of the states: appendix A of PostgreSQL's manual.
+docs/retries.md has the table of them for users.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal
 
 from unloader.errors import (
@@ -19,8 +17,8 @@ from unloader.errors import (
     SnapshotGone,
     SourceError,
     TransientSourceError,
-    UnloaderError,
 )
+from unloader.sources.postgres.libpq.errors import BadSetting, Broken, Cancelled, LibpqError
 
 TRANSIENT_STATES = (
     *("08", "25P03", "25P04", "40001", "40P01", "53300", "55006", "55P03"),
@@ -77,28 +75,22 @@ Phase = Literal["connecting", "open", "closed"]
 """What is known of the connection at the time of an error."""
 
 
-def translated(error: BaseException, *, phase: Phase, cancelled: bool = False) -> UnloaderError:
-    """Return the user's error for one of asyncpg's; an error of our own stays as it is.
+def translated(error: LibpqError, *, phase: Phase) -> SourceError:
+    """Return the user's error for one of libpq's.
 
     Args:
         error: As it was raised.
         phase: Of the connection.
-        cancelled: It was cancelled, by us.
     """
-    if isinstance(error, UnloaderError):
-        return error
-    if cancelled:
+    if isinstance(error, Cancelled):
         return SourceError("the call was cancelled", "run again")
+    text, state = _with_state(error), error.sqlstate
     if _is_full(error):
-        return SessionsRefused(f"PostgreSQL: {_with_state(error)}", HINTS[FULL])
-    if is_loss(error, phase) or (phase == "connecting" and state_of(error) in TRANSIENT_STATES):
+        return SessionsRefused(f"PostgreSQL: {text}", HINTS[FULL])
+    if is_loss(error, phase) or (phase == "connecting" and state in TRANSIENT_STATES):
         what = "failed" if phase == "connecting" else "was lost"
-        text = _with_state(_last_word(error))
         lost = ConnectFailed if phase == "connecting" else TransientSourceError
         return lost(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
-    text, state = _with_state(error), state_of(error)
-    if not state:
-        return SourceError(f"PostgreSQL: {type(error).__name__}: {text}")
     kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
     if state.startswith(TRANSIENT_STATES):
         kind = TransientSourceError
@@ -111,40 +103,22 @@ def one_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def is_loss(error: BaseException, phase: Phase) -> bool:
+def is_loss(error: LibpqError, phase: Phase) -> bool:
     """Return whether the connection is lost, or of no use any more, after this error."""
-    from asyncpg import InterfaceError, InternalClientError
-    from asyncpg.exceptions import UnsupportedClientFeatureError, UnsupportedServerFeatureError
-
-    if state := state_of(error):
-        return state.startswith(LOST_STATES)
-    if isinstance(error, (UnsupportedClientFeatureError, UnsupportedServerFeatureError)):
-        return False
-    if isinstance(error, ValueError) and not isinstance(error, OSError):
-        return False  # A setting or an argument that the driver refuses.
-    kinds = (OSError, EOFError, asyncio.TimeoutError, asyncio.CancelledError)
-    return phase == "closed" or isinstance(error, (*kinds, InterfaceError, InternalClientError))
+    if error.sqlstate:
+        return error.sqlstate.startswith(LOST_STATES)
+    return isinstance(error, Broken) or (phase == "closed" and not isinstance(error, BadSetting))
 
 
-def _is_full(error: BaseException) -> bool:
-    return any(
-        state_of(each) == FULL or (state_of(each).startswith("08") and POOLER_FULL in str(each))
-        for each in (error, error.__cause__)
-        if each is not None
-    )
+def _is_full(error: LibpqError) -> bool:
+    state = error.sqlstate
+    return state == FULL or (state.startswith("08") and POOLER_FULL in str(error))
 
 
-def _last_word(error: BaseException) -> BaseException:
-    """Return what the server said before it ended the connection, if it said anything."""
-    said = error.__cause__
-    return said if said is not None and state_of(said) else error
-
-
-def _with_state(error: BaseException) -> str:
-    state = state_of(error)
-    return one_line(error) + (f" (SQLSTATE {state})" if state else "")
+def _with_state(error: LibpqError) -> str:
+    return one_line(error) + (f" (SQLSTATE {error.sqlstate})" if error.sqlstate else "")
 
 
 def state_of(error: BaseException | None) -> str:
-    """Return the SQLSTATE of one of asyncpg's errors, empty if it has none."""
-    return str(getattr(error, "sqlstate", None) or "")
+    """Return the SQLSTATE of one of libpq's errors, empty if it has none."""
+    return error.sqlstate if isinstance(error, LibpqError) else ""

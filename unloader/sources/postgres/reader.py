@@ -103,15 +103,9 @@ class PostgresReader:
 def _parsed(
     chunks: tuple[Text, ...], parser: CopyParser, wide: WideRows
 ) -> Iterator[pa.RecordBatch | LargeRow]:
-    """Yield the rows of some text: chunks of usual rows together, those with a wide one alone."""
-    usual: list[Text] = []
+    """Yield the rows of some text: the usual ones of a chunk together, a wide one by itself."""
     for chunk in chunks:
-        if not isinstance(chunk, memoryview) or len(chunk) < wide.least_bytes:
-            usual.append(chunk)
-            continue
-        if usual:
-            yield parser.parse(*usual)
-            usual = []
-        yield from wide.rows(chunk)
-    if usual:
-        yield parser.parse(*usual)
+        if len(chunk) < wide.least_bytes:
+            yield parser.parse(chunk)
+        else:
+            yield from wide.rows(memoryview(chunk))

@@ -1,16 +1,15 @@
-"""One PostgreSQL session through asyncpg, used from ordinary (synchronous) code.
+"""One PostgreSQL session through libpq, whose errors are told in the words of this program.
 
-asyncpg strips COPY's message frames in C, many at a time; measured per million rows of 150 bytes it
-took less than half the CPU of psycopg's COPY and a third of ADBC. Each session owns an event loop
-that only runs while its owner waits, so a slow consumer stops the socket, not memory.
+What users know of psql holds here: service files, `.pgpass`, `PG...` variables, several hosts,
+`target_session_attrs`, keepalives. The socket is read only while its owner waits, so a slow
+consumer stops the server, not memory.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from unloader.errors import ConnectFailed, SessionsRefused, SourceError, TransientSourceError
 from unloader.model import SourceSpec
@@ -18,13 +17,18 @@ from unloader.records import dataclass
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import Phase, is_loss, translated
+from unloader.sources.postgres.libpq.connection import Connection
+from unloader.sources.postgres.libpq.errors import LibpqError
 from unloader.sources.postgres.tls import refusal, verified
-from unloader.sources.registry import missing_driver
+from unloader.sources.statement import literal, quoted
+
+if TYPE_CHECKING:
+    from unloader.sources.postgres.libpq.values import Row
 
 T = TypeVar("T")
 
 SETTINGS = """
-SET default_transaction_read_only = on;
+SET default_transaction_read_only = on; SET standard_conforming_strings = on;
 SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';
 SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = {policies};
 SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
@@ -43,16 +47,8 @@ PARENT_GATHER = 2
 LONGEST_LOCK_MILLISECONDS = 2**31 - 1
 """The server refuses a longer lock_timeout; this one is 24 days."""
 
-CONNECT_SECONDS = 60
 CHECKING_VERSION = 14
 LIMITING_VERSION = 17
-
-NAP_SECONDS = 0.001
-SMALL_PIECE_BYTES = 64 * 1024
-"""The server sends 8 KiB at a time. Waking up for each costs more CPU than the data does; a nap
-after a small piece lets the socket fill, and measured halves the client's CPU."""
-WIDE_CHUNK_BYTES = 1024 * 1024
-"""More than the socket gives at a time, so that such a chunk is a wide row and few others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +68,7 @@ def session_name(spec: SourceSpec, program: str = "unloader") -> str:
 
 
 class Session:
-    """A connection and the event loop that drives it."""
+    """A connection, fit for reading."""
 
     def __init__(self, spec: SourceSpec, *, gather: int = 0, program: str = "unloader") -> None:
         """Connect and fix the settings that decide how values are printed.
@@ -83,17 +79,11 @@ class Session:
             program: What the list of sessions calls it, with the run's id behind it.
 
         Raises:
-            ConfigError: asyncpg is missing, or the password file cannot be read.
+            ConfigError: libpq is missing, or the password file cannot be read.
             SourceError: The server refused; transient where a retry may help.
         """
-        try:
-            import asyncpg
-        except ImportError as error:
-            raise missing_driver(error, "postgres") from error
-        self._asyncpg = asyncpg
-        self._loop = asyncio.new_event_loop()
-        self._connection: Any = None
-        self._cancelled = self._lost = False
+        self._connection: Connection | None = None
+        self._lost = False
         self._lock_timeout = "DEFAULT"
         self._rows_copied = 0
         try:
@@ -122,12 +112,13 @@ class Session:
             with suppress(SourceError):
                 self.execute("SET transaction_timeout = 0")
 
-    def _connect(self, spec: SourceSpec) -> Any:
-        password, location = password_of(spec), verified(spec.location)
+    def _connect(self, spec: SourceSpec) -> Connection:
+        password = password_of(spec)
+        settings = {"dbname": verified(spec.location), "client_encoding": "UTF8"}
+        if password is not None:
+            settings["password"] = password
         try:
-            return self._run(
-                self._asyncpg.connect(location, password=password, timeout=CONNECT_SECONDS)
-            )
+            return self._calling(lambda: Connection(settings))
         except SessionsRefused:
             raise
         except TransientSourceError as error:
@@ -143,18 +134,17 @@ class Session:
     @property
     def alive(self) -> bool:
         """Whether the connection stands; a `copy` that was broken off ends it."""
-        return not (self._lost or self._connection.is_closed())
+        return not self._lost and self._connection is not None and self._connection.is_open
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open, such as that of a snapshot."""
-        return bool(self._connection.is_in_transaction())
+        return self._open.in_transaction
 
     @property
     def version(self) -> tuple[int, int]:
         """Major and minor version of the server."""
-        found = self._connection.get_server_version()
-        return found.major, found.minor
+        return self._open.version
 
     @property
     def rows_copied(self) -> int:
@@ -163,7 +153,7 @@ class Session:
 
     def execute(self, sql: str) -> None:
         """Run statements without a result."""
-        self._run(self._connection.execute(sql))
+        self._calling(lambda: self._open.execute(sql))
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -197,82 +187,70 @@ class Session:
                 with suppress(SourceError):
                     self.execute(f"SET LOCAL lock_timeout = {self._lock_timeout}")
 
-    def rows(self, sql: str, *arguments: object) -> list[Any]:
-        """Return all rows of a query, as records with attributes by name."""
-        return list(self._run(self._connection.fetch(sql, *arguments)))
+    def rows(self, sql: str, *arguments: object) -> list[Row]:
+        """Return all rows of a query, whose values are found by position or by name."""
+        return self._calling(lambda: self._open.query(sql, arguments))
 
     def value(self, sql: str, *arguments: object) -> Any:
-        """Return the first value of the first row."""
-        return self._run(self._connection.fetchval(sql, *arguments))
+        """Return the first value of the first row, None where there is no row."""
+        rows = self._calling(lambda: self._open.query(sql, arguments))
+        return rows[0][0] if rows else None
 
     def column_names(self, sql: str) -> list[tuple[str, int]]:
         """Return names and type OIDs of a query's columns without running it."""
-        statement = self._run(self._connection.prepare(sql))
-        return [(item.name, item.type.oid) for item in statement.get_attributes()]
+        return self._calling(lambda: self._open.describe(sql))
 
     def copy(self, sql: str, dialect: CopyDialect, piece_bytes: int) -> Iterator[tuple[Text, ...]]:
-        """Yield the result of a query as CSV text, in pieces of one or more chunks.
+        """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
 
-        PostgreSQL sends one record a message and asyncpg hands out whole messages, so a chunk never
-        ends inside a record. The socket is read only while the caller waits for a piece.
-
-        A chunk from `WIDE_CHUNK_BYTES` on is a view. If nobody has one of it any more when the next
-        piece is asked for, its memory is free from then on; asyncpg would keep it for longer.
+        A row that is not shorter than that is a piece by itself, and in memory twice while it is
+        read. The socket is read only while the caller waits for a piece.
         """
-        gathered = _Gathered(piece_bytes)
-        task = self._loop.create_task(self._copy_into(sql, dialect, gathered))
+        self._rows_copied = 0
+        chunks = self._calling(lambda: self._open.copy(_copy_statement(sql, dialect), piece_bytes))
+        started = False
         try:
             while True:
-                self._run(gathered.wait(task))
-                piece = gathered.take()
-                if piece:
-                    yield tuple(map(_as_view, piece))
-                    _let_go(piece)
-                elif task.done():
-                    break
-            status = self._run(task)
-            self._rows_copied = int(status.rpartition(" ")[2])
+                started = True
+                try:
+                    chunk = self._calling(lambda: next(chunks))
+                except StopIteration as end:
+                    self._rows_copied = int(end.value)
+                    started = False
+                    return
+                except SourceError:
+                    started = False
+                    raise
+                yield (chunk,)
+                del chunk
         finally:
-            if not task.done():
-                task.cancel()
-                self._abandon()
+            if started:
+                # A COPY cut short cannot be resumed: the connection goes with it.
+                self._lost = True
+                self.close()
 
     def close(self) -> None:
         """Close the connection; never raises."""
-        if self._loop.is_closed():
-            return
-        try:
-            if self._connection is not None and asyncio.all_tasks(self._loop):
-                self._connection.terminate()  # goodbye would wait for the end of an open COPY
-            elif self._connection is not None:
-                self._loop.run_until_complete(self._connection.close(timeout=5))
-        except (Exception, asyncio.CancelledError):  # A late cancel reaches the goodbye, too.
-            self._connection.terminate()
-        finally:
-            self._drain()
-            self._loop.close()
+        if self._connection is not None:
+            self._connection.close()
 
-    async def _copy_into(self, sql: str, dialect: CopyDialect, gathered: _Gathered) -> str:
-        forced = dialect.force_quote
-        status: str = await self._connection.copy_from_query(
-            sql,
-            output=gathered.add,
-            format="csv",
-            delimiter=dialect.delimiter,
-            null=dialect.null,
-            quote=dialect.quote,
-            force_quote=list(forced) if isinstance(forced, tuple) and forced else forced or None,
-        )
-        return status
+    def cancel(self) -> None:
+        """Stop the call that another thread waits for; never raises."""
+        if self._connection is not None:
+            self._connection.cancel()
 
-    def _run(self, awaitable: Awaitable[T]) -> T:
+    @property
+    def _open(self) -> Connection:
+        assert self._connection is not None  # From the constructor on.
+        return self._connection
+
+    def _calling(self, call: Callable[[], T]) -> T:
         try:
-            return self._loop.run_until_complete(awaitable)
-        except (Exception, asyncio.CancelledError) as error:
+            return call()
+        except LibpqError as error:
             phase = self._phase
-            cancelled = self._cancelled and isinstance(error, asyncio.CancelledError)
             self._lost = self._lost or is_loss(error, phase)
-            raise translated(error, phase=phase, cancelled=cancelled) from error
+            raise translated(error, phase=phase) from error
 
     @property
     def _phase(self) -> Phase:
@@ -280,81 +258,18 @@ class Session:
             return "connecting"
         return "open" if self.alive else "closed"
 
-    def cancel(self) -> None:
-        """Stop the call that another thread waits for; never raises."""
-        self._cancelled = True
-        with suppress(RuntimeError):  # The loop is closed.
-            self._loop.call_soon_threadsafe(self._cancel_tasks)
 
-    def _cancel_tasks(self) -> None:
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-
-    def _abandon(self) -> None:
-        # A COPY cut short cannot be resumed: the connection goes with it.
-        self._connection.terminate()
-        self._drain()
-
-    def _drain(self) -> None:
-        pending = asyncio.all_tasks(self._loop)
-        for task in pending:
-            task.cancel()
-        if pending:
-            self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+def _copy_statement(sql: str, dialect: CopyDialect) -> str:
+    options = ["FORMAT csv", f"DELIMITER {literal(dialect.delimiter)}"]
+    options += [f"NULL {literal(dialect.null)}", f"QUOTE {literal(dialect.quote)}"]
+    if isinstance(dialect.force_quote, tuple):
+        if dialect.force_quote:
+            options.append(f"FORCE_QUOTE ({', '.join(map(quoted, dialect.force_quote))})")
+    elif dialect.force_quote:
+        options.append("FORCE_QUOTE *")
+    return f"COPY ({sql}) TO STDOUT ({', '.join(options)})"
 
 
 def _lock_timeout(spec: SourceSpec) -> int:
     milliseconds = round(spec.session.lock_timeout_seconds * 1000)
     return max(1, min(milliseconds, LONGEST_LOCK_MILLISECONDS))
-
-
-def _as_view(chunk: bytes) -> Text:
-    return memoryview(chunk).toreadonly() if len(chunk) >= WIDE_CHUNK_BYTES else chunk
-
-
-def _let_go(piece: tuple[bytes, ...]) -> None:
-    """Give the memory of wide rows back, unless there is a view of it."""
-    for chunk in piece:
-        if len(chunk) >= WIDE_CHUNK_BYTES and isinstance(chunk, bytearray):
-            with suppress(BufferError):
-                chunk.clear()
-
-
-class _Gathered:
-    """Pieces between the COPY callback and the generator that hands them out."""
-
-    def __init__(self, piece_bytes: int) -> None:
-        self._piece_bytes = piece_bytes
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._full = asyncio.Event()
-        self._taken = asyncio.Event()
-
-    async def add(self, data: bytes) -> None:
-        """Take one chunk; wait while a whole piece is lying here unread."""
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size >= self._piece_bytes:
-            self._taken.clear()
-            self._full.set()
-            await self._taken.wait()
-        elif len(data) < SMALL_PIECE_BYTES and len(self._parts) > 1:
-            # Behind the first one most often comes the end: most tables are small.
-            await asyncio.sleep(NAP_SECONDS)
-
-    async def wait(self, task: asyncio.Future[str]) -> None:
-        """Return once a piece is full or the COPY has ended."""
-        self._taken.set()
-        full: asyncio.Future[Any] = asyncio.ensure_future(self._full.wait())
-        either: set[asyncio.Future[Any]] = {full, task}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        full.cancel()
-
-    def take(self) -> tuple[bytes, ...]:
-        """Return what has come so far and forget it."""
-        piece = tuple(self._parts)
-        self._parts.clear()
-        self._size = 0
-        self._full.clear()
-        return piece

@@ -17,6 +17,7 @@ from unloader.sources.declared import Declared
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.declared import declared
 from unloader.sources.postgres.exported import EXPORTED, is_exported
+from unloader.sources.postgres.libpq.library import libpq
 from unloader.sources.postgres.options import OPTIONS
 from unloader.sources.postgres.reader import PostgresReader, session_in
 from unloader.sources.postgres.session import PARENT_GATHER, Session
@@ -33,7 +34,7 @@ class PostgresSource(Source):
         target=re.compile(rf"{HOSTS}(?:/[^@?#]*)?"),
     )
     extra = "postgres"
-    driver = "asyncpg"
+    driver = "psycopg-binary"
     options = OPTIONS
     waits_for_network = True
 
@@ -48,8 +49,8 @@ class PostgresSource(Source):
         return declared(source_type)
 
     def load(self) -> None:
-        """Import asyncpg."""
-        import asyncpg  # noqa: F401
+        """Load libpq."""
+        libpq()
 
     def open_catalog(self, spec: SourceSpec) -> PostgresCatalog:
         """Connect in the parent."""

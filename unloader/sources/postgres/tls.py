@@ -1,6 +1,6 @@
 """TLS to a server on the network is verified unless the user says otherwise.
 
-libpq and asyncpg ask for `sslmode=prefer` where nobody says anything: no certificate is checked,
+libpq asks for `sslmode=prefer` where nobody says anything: no certificate is checked,
 and whoever answers gets the password or the rows. Here the mode is `verify-full` then, against the
 CAs of the system where no file of CAs is named. Sockets and addresses of this machine need none.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import ssl
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from unloader.errors import ConfigError, SourceError
@@ -25,8 +24,9 @@ _BUNDLES = (
 
 _SYSTEM = re.compile(r"([?&]sslrootcert=)system(?=&|$)")
 
-_NO_TLS = "rejected SSL upgrade"
-"""In the error of asyncpg."""
+_UNTRUSTED = re.compile(r"certificate verify failed|does not match host name|root certificate file")
+_NO_TLS = "does not support SSL"
+"""In the errors of libpq."""
 
 
 def verified(location: str) -> str:
@@ -56,9 +56,9 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
         location: The URL as the user wrote it.
     """
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
+        if _UNTRUSTED.search(str(error)):
             return SourceError(
-                f"the certificate of {location} is not trusted: {error.verify_message}",
+                f"the certificate of {location} is not trusted: {_last(error)}",
                 "name the file of its CA: sslrootcert=FILE in the URL, and the host as in the "
                 "certificate; sslmode=require encrypts without knowing who answers",
             )
@@ -70,6 +70,11 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
             )
         error = error.__cause__ or error.__context__
     return None
+
+
+def _last(error: BaseException) -> str:
+    """Return what libpq says behind which server it tried."""
+    return str(error).strip().splitlines()[-1].rpartition(" failed: ")[2]
 
 
 def _given(location: str) -> dict[str, str]:
@@ -116,8 +121,7 @@ def _own_bundle() -> bool:
 
 
 def _system_bundle() -> str:
-    named = ssl.get_default_verify_paths().cafile
-    for path in (named, *_BUNDLES):
+    for path in (os.environ.get("SSL_CERT_FILE"), *_BUNDLES):
         if path and os.path.isfile(path):
             return path
     raise ConfigError(

@@ -1,31 +1,26 @@
-"""Every way in which asyncpg tells of a lost connection is one error, which is tried again."""
+"""Every way in which a connection is lost is one error, which is tried again."""
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-import asyncpg
 import pytest
 
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SourceSpec
 from unloader.sources.postgres.errors import translated
+from unloader.sources.postgres.libpq.errors import BadSetting, Broken, LibpqError, ServerError
 from unloader.sources.postgres.session import CopyDialect, Session
 
 LOST = [
-    asyncpg.InternalClientError("cannot switch to state 18; another operation (2) is in progress"),
-    asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
-    asyncpg.InterfaceError("connection is closed"),
-    asyncpg.InterfaceError("cannot perform operation: another operation is in progress"),
-    asyncpg.AdminShutdownError("terminating connection due to administrator command"),
-    ConnectionResetError(104, "Connection reset by peer"),
-    EOFError(),
-    asyncio.IncompleteReadError(b"", 5),
-    asyncio.TimeoutError(),
-    asyncio.CancelledError(),
+    Broken("server closed the connection unexpectedly"),
+    Broken("SSL error: unexpected eof while reading"),
+    Broken("terminating connection due to administrator command", "57P01"),
+    ServerError("terminating connection due to idle-in-transaction timeout", "25P03"),
+    ServerError("the pooler is gone", "08006"),
 ]
 
 
@@ -37,9 +32,9 @@ def sessions(postgres: Any) -> Iterator[tuple[Session, Session]]:
         yield first, second
 
 
-@pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
-def test_lost_connection_has_one_name(error: BaseException) -> None:
-    """Whatever the driver says, the connection was lost and another attempt may help."""
+@pytest.mark.parametrize("error", LOST, ids=str)
+def test_lost_connection_has_one_name(error: LibpqError) -> None:
+    """Whatever libpq or the server says, the connection was lost and another attempt may help."""
     found = translated(error, phase="open")
     assert isinstance(found, TransientSourceError)
     assert "the connection was lost: " in found.message
@@ -49,8 +44,8 @@ def test_lost_connection_has_one_name(error: BaseException) -> None:
 
 
 def test_fault_on_a_closed_connection_is_its_loss() -> None:
-    """The driver's own mistakes count as the loss where the connection is closed, only there."""
-    error = AttributeError("'NoneType' object has no attribute 'is_closing'")
+    """An error without a code counts as the loss where the connection is closed, only there."""
+    error = ServerError("lost synchronization with server")
     assert isinstance(translated(error, phase="closed"), TransientSourceError)
     assert not isinstance(translated(error, phase="open"), TransientSourceError)
 
@@ -58,14 +53,13 @@ def test_fault_on_a_closed_connection_is_its_loss() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        asyncpg.ClientConfigurationError("`sslmode` parameter must be one of: disable"),
-        asyncpg.UnsupportedServerFeatureError("no COPY"),
-        asyncpg.InvalidPasswordError("password authentication failed"),
-        asyncpg.UndefinedTableError('relation "t" does not exist'),
+        BadSetting('invalid sslmode value: "x"'),
+        ServerError("password authentication failed", "28P01"),
+        ServerError('relation "t" does not exist', "42P01"),
     ],
-    ids=lambda error: type(error).__name__,
+    ids=str,
 )
-def test_what_stays_wrong_is_not_tried_again(error: Exception) -> None:
+def test_what_stays_wrong_is_not_tried_again(error: LibpqError) -> None:
     """Wrong settings and the server's refusals are no lost connection."""
     for phase in ("connecting", "open"):
         assert not isinstance(translated(error, phase=phase), TransientSourceError)  # type: ignore[arg-type]
@@ -102,9 +96,30 @@ def test_session_that_ends_amid_a_copy(sessions: tuple[Session, Session]) -> Non
 
 
 def test_cancelling_is_no_loss(sessions: tuple[Session, Session]) -> None:
-    """A call that we cancelled says so."""
-    victim, _ = sessions
-    victim._loop.call_later(0.05, victim.cancel)
+    """A call that we cancelled says so, the server ends it too, and the session can go on."""
+    victim, other = sessions
+    pid = victim.value("SELECT pg_backend_pid()")
+
+    def cancel() -> None:
+        while not other.rows(
+            "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND query ~ 'pg_sleep' "
+            "AND state = 'active'",
+            pid,
+        ):
+            pass
+        victim.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
     with pytest.raises(SourceError, match="cancelled") as raised:
-        victim.value("SELECT pg_sleep(30)")
+        victim.value("SELECT pg_sleep(3000)")
+    canceller.join()
     assert not raised.value.retryable
+    assert victim.value("SELECT 1") == 1
+
+
+def test_cancel_of_an_idle_session_is_forgotten(sessions: tuple[Session, Session]) -> None:
+    """What comes too late for one call does not stop the next."""
+    session, _ = sessions
+    session.cancel()
+    assert session.value("SELECT 1") == 1

@@ -51,21 +51,20 @@ def test_every_chunk_holds_whole_records(session: Session, piece_bytes: int) -> 
     for piece in session.copy(SELECT, CopyDialect(), piece_bytes):
         assert piece
         for chunk in piece:
-            assert chunk.endswith(b"\n")
-            rows += list(csv.reader(io.StringIO(chunk.decode(), newline=""), strict=True))
+            assert bytes(chunk).endswith(b"\n")
+            rows += list(csv.reader(io.StringIO(bytes(chunk).decode(), newline=""), strict=True))
     assert [int(row[0]) for row in rows] == list(range(1, ROWS + 1))
     assert all(row[1] == "x\n" * (int(row[0]) % 50) for row in rows)
     assert session.rows_copied == ROWS
 
 
 def test_pieces_are_about_as_large_as_asked_for(session: Session) -> None:
-    """A piece is full at piece_bytes and exceeds it by one reading of the socket at most."""
+    """A piece has less than piece_bytes, and room for no further row."""
     sizes = [
         sum(len(chunk) for chunk in piece) for piece in session.copy(SELECT, CopyDialect(), 100_000)
     ]
     assert len(sizes) > 5
-    assert all(size >= 100_000 for size in sizes[:-1])
-    assert max(sizes) < 100_000 + 256 * 1024
+    assert all(100_000 - 200 < size < 100_000 for size in sizes[:-1])
 
 
 def test_a_slow_reader_stops_the_server_not_the_memory(session: Session) -> None:
@@ -197,7 +196,7 @@ def test_states_that_pass_are_worth_a_retry(session: Session, state: str, transi
 @pytest.mark.parametrize(
     ("location", "transient", "said"),
     [
-        ("postgresql://postgres@127.0.0.1:1/none", True, "connect"),
+        ("postgresql://postgres@127.0.0.1:1/none", True, "Connection refused"),
         ("postgresql://postgres@/postgres?host=/nowhere", True, "No such file"),
         ("NO SUCH DATABASE", False, "3D000"),
         ("NO SUCH ROLE", False, "28000"),
@@ -236,7 +235,7 @@ def test_values_are_printed_one_way_whatever_the_servers_settings(postgres: Any)
     with closing(Session(spec_of(url))) as session:
         ((line,),) = session.copy(sql, CopyDialect(), 100)
     text = "2024-01-31 00:00:00+00,2024-01-31,1 day 02:00:00,\\x00ff,0.30000000000000004\n"
-    assert line.decode() == text
+    assert bytes(line).decode() == text
 
 
 def test_the_password_is_read_where_the_reference_points(

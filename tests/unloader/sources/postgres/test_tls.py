@@ -70,7 +70,7 @@ def test_a_certificate_that_nobody_knows_is_refused(port: int) -> None:
     error = refused(f"postgresql://postgres@{HOST}:{port}/postgres")
     assert type(error) is SourceError
     assert not error.retryable
-    assert "is not trusted: self" in error.message
+    assert "is not trusted: SSL error: certificate verify failed" in error.message
     assert "sslrootcert=FILE" in error.hint
 
 
@@ -100,7 +100,7 @@ def test_a_certificate_of_another_host_is_refused(
     pem = certificate(tmp_path, "db.example")
     with front(postgres.url, pem) as port:
         error = refused(f"postgresql://postgres@{HOST}:{port}/postgres?sslrootcert={pem}")
-    assert "is not trusted: Hostname mismatch" in error.message
+    assert "does not match host name" in error.message
 
 
 def test_whoever_says_so_goes_without_verification(port: int) -> None:

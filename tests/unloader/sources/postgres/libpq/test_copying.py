@@ -1,0 +1,169 @@
+"""Rows of COPY through the native loop and the plain one: the same chunks, the same ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unloader.sources.postgres.libpq import copying
+from unloader.sources.postgres.libpq.connection import Connection
+from unloader.sources.postgres.libpq.errors import Broken, ServerError
+
+LOOPS = ("native", "plain")
+
+
+@pytest.fixture
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """One of the two loops, chosen as a user would."""
+    if request.param == "plain":
+        monkeypatch.setenv(copying.OVERRIDE, "")
+    copying.native.cache_clear()
+    assert (copying.native() is not None) == (request.param == "native")
+    yield request.param
+    copying.native.cache_clear()
+
+
+@pytest.fixture
+def connection(postgres: Any) -> Iterator[Connection]:
+    """An open session."""
+    with closing(Connection({"dbname": postgres.url, "client_encoding": "UTF8"})) as opened:
+        yield opened
+
+
+def all_chunks(connection: Connection, select: str, chunk_bytes: int) -> tuple[list[bytes], int]:
+    """Return the chunks of a query's COPY in CSV, and the number of rows that it returned."""
+    rows = connection.copy(f"COPY ({select}) TO STDOUT (FORMAT csv)", chunk_bytes)
+    chunks: list[bytes] = []
+    while True:
+        try:
+            chunks.append(bytes(next(rows)))
+        except StopIteration as end:
+            return chunks, end.value
+
+
+@pytest.mark.parametrize("loop", LOOPS, indirect=True)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lengths=st.lists(st.integers(0, 400), max_size=60),
+    chunk_bytes=st.integers(1, 1000),
+)
+def test_chunks_are_whole_rows(
+    loop: str, connection: Connection, lengths: list[int], chunk_bytes: int
+) -> None:
+    """Each has less than asked for, or is one row; the next row would not have gone in."""
+    select = f"SELECT repeat('x', n) FROM unnest('{{{','.join(map(str, lengths))}}}'::int[]) AS n"
+    texts = [b'""\n' if n == 0 else b"x" * n + b"\n" for n in lengths]
+    expected: list[bytes] = []
+    for text in texts:
+        if expected and len(expected[-1]) + len(text) < chunk_bytes:
+            expected[-1] += text
+        else:
+            expected.append(text)
+    assert all_chunks(connection, select, chunk_bytes) == (expected, len(lengths))
+
+
+@pytest.mark.parametrize("loop", LOOPS, indirect=True)
+@pytest.mark.parametrize("size", [65_534, 65_535, 65_536, 262_143, 999_998, 999_999, 3_000_000])
+def test_rows_about_as_large_as_a_buffer(loop: str, connection: Connection, size: int) -> None:
+    """Between small ones, where a buffer grows, and where a row is a chunk by itself."""
+    select = f"SELECT repeat('x', n) FROM unnest(ARRAY[1, {size}, 2, {size}]) AS n"
+    chunks, count = all_chunks(connection, select, 1_000_000)
+    assert count == 4
+    row = b"x" * size + b"\n"
+    assert b"".join(chunks) == b"x\n" + row + b"xx\n" + row
+    assert all(len(chunk) < 1_000_000 or chunk == row for chunk in chunks)
+
+
+@pytest.mark.parametrize("loop", LOOPS, indirect=True)
+def test_a_large_row_lives_as_long_as_its_view(loop: str, connection: Connection) -> None:
+    """Its memory is libpq's: it is not freed under a reader, though the session is closed."""
+    rows = connection.copy("COPY (SELECT repeat('y', 3000000)) TO STDOUT", 1000)
+    chunk = next(rows)
+    rows.close()
+    connection.close()
+    assert bytes(chunk) == b"y" * 3_000_000 + b"\n"
+    assert chunk.readonly
+
+
+@pytest.mark.parametrize("loop", LOOPS, indirect=True)
+def test_an_error_behind_rows(loop: str, connection: Connection) -> None:
+    """The rows before it come; then the server's error, and the session goes on."""
+    sql = "COPY (SELECT 1 / (g - 500) FROM generate_series(1, 999) g) TO STDOUT"
+    came = []
+    with pytest.raises(ServerError, match="division by zero"):
+        came.extend(map(bytes, connection.copy(sql, 10)))
+    assert b"".join(came).count(b"\n") == 499
+    assert connection.query("SELECT 1")[0][0] == 1
+
+
+@pytest.mark.parametrize("loop", LOOPS, indirect=True)
+def test_a_signal_is_handled_while_waiting(
+    loop: str, postgres: Any, connection: Connection
+) -> None:
+    """Its handler runs at once, not when the next row comes; then the rows go on."""
+    handled = threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
+    pid = os.getpid()
+
+    def send() -> None:
+        os.kill(pid, signal.SIGUSR1)
+        assert handled.wait(60)
+        with closing(Connection({"dbname": postgres.url})) as other:
+            other.query("SELECT pg_cancel_backend($1::int)", [backend])
+
+    backend = connection.query("SELECT pg_backend_pid()")[0][0]
+    sender = threading.Thread(target=send)
+    rows = connection.copy(
+        "COPY (SELECT g, CASE WHEN g > 1 THEN pg_sleep(3000)::text END FROM generate_series(1, 2)"
+        " g) TO STDOUT",
+        1_000,
+    )
+    sender.start()
+    try:
+        with pytest.raises(ServerError, match="canceling statement"):
+            list(rows)
+    finally:
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert handled.is_set()
+
+
+def test_a_count_that_differs_is_a_lost_connection(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are counted as they come; the fault is planted, as no server can be had that lies."""
+    plain = copying.Rows.next
+
+    def one_more(rows: copying.Rows) -> memoryview | None:
+        rows.count += 1
+        return plain(rows)
+
+    monkeypatch.setattr(copying.Rows, "next", one_more)
+    with pytest.raises(Broken, match="rows came, and the server says that it sent 5"):
+        list(connection.copy("COPY (SELECT generate_series(1, 5)) TO STDOUT", 1000))
+
+
+def test_a_library_of_another_version_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Nor one that is no library at all; the plain loop is there for both."""
+    (tmp_path / "loop.so").write_text("nothing")
+    monkeypatch.setenv(copying.OVERRIDE, str(tmp_path / "loop.so"))
+    copying.native.cache_clear()
+    assert copying.native() is None
+    monkeypatch.delenv(copying.OVERRIDE)
+    monkeypatch.setattr(copying, "ABI_VERSION", 99)
+    copying.native.cache_clear()
+    assert copying.native() is None
+    monkeypatch.undo()
+    copying.native.cache_clear()
+    assert isinstance(copying.native(), ctypes.CDLL)

@@ -1,0 +1,1 @@
+"""PostgreSQL's own client library, called through ctypes: sessions, values, COPY."""

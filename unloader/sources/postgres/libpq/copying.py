@@ -1,0 +1,260 @@
+"""The rows of a COPY, from libpq into buffers of whole rows; natively where the library was built.
+
+libpq hands out a row at a time. A loop over that in C++ takes a tenth of what one in Python does,
+and holds no lock of the interpreter. Both wait for the server alike, and for who cancels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import time
+from enum import Enum
+from functools import lru_cache
+from importlib.util import find_spec
+from types import TracebackType
+
+from unloader.sources.postgres.libpq.library import libpq
+
+ABI_VERSION = 1
+"""Of the interface in `copy.cpp`, which has the same number."""
+
+NAME = "unloader.sources.postgres.libpq._copy"
+
+OVERRIDE = "UNLOADER_NATIVE_COPY_LIBRARY"
+"""An environment variable that names the file of another build; empty stands for none."""
+
+NAP_SECONDS = 0.0005
+"""The server sends 8 KiB at a time. Waking up for each costs more CPU than the data does; a nap
+lets the socket fill."""
+
+
+FIRST_BUFFER_BYTES = 64 * 1024
+
+
+class Ended(Enum):
+    """Why no more rows come."""
+
+    DONE = 0
+    """The server has said so, or that it failed: the next result tells."""
+    BROKEN = 1
+    WOKEN = 2
+    """The descriptor for cancelling is ready."""
+
+
+_FULL, _WIDE, _DONE, _BROKEN, _WOKEN, _SIGNAL, _NO_MEMORY = 0, 1, 2, 3, 4, 5, 6
+
+
+class _Filled(ctypes.Structure):
+    """What a call has brought; as `copy.cpp` has it."""
+
+    _fields_ = (
+        ("size", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("wide", ctypes.c_void_p),
+        ("wide_size", ctypes.c_int64),
+    )
+
+
+class _Calls(ctypes.Structure):
+    """The functions of libpq that the loop needs; as `copy.cpp` has it."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("get", "consume", "release", "socket"))
+
+
+class Rows:
+    """The rows of one COPY; closed at the end of a `with` block.
+
+    Args:
+        handle: The connection, in the state of COPY to the client.
+        wake: A descriptor that is ready to be read when the rows are not wanted any more.
+        chunk_bytes: A chunk has less, but for one row that is not shorter by itself.
+    """
+
+    def __init__(self, handle: int, wake: int, chunk_bytes: int) -> None:
+        self.count = 0
+        """Rows of all chunks so far."""
+        self.ended: Ended | None = None
+        self._chunk_bytes = chunk_bytes
+        self._buffer_bytes = FIRST_BUFFER_BYTES
+        loop = native()
+        self._loop: _NativeLoop | _PlainLoop
+        if loop is not None:
+            self._loop = _NativeLoop(loop, handle, wake)
+        else:
+            self._loop = _PlainLoop(handle, wake)
+
+    def __enter__(self) -> Rows:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.close()
+
+    def next(self) -> bytearray | memoryview | None:
+        """Return the next chunk, None after the last; `ended` then says why.
+
+        A row that is a chunk by itself for its length is a view of libpq's memory.
+        """
+        buffer = bytearray(min(self._buffer_bytes, self._chunk_bytes))
+        size = 0
+        while self.ended is None:
+            status = self._loop.fill(buffer, size, self._chunk_bytes)
+            filled = self._loop.filled
+            size = filled.size
+            self.count += filled.rows
+            if status == _NO_MEMORY:
+                raise MemoryError("no memory for a row of COPY")
+            if status == _WIDE:
+                return _owned(filled.wide, filled.wide_size)
+            if status == _FULL and len(buffer) < self._chunk_bytes:
+                # Most tables are small, and a buffer is written to when it is made.
+                buffer += bytes(min(3 * len(buffer), self._chunk_bytes - len(buffer)))
+                self._buffer_bytes = len(buffer)
+                continue
+            if status in _ENDS:
+                self.ended = _ENDS[status]
+            # After a signal its handler has run by now, and there is more to come.
+            if size and status != _SIGNAL:
+                del buffer[size:]
+                return buffer
+        return None
+
+
+_ENDS = {_DONE: Ended.DONE, _BROKEN: Ended.BROKEN, _WOKEN: Ended.WOKEN}
+
+
+class _NativeLoop:
+    """The loop in C++."""
+
+    def __init__(self, library: ctypes.CDLL, handle: int, wake: int) -> None:
+        pq = libpq()
+        names = ("PQgetCopyData", "PQconsumeInput", "PQfreemem", "PQsocket")
+        calls = _Calls(*(ctypes.cast(getattr(pq, name), ctypes.c_void_p) for name in names))
+        self._library = library
+        self._copy = library.unloader_copy_open(ctypes.byref(calls), handle, wake)
+        if not self._copy:
+            raise MemoryError("no memory for a COPY")
+        self.filled = _Filled()
+
+    def fill(self, buffer: bytearray, size: int, most: int) -> int:
+        """Put rows into a buffer behind its first `size` bytes; return why it stopped.
+
+        It is full, too, for a row that may fit into a buffer of `most` bytes.
+        """
+        into = (ctypes.c_char * 0).from_buffer(buffer)
+        start, room = ctypes.addressof(into), len(buffer)
+        fill = self._library.unloader_copy_fill
+        return int(fill(self._copy, start, size, room, most, ctypes.byref(self.filled)))
+
+    def close(self) -> None:
+        """Free what it holds."""
+        self._library.unloader_copy_close(self._copy)
+
+
+class _PlainLoop:
+    """The same in Python."""
+
+    def __init__(self, handle: int, wake: int) -> None:
+        self._libpq, self._handle = libpq(), handle
+        self._row = ctypes.c_void_p()
+        self._size = 0
+        self._any = False
+        self.filled = _Filled()
+        self._waiting, self._stopping = select.poll(), wake
+        self._waiting.register(self._libpq.PQsocket(handle), select.POLLIN)
+        self._waiting.register(wake, select.POLLIN)
+
+    def fill(self, buffer: bytearray, size: int, most: int) -> int:
+        """Put rows into a buffer behind its first `size` bytes; return why it stopped.
+
+        It is full, too, for a row that may fit into a buffer of `most` bytes.
+        """
+        filled = self.filled
+        filled.size, filled.rows, filled.wide, filled.wide_size = size, 0, None, 0
+        while True:
+            if not self._row:
+                self._size = self._libpq.PQgetCopyData(self._handle, ctypes.byref(self._row), 1)
+            if self._size < 0:
+                return _DONE
+            if self._size == 0:
+                stopped = self._wait()
+                if stopped is not None:
+                    return stopped
+                continue
+            if filled.size + self._size >= len(buffer):
+                if filled.size or len(buffer) < most:
+                    return _FULL
+                filled.wide, filled.wide_size, filled.rows = self._row.value, self._size, 1
+                self._row = ctypes.c_void_p()
+                return _WIDE
+            end = filled.size + self._size
+            buffer[filled.size : end] = ctypes.string_at(self._row.value or 0, self._size)
+            self.close()
+            filled.size = end
+            filled.rows += 1
+
+    def _wait(self) -> int | None:
+        ready = self._waiting.poll(0)
+        if not ready:
+            if self._any:
+                time.sleep(NAP_SECONDS)
+            ready = self._waiting.poll()
+        if self._stopping in [descriptor for descriptor, _ in ready]:
+            return _WOKEN
+        self._any = True
+        return None if self._libpq.PQconsumeInput(self._handle) else _BROKEN
+
+    def close(self) -> None:
+        """Free what it holds."""
+        if self._row:
+            self._libpq.PQfreemem(self._row)
+            self._row = ctypes.c_void_p()
+
+
+class _Owner:
+    """Memory of libpq, freed when nobody has a view of it any more."""
+
+    def __init__(self, address: int) -> None:
+        self._address, self._free = address, libpq().PQfreemem
+
+    def __del__(self) -> None:
+        self._free(self._address)
+
+
+def _owned(address: int, size: int) -> memoryview:
+    """Return a view of a row in libpq's memory, without a copy: it may have a gigabyte."""
+    import pyarrow as pa
+
+    return memoryview(pa.foreign_buffer(address, size, _Owner(address))).toreadonly()
+
+
+@lru_cache(maxsize=1)
+def native() -> ctypes.CDLL | None:
+    """Return the library of the loop; None where it was not built or is of another version."""
+    named = os.environ.get(OVERRIDE)
+    if named is None:
+        spec = find_spec(NAME)
+        named = spec.origin if spec is not None else None
+    try:
+        loaded = ctypes.CDLL(named) if named else None
+        version = loaded.unloader_copy_abi_version() if loaded is not None else None
+    except (OSError, AttributeError):
+        return None
+    if loaded is None or version != ABI_VERSION:
+        return None
+    pointer, size = ctypes.c_void_p, ctypes.c_int64
+    functions = {
+        "open": (pointer, (ctypes.POINTER(_Calls), pointer, ctypes.c_int32)),
+        "fill": (ctypes.c_int32, (pointer, pointer, size, size, size, ctypes.POINTER(_Filled))),
+        "close": (None, (pointer,)),
+    }
+    for name, (result, arguments) in functions.items():
+        function = getattr(loaded, f"unloader_copy_{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded
