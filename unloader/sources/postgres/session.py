@@ -8,7 +8,7 @@ consumer stops the server, not memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unloader.errors import ConnectFailed, SessionsRefused, SourceError, TransientSourceError
@@ -204,30 +204,19 @@ class Session:
         """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
 
         A row that is not shorter than that is a piece by itself, and in memory twice while it is
-        read. The socket is read only while the caller waits for a piece.
+        read. The socket is read only while the caller waits for a piece. Broken off, it costs the
+        connection.
         """
         self._rows_copied = 0
-        chunks = self._calling(lambda: self._open.copy(_copy_statement(sql, dialect), piece_bytes))
-        started = False
-        try:
+        with closing(self._open.copy(_copy_statement(sql, dialect), piece_bytes)) as chunks:
             while True:
-                started = True
                 try:
                     chunk = self._calling(lambda: next(chunks))
                 except StopIteration as end:
                     self._rows_copied = int(end.value)
-                    started = False
                     return
-                except SourceError:
-                    started = False
-                    raise
                 yield (chunk,)
                 del chunk
-        finally:
-            if started:
-                # A COPY cut short cannot be resumed: the connection goes with it.
-                self._lost = True
-                self.close()
 
     def close(self) -> None:
         """Close the connection; never raises."""

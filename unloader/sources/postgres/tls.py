@@ -121,7 +121,10 @@ def _own_bundle() -> bool:
 
 
 def _system_bundle() -> str:
-    for path in (os.environ.get("SSL_CERT_FILE"), *_BUNDLES):
+    import ssl  # Takes long to load, and few need it: servers on a network without a CA named.
+
+    named = ssl.get_default_verify_paths().cafile
+    for path in (named, *_BUNDLES):
         if path and os.path.isfile(path):
             return path
     raise ConfigError(

@@ -13,7 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from unloader.sources.postgres.libpq.copying import Ended, Rows
@@ -30,9 +30,9 @@ from unloader.sources.postgres.libpq.values import Row, c_text, reader, written
 
 CONNECTION_OK, CONNECTION_BAD = 0, 1
 POLLING_FAILED, POLLING_READING, POLLING_OK = 0, 1, 3
-COMMAND_OK, TUPLES_OK, COPY_OUT = 1, 2, 3
+COPY_OUT = 3
 BAD_RESPONSE, FATAL_ERROR = 5, 7
-IDLE, ACTIVE, IN_TRANSACTION, IN_ERROR = 0, 1, 2, 3
+ACTIVE, IN_TRANSACTION, IN_ERROR = 1, 2, 3
 VERBOSE = 2
 
 SEVERITY, SQLSTATE, PRIMARY = ord("V"), ord("C"), ord("M")
@@ -181,8 +181,8 @@ class Connection:
     def copy(self, sql: str, chunk_bytes: int) -> Generator[bytearray | memoryview, None, int]:
         """Yield what a `COPY ... TO STDOUT` sends, in chunks of whole rows; return their number.
 
-        The socket is read only while the caller waits for a chunk. Broken off, it leaves the
-        connection of no use.
+        The socket is read only while the caller waits for a chunk. A COPY that is broken off closes
+        the connection: what is on its way would have to be read.
 
         Args:
             sql: The statement.
@@ -203,12 +203,16 @@ class Connection:
         if not is_copy:
             self._raise_of(first)
         self._libpq.PQclear(first)
-        with Rows(handle, self._wake, chunk_bytes) as rows:
-            while (chunk := rows.next()) is not None:
-                yield chunk
-                del chunk
-            if rows.ended is Ended.WOKEN:
-                self._await_cancelled()
+        with closing(Rows(handle, self._wake, chunk_bytes)) as rows:
+            try:
+                while (chunk := rows.next()) is not None:
+                    yield chunk
+                    del chunk
+            except BaseException:
+                self.close()
+                raise
+        if rows.ended is Ended.WOKEN:
+            self._await_cancelled()
         counted = -1
         for result in self._results():
             counted = int(self._libpq.PQcmdTuples(result) or -1)

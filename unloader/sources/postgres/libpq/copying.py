@@ -13,7 +13,6 @@ import time
 from enum import Enum
 from functools import lru_cache
 from importlib.util import find_spec
-from types import TracebackType
 
 from unloader.sources.postgres.libpq.library import libpq
 
@@ -64,7 +63,7 @@ class _Calls(ctypes.Structure):
 
 
 class Rows:
-    """The rows of one COPY; closed at the end of a `with` block.
+    """The rows of one COPY, until it is closed.
 
     Args:
         handle: The connection, in the state of COPY to the client.
@@ -84,17 +83,6 @@ class Rows:
             self._loop = _NativeLoop(loop, handle, wake)
         else:
             self._loop = _PlainLoop(handle, wake)
-
-    def __enter__(self) -> Rows:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.close()
 
     def next(self) -> bytearray | memoryview | None:
         """Return the next chunk, None after the last; `ended` then says why.
@@ -124,6 +112,10 @@ class Rows:
                 del buffer[size:]
                 return buffer
         return None
+
+    def close(self) -> None:
+        """Free what is held of rows that nobody asked for."""
+        self._loop.close()
 
 
 _ENDS = {_DONE: Ended.DONE, _BROKEN: Ended.BROKEN, _WOKEN: Ended.WOKEN}

@@ -76,17 +76,10 @@ def libpq() -> ctypes.CDLL:
     return loaded
 
 
-def version() -> str:
-    """Return the version of the library, such as 18.0."""
-    number = int(libpq().PQlibVersion())
-    return f"{number // 10000}.{number % 10000}"
-
-
 def _declare(loaded: ctypes.CDLL) -> None:
     pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
     texts = ctypes.POINTER(ctypes.c_char_p)
     functions = {
-        "PQlibVersion": (number, ()),
         "PQconnectStartParams": (pointer, (texts, texts, number)),
         "PQconnectPoll": (number, (pointer,)),
         "PQconninfo": (ctypes.POINTER(Setting), (pointer,)),
