@@ -204,6 +204,8 @@ EXACT: list[tuple[str, Any, pa.DataType]] = [
     ("DATE '2024-02-29'", date(2024, 2, 29), pa.date32()),
     ("TIMESTAMP '2024-02-29 01:02:03.000004'", datetime(2024, 2, 29, 1, 2, 3, 4), pa.timestamp("us")),
     ("TIMESTAMPTZ '2024-01-01 00:00:00+02'", datetime(2023, 12, 31, 22, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
+    ("hour(TIMESTAMPTZ '2024-01-01 00:00:00+02')", 22, pa.int64()),
+    ("TIMESTAMPTZ '2024-01-01 00:00:00+02' + INTERVAL 1 DAY", datetime(2024, 1, 1, 22, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
     ("'a'::BLOB", b"a", pa.binary()),
     ("NULL::VARCHAR", None, pa.string()),
     ("1::TINYINT", 1, pa.int8()),

@@ -31,6 +31,11 @@ _CONFIG = {
     "threads": "1",
 }
 
+_FOLLOWS_THE_ZONE = (
+    "stability = 'CONSISTENT_WITHIN_QUERY' AND (function_name IN ('timezone', 'make_timestamptz')"
+    " OR list_has_any(parameter_types, ['TIMESTAMP WITH TIME ZONE', 'TIMESTAMPTZ_NS']))"
+)
+
 
 def open_session() -> duckdb.DuckDBPyConnection:
     """Return a new session; the process has one database in memory for all of them.
@@ -69,14 +74,16 @@ def driver() -> Any:
 def functions() -> dict[str, frozenset[str]]:
     """Return what DuckDB's functions are: scalar, aggregate, macro, ..., or volatile.
 
-    A scalar function is volatile where any form of it may give two results for one argument.
+    A scalar function is volatile where any form of it may give two results for one argument. Since
+    2.0.1 DuckDB also marks the forms whose result follows the time zone of the session, like `+` of
+    a zoned timestamp and an interval. Here they are none: every session has the same zone.
     """
     connection = open_session()
     try:
         rows = connection.execute(
             "SELECT lower(function_name), list_distinct(list(CASE WHEN function_type <> 'scalar'"
-            " OR stability = 'CONSISTENT' THEN function_type ELSE 'volatile' END))"
-            " FROM duckdb_functions() GROUP BY 1"
+            f" OR stability = 'CONSISTENT' OR {_FOLLOWS_THE_ZONE} THEN function_type"
+            " ELSE 'volatile' END)) FROM duckdb_functions() GROUP BY 1"
         ).fetchall()
     finally:
         connection.close()
