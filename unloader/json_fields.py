@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from unloader.records import dataclass
+
 T = TypeVar("T")
 
 KEY = "json_key"
@@ -88,7 +90,7 @@ def fields_of(kind: type) -> tuple[tuple[str, str, bool], ...]:
 
 def fields_from_json(kind: type[T], value: object, where: str, *, newer: bool = False) -> T:
     """Return what `fields_to_json` wrote; as `from_json` otherwise."""
-    found: T = _Reading(newer).instance(kind, value, where)
+    found: T = _read(_reader_of_instance, kind, value, where, newer)
     return found
 
 
@@ -105,7 +107,7 @@ def from_json(kind: type[T], value: object, where: str, *, newer: bool = False) 
     Raises:
         NotAsExpected: The value is not of the class; the message names the place.
     """
-    found: T = _Reading(newer).read(kind, value, where)
+    found: T = _read(_reader_of, kind, value, where, newer)
     return found
 
 
@@ -129,84 +131,181 @@ def hints_of(kind: type) -> dict[str, Any]:
         return get_type_hints(kind, localns=late())
 
 
-class _Reading:
-    """One reading, with its rules."""
+_Reader = Callable[[object, bool], Any]
+"""Returns a value from what was decoded; the second argument is `newer` of `from_json`."""
 
-    def __init__(self, newer: bool) -> None:
-        self._newer = newer
 
-    def read(self, kind: Any, value: object, where: str) -> Any:
-        """Return a value of a type from what was decoded."""
-        if kind in _READ_AS_THEY_ARE and type(value) is kind:
-            return value
-        origin = get_origin(kind)
-        if origin in (Union, types.UnionType):
-            return self._one_of(get_args(kind), value, where)
-        if origin is tuple:
-            return self._tuple(get_args(kind), value, where)
-        if origin is dict:
-            of = get_args(kind)[1]
-            entries = _object(value, where).items()
-            return {key: self.read(of, item, f"{where}.{key}") for key, item in entries}
-        if origin is Literal:
-            return _literal(get_args(kind), value, where)
-        if _has_own_form(kind):
-            return kind.from_json(value)
-        if dataclasses.is_dataclass(kind):
-            return self.instance(kind, value, where)
-        return _plain(kind, value, where)
+class _Unfit(Exception):
+    """A value that is not of its type; `place` grows on the way up to what is read.
 
-    def instance(self, kind: Any, value: object, where: str) -> Any:
-        """Return a dataclass from its fields."""
-        value = _object(value, where)
-        fields = _fields_by_key(kind)
-        unknown = sorted(value.keys() - fields.keys())
-        if unknown and not self._newer:
-            raise NotAsExpected(f"{where} has the unknown key {unknown[0]!r}")
-        found = {}
-        for key, field in fields.items():
-            if key in value:
-                kind_of_field = hints_of(kind)[field.name]
-                found[field.name] = self.read(kind_of_field, value[key], f"{where}.{key}")
-            elif field.metadata.get(OPTIONAL):
-                found[field.name] = None
-            elif not self._newer or not _has_default(field):
-                raise NotAsExpected(f"{where} has no {key!r}")
-        return kind(**found)
+    So a place costs nothing where all is well: the manifest of a run over many tables has many
+    thousand values.
+    """
 
-    def _one_of(self, kinds: tuple[Any, ...], value: object, where: str) -> Any:
-        if value is None and type(None) in kinds:
-            return None
-        kinds = tuple(kind for kind in kinds if kind is not type(None))
-        if len(kinds) > 1:
-            kinds = tuple(kind for kind in kinds if _may_be(kind, value))
-            if not kinds:
-                raise _wrong(where, "of a form that is known", value)
-        return self.read(kinds[0], value, where)
+    def __init__(self, what: str, place: str = "") -> None:
+        super().__init__(what)
+        self.what, self.place = what, place
 
-    def _tuple(self, kinds: tuple[Any, ...], value: object, where: str) -> Any:
-        if not isinstance(value, list):
-            raise _wrong(where, "a list", value)
-        if kinds[-1] is Ellipsis:
-            kinds = (kinds[0],) * len(value)
-        if len(kinds) != len(value):
-            raise _wrong(where, f"a list of {len(kinds)}", value)
-        return tuple(
-            self.read(kind, item, f"{where}[{at}]")
-            for at, (kind, item) in enumerate(zip(kinds, value, strict=True))
-        )
+
+def _read(
+    reader_of: Callable[[Any], _Reader], kind: Any, value: object, where: str, newer: bool
+) -> Any:
+    try:
+        return reader_of(kind)(value, newer)
+    except _Unfit as error:
+        raise NotAsExpected(f"{where}{error.place} {error.what}") from None
 
 
 @cache
-def _fields_by_key(kind: Any) -> dict[str, dataclasses.Field[Any]]:
-    return {key_of(field): field for field in dataclasses.fields(kind)}
+def _reader_of(kind: Any) -> _Reader:
+    """Return what reads a value of this type."""
+    if kind in _READ_AS_THEY_ARE:
+        return _reader_as_it_is(kind)
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _reader_of_one(get_args(kind))
+    if origin is tuple:
+        return _reader_of_tuple(get_args(kind))
+    if origin is dict:
+        return _reader_of_dict(_reader_of(get_args(kind)[1]))
+    if origin is Literal:
+        return _reader_of_literal(get_args(kind))
+    if _has_own_form(kind):
+        return lambda value, _newer: kind.from_json(value)
+    if dataclasses.is_dataclass(kind):
+        return _reader_of_instance(kind)
+    return lambda value, _newer: _plain(kind, value)
+
+
+def _reader_as_it_is(kind: type) -> _Reader:
+    def read(value: object, _newer: bool) -> Any:
+        return value if type(value) is kind else _plain(kind, value)
+
+    return read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """How the fields of a dataclass are read, by their keys."""
+
+    readers: dict[str, tuple[str, _Reader]]
+    """The name of the field and what reads it."""
+    optional: dict[str, str]
+    """Names of the fields that are None where their key is missing."""
+    needed: frozenset[str]
+    """Keys that must be there; of a newer program, too."""
+    expected: frozenset[str]
+    """Keys that this program always writes, but not every newer one."""
+
+
+@cache
+def _reading_of(kind: Any) -> _Reading:
+    hints = hints_of(kind)
+    fields = {key_of(field): field for field in dataclasses.fields(kind)}
+    optional = {key: field.name for key, field in fields.items() if field.metadata.get(OPTIONAL)}
+    always = fields.keys() - optional.keys()
+    needed = frozenset(key for key in always if not _has_default(fields[key]))
+    return _Reading(
+        readers={key: (field.name, _reader_of(hints[field.name])) for key, field in fields.items()},
+        optional=optional,
+        needed=needed,
+        expected=frozenset(always - needed),
+    )
+
+
+def _reader_of_instance(kind: Any) -> _Reader:
+    """Return what reads a dataclass from its fields, even where it has a form of its own."""
+
+    def read(value: object, newer: bool) -> Any:
+        # Asked for here: a class may have fields of its own type.
+        reading = _reading_of(kind)
+        readers = reading.readers
+        found: dict[str, Any] = {}
+        value = _object(value)
+        for key, item in value.items():
+            if key in readers:
+                name, reader = readers[key]
+                try:
+                    found[name] = reader(item, newer)
+                except _Unfit as error:
+                    raise _Unfit(error.what, f".{key}{error.place}") from None
+            elif not newer:
+                raise _Unfit(f"has the unknown key {min(value.keys() - readers.keys())!r}")
+        if len(found) < len(readers):
+            needed = reading.needed if newer else reading.needed | reading.expected
+            missing = needed - value.keys()
+            if missing:
+                raise _Unfit(f"has no {next(key for key in readers if key in missing)!r}")
+            for key in reading.optional.keys() - value.keys():
+                found[reading.optional[key]] = None
+        return kind(**found)
+
+    return read
+
+
+def _reader_of_one(kinds: tuple[Any, ...]) -> _Reader:
+    may_be_none = type(None) in kinds
+    kinds = tuple(kind for kind in kinds if kind is not type(None))
+    readers = [(kind, _reader_of(kind)) for kind in kinds]
+
+    def read(value: object, newer: bool) -> Any:
+        if value is None and may_be_none:
+            return None
+        for kind, reader in readers:
+            if len(readers) == 1 or _may_be(kind, value):
+                return reader(value, newer)
+        raise _unfit("of a form that is known", value)
+
+    return read
+
+
+def _reader_of_dict(reader: _Reader) -> _Reader:
+    def read(value: object, newer: bool) -> Any:
+        found = {}
+        for key, item in _object(value).items():
+            try:
+                found[key] = reader(item, newer)
+            except _Unfit as error:
+                raise _Unfit(error.what, f".{key}{error.place}") from None
+        return found
+
+    return read
+
+
+def _reader_of_tuple(kinds: tuple[Any, ...]) -> _Reader:
+    every = _reader_of(kinds[0]) if kinds[-1] is Ellipsis else None
+    readers = [] if every else [_reader_of(kind) for kind in kinds]
+
+    def read(value: object, newer: bool) -> Any:
+        if not isinstance(value, list):
+            raise _unfit("a list", value)
+        if every is None and len(readers) != len(value):
+            raise _unfit(f"a list of {len(readers)}", value)
+        found = []
+        for at, item in enumerate(value):
+            try:
+                found.append((every or readers[at])(item, newer))
+            except _Unfit as error:
+                raise _Unfit(error.what, f"[{at}]{error.place}") from None
+        return tuple(found)
+
+    return read
+
+
+def _reader_of_literal(values: tuple[object, ...]) -> _Reader:
+    def read(value: object, _newer: bool) -> Any:
+        if value not in values:
+            raise _unfit(" or ".join(map(repr, values)), value)
+        return value
+
+    return read
 
 
 def _may_be(kind: Any, value: object) -> bool:
     """Tell which of several types is meant: of several dataclasses the one that has all keys."""
-    if dataclasses.is_dataclass(kind):
-        keys = {key_of(field) for field in dataclasses.fields(kind)}
-        return isinstance(value, dict) and value.keys() <= keys
+    is_dataclass = dataclasses.is_dataclass(kind)
+    if is_dataclass:
+        return isinstance(value, dict) and value.keys() <= _reading_of(kind).readers.keys()
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if get_origin(kind) is tuple:
@@ -223,31 +322,25 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
     return field.default is not missing or field.default_factory is not missing
 
 
-def _object(value: object, where: str) -> dict[str, Any]:
+def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(where, "an object", value)
+        raise _unfit("an object", value)
     return value
 
 
-def _literal(values: tuple[object, ...], value: object, where: str) -> Any:
-    if value not in values:
-        raise _wrong(where, " or ".join(map(repr, values)), value)
-    return value
-
-
-def _plain(kind: Any, value: object, where: str) -> Any:
+def _plain(kind: Any, value: object) -> Any:
     if kind is Any:
         return value
     if kind is bytes and isinstance(value, str):
         try:
             return bytes.fromhex(value)
         except ValueError:
-            raise _wrong(where, "hex digits", value) from None
+            raise _unfit("hex digits", value) from None
     if kind is float and type(value) is int:
         return float(value)
     # By type, for a bool is an int to isinstance.
     if type(value) is not kind:
-        raise _wrong(where, _NAMES.get(kind, str(kind)), value)
+        raise _unfit(_NAMES.get(kind, str(kind)), value)
     return value
 
 
@@ -260,6 +353,6 @@ _NAMES = {
 }
 
 
-def _wrong(where: str, expected: str, value: object) -> NotAsExpected:
+def _unfit(expected: str, value: object) -> _Unfit:
     # Not repr: that would go down into a value of any depth.
-    return NotAsExpected(f"{where} is {reprlib.repr(value)[:60]}, not {expected}")
+    return _Unfit(f"is {reprlib.repr(value)[:60]}, not {expected}")
