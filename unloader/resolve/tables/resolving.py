@@ -33,7 +33,7 @@ from unloader.resolve.preparation import (
 from unloader.resolve.resolution import Codec, new_run_id, resolved_outputs
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.choosing import ChosenTable, chosen_tables
-from unloader.resolve.tables.homes import one_directory
+from unloader.resolve.tables.homes import home_of, one_directory
 from unloader.resolve.tables.problems import TableProblem, each_once, told_at_once
 from unloader.selection.asked import TablesRequest
 from unloader.sources.abilities import check_where
@@ -155,6 +155,9 @@ class _Resolving:
         chosen = chosen_tables(catalog, self.asked.entries, self.observe)
         known = replace(self, tables=chosen.tables)
         runs, problems = known._decided(catalog, snapshot)
+        if runs:
+            # Whether there is a place for the manifest of the run is known before any row, too.
+            home_of(self.asked.options.destination, runs)
         return _Found(
             runs=runs,
             problems=each_once((*self._left_out(), *chosen.problems, *problems)),
