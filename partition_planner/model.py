@@ -48,6 +48,7 @@ __all__ = [
     "Piece",
     "Plan",
     "PlanLimits",
+    "PlanPart",
     "RowExtent",
     "RowRange",
     "SampledUnits",
@@ -136,12 +137,46 @@ class SampledUnits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPart:
+    """A plan has the units that one of several machines reads; see `partition_planner.division`."""
+
+    number: int
+    """From 1."""
+    of: int
+    """How many parts there are."""
+    of_units: int
+    """How many units the whole has."""
+    whole: str
+    """The digest of the plan of the whole."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the part as JSON-able values."""
+        return {
+            "number": self.number,
+            "of": self.of,
+            "of_units": self.of_units,
+            "whole": self.whole,
+        }
+
+    @classmethod
+    def from_json(cls, value: object, where: str = "part") -> PlanPart:
+        """Return the part that `to_json` wrote; raise PlanError naming what is wrong."""
+        fields = Fields(value, where, ("number", "of", "of_units", "whole"))
+        return cls(
+            number=fields.integer("number"),
+            of=fields.integer("of"),
+            of_units=fields.integer("of_units"),
+            whole=fields.text("whole"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A table, or some of its partitions, cut into work units.
 
     Every row asked for belongs to exactly one of the units, and no other row to any. Of partitions
-    this is checked whenever a plan is made: they read each one asked for, and no other. A sample
-    reads no other, either, and each row once at most.
+    this is checked whenever a plan is made: they read each one asked for, and no other. A sample or
+    a part reads no other, either, and each row once at most.
     """
 
     table: TableInfo
@@ -152,9 +187,11 @@ class Plan:
     limits: PlanLimits
     sampled: SampledUnits | None = None
     """The units are some of those that read everything asked for; None is all of them."""
+    part: PlanPart | None = None
+    """The units are those of one machine; None is all of them."""
     digest: str
     """SHA-256, in hex, of the canonical JSON of table, partitions, units and limits, and of the
-    sample if there is one."""
+    sample and the part if there is one."""
     makespan: float
     """Cost at which the last worker finishes, if the estimates hold, in `cost_unit`."""
     lower_bound: float
@@ -171,13 +208,15 @@ class Plan:
         units: tuple[WorkUnit, ...],
         limits: PlanLimits,
         sampled: SampledUnits | None = None,
+        part: PlanPart | None = None,
     ) -> Plan:
         """Return the plan of these units, in whatever order, with all that follows from them.
 
         Raises:
             PlanError: The units read other partitions than those asked for.
         """
-        _check_partitions(table, partitions, units, sampled)
+        has_all = sampled is None and part is None
+        _check_partitions(table, partitions, units, has_all=has_all)
         costs, by_unit = unit_costs(table, units)
         order = sorted(range(len(units)), key=lambda at: (-by_unit[at], units[at].id))
         units = tuple(units[at] for at in order)
@@ -190,12 +229,18 @@ class Plan:
             units=units,
             limits=limits,
             sampled=sampled,
-            digest=_digest(table, partitions, units, limits, sampled),
+            part=part,
+            digest=_digest(table, partitions, units, limits, sampled, part),
             makespan=finish,
             # Rounded apart, the two may cross by the last bit.
             lower_bound=min(bound, finish),
             cost_unit=costs.unit,
         )
+
+    @property
+    def has_all_units(self) -> bool:
+        """Whether the units read everything asked for; else they alone say which rows they are."""
+        return self.sampled is None and self.part is None
 
     @property
     def selectors(self) -> tuple[Selector, ...]:
@@ -211,6 +256,7 @@ class Plan:
             "units": [unit.to_json() for unit in self.units],
             "limits": self.limits.to_json(),
             **({} if self.sampled is None else {"sampled": self.sampled.to_json()}),
+            **({} if self.part is None else {"part": self.part.to_json()}),
             "digest": self.digest,
             "makespan": self.makespan,
             "lower_bound": self.lower_bound,
@@ -235,8 +281,8 @@ class Plan:
             )
         derived = ("digest", "makespan", "lower_bound", "cost_unit")
         given = ["format_version", "table", "partitions", "units", "limits"]
-        if isinstance(value, dict) and "sampled" in value:
-            given.append("sampled")
+        if isinstance(value, dict):
+            given += [key for key in ("sampled", "part") if key in value]
         fields = Fields(value, "plan", (*given, *derived))
         units = tuple(
             WorkUnit.from_json(unit, f"units[{at}]")
@@ -252,6 +298,7 @@ class Plan:
             units=units,
             limits=limits,
             sampled=SampledUnits.from_json(fields.raw("sampled")) if "sampled" in given else None,
+            part=PlanPart.from_json(fields.raw("part")) if "part" in given else None,
         )
         if plan.units != units:
             raise broken("it was edited after it was made: its units are not largest first")
@@ -274,11 +321,12 @@ def _check_partitions(
     table: TableInfo,
     partitions: tuple[str, ...] | None,
     units: Sequence[WorkUnit],
-    sampled: SampledUnits | None,
+    *,
+    has_all: bool,
 ) -> None:
     """Check that the units read the partitions asked for: each of them, and nothing else.
 
-    Those of a sample need not read each.
+    Those of a sample or a part need not read each.
     """
     read = {selector.partition for unit in units for selector in unit.selectors}
     asked: set[str | None] = {part.name for part in table.partitions}
@@ -286,7 +334,7 @@ def _check_partitions(
         asked = set(partitions)
     elif read == {None}:
         return
-    if read == asked or (sampled is not None and read <= asked):
+    if read == asked or (not has_all and read <= asked):
         return
     left_out = sorted(name for name in asked - read if name is not None)
     unasked = sorted("the whole table" if name is None else name for name in read - asked)
@@ -305,6 +353,7 @@ def _digest(
     units: Sequence[WorkUnit],
     limits: PlanLimits,
     sampled: SampledUnits | None,
+    part: PlanPart | None,
 ) -> str:
     encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
     head = (
@@ -316,5 +365,6 @@ def _digest(
     for at, unit in enumerate(units):
         digest.update((("," if at else "") + encode(unit.to_json())).encode("ascii"))
     tail = "" if sampled is None else f',"sampled":{encode(sampled.to_json())}'
+    tail += "" if part is None else f',"part":{encode(part.to_json())}'
     digest.update(f"]{tail}}}".encode("ascii"))
     return digest.hexdigest()

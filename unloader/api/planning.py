@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import TableInfo
@@ -145,19 +146,30 @@ def describe(
             catalog.close()
 
 
-def plan(request: Request, *, observe: Observer = silent) -> PlannedRun:
+def plan(
+    request: Request, *, kept_with: Path | None = None, observe: Observer = silent
+) -> PlannedRun:
     """Return what `unload` would do: units, statements, seats, predicted balance.
 
     Reads a sample of the rows if the codec is to be chosen by measuring.
+
+    Args:
+        request: What, where and how.
+        kept_with: The file that the plan is written to next; a snapshot that the request asks to
+            keep is kept while it is there.
+        observe: Reports what happens; called in this thread.
 
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
     from unloader.resolve.outputs.places import places
     from unloader.resolve.resolution import resolved
+    from unloader.sources.abilities import keep_until_gone
 
     with translated(), resolved(request, observe=observe) as ready:
         run = ready.run
+        if kept_with is not None:
+            keep_until_gone(ready.catalog, (str(kept_with.absolute()),))
         return PlannedRun(
             run=run,
             statements={

@@ -28,6 +28,7 @@ from unloader.manifest.model import (
     MaskedRecord,
     NodeRecord,
     OptionsRecord,
+    PartRecord,
     PlanRecord,
     RouteRecord,
     SampleRecord,
@@ -172,22 +173,31 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
 
 
 def _subset(run: ResolvedRun) -> SubsetRecord | None:
-    """Return which part of the rows was read by `--sample` and `--limit-rows`; None for all."""
-    keys, sampled, limit_rows = run.extract.keys, run.plan.sampled, run.extract.limit_rows
-    if keys is None and sampled is None and limit_rows is None:
+    """Return which part of the rows was read by `--sample`, `--part` and so on; None for all."""
+    keys, plan, limit_rows = run.extract.keys, run.plan, run.extract.limit_rows
+    if keys is None and plan.has_all_units and limit_rows is None:
         return None
-    if sampled is None:
-        share, key = (None, None) if keys is None else (keys.share, keys.column)
-        return SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    share, key = (None, None) if keys is None else (keys.share, keys.column)
+    found = SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    if plan.has_all_units:
+        return found
     # Ends of ranges of keys are values of the table, which no manifest tells.
-    with_values = any(isinstance(each, KeyRange) for each in run.plan.selectors)
-    return SubsetRecord(
-        share=sampled.share,
-        units=len(run.plan.units),
-        of_units=sampled.of_units,
-        cost_share=round(sampled.cost_share, 6),
-        selectors=None if with_values else tuple(each.to_json() for each in run.plan.selectors),
+    with_values = any(isinstance(each, KeyRange) for each in plan.selectors)
+    found = replace(
+        found,
+        units=len(plan.units),
+        selectors=None if with_values else tuple(each.to_json() for each in plan.selectors),
     )
+    sampled, part = plan.sampled, plan.part
+    if sampled is not None:
+        cost_share = round(sampled.cost_share, 6)
+        found = replace(
+            found, share=sampled.share, of_units=sampled.of_units, cost_share=cost_share
+        )
+    if part is not None:
+        record = PartRecord(number=part.number, of=part.of, plan_digest=part.whole)
+        found = replace(found, part=record, of_units=part.of_units)
+    return found
 
 
 def _filtered(units: tuple[FinishedUnit, ...]) -> int | None:

@@ -202,9 +202,22 @@ class PlanRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartRecord:
+    """Which part of a plan was read."""
+
+    number: int
+    """From 1."""
+    of: int
+    plan_digest: str
+    """Of the plan that all parts are of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubsetRecord:
     """A part of the rows, chosen with no regard to what is in them."""
 
+    part: PartRecord | None = field(default=None, metadata={OPTIONAL: True})
+    """Where the other parts of a plan are other runs."""
     share: float | None = field(default=None, metadata={OPTIONAL: True})
     """The sample that was asked for, above 0 and below 1."""
     key: str | None = field(default=None, metadata={OPTIONAL: True})

@@ -21,6 +21,15 @@ COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One of several parts that a plan's work units are shared out to."""
+
+    number: int
+    """From 1."""
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What the user wants out of the source."""
 
@@ -40,6 +49,8 @@ class Selection:
     """The column by whose values rows are sampled; None takes whole work units."""
     limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """No more rows than these; None is all."""
+    part: Part | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """The part of a plan that is read here; None is all of it."""
 
     @property
     def sampled_share(self) -> float | None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from partition_planner.division import plan_part
 from partition_planner.model import ColumnInfo, Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan as make_plan
 from partition_planner.sampling import sampled_plan
 from unloader.errors import PlanFailed, UsageError
-from unloader.model import SampledKeys, Selection
+from unloader.model import Part, SampledKeys, Selection
 from unloader.request.names import matching_partitions, one_column
 from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
@@ -106,6 +107,24 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
     if share is not None and takes_units(selection):
         return sampled_plan(table, limits, share, wanted)
     return _estimated(make_plan(table, limits, wanted), selection)
+
+
+def planned_part(plan: Plan, part: Part | None) -> Plan:
+    """Return the part of a plan that is read here; the plan itself where that is all.
+
+    Raises:
+        PlanFailed: There is nothing to read: there are more parts than work units.
+    """
+    if part is None:
+        return plan
+    found = plan_part(plan, part.number, part.of)
+    if found is None:
+        raise PlanFailed(
+            f"the plan has {len(plan.units)} work units, so part {part.number} of {part.of} has "
+            "none",
+            "run fewer parts",
+        )
+    return found
 
 
 def _estimated(plan: Plan, selection: Selection) -> Plan:

@@ -42,7 +42,7 @@ from unloader.resolve.named_columns import named_columns
 from unloader.resolve.outputs.columns import projection_of_output
 from unloader.resolve.outputs.one import extract_of_output
 from unloader.resolve.patience import Patience
-from unloader.resolve.planning import check_sampling, keys_of, plan_of
+from unloader.resolve.planning import check_sampling, keys_of, plan_of, planned_part
 from unloader.sources.abilities import check_where, describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
@@ -445,7 +445,7 @@ def _plan(
     check_sampling(catalog, request.selection)
     if planned is not None:
         check_fits(planned, table, request.selection.partitions)
-        return planned
+        return planned_part(planned, request.selection.part)
     return plan_of(table, request.selection, request.limits.limits(parallelism))
 
 
@@ -478,7 +478,7 @@ def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
         problem = f"partitions were replaced, such as {moved[0]}"
     elif in_parts and wanted - before.keys():
         problem = f"partitions were added, such as {min(wanted - before.keys())}"
-    elif in_parts and wanted != read:
+    elif in_parts and wanted != read and (plan.has_all_units or not read <= wanted):
         problem = f"it is for other partitions, such as {min(wanted ^ read)}"
     elif not now.row_ranges and _has_ranges_of_the_table(plan):
         problem = "ranges of its rows can no longer be read separately"

@@ -19,6 +19,7 @@ from unloader.placement.seating import SeatPlan
 from unloader.records import dataclass
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
+from unloader.resolve.parts import at_snapshot_of_plan, in_snapshot_of_plan
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
@@ -69,7 +70,12 @@ def resolved(
     run_id = new_run_id()
     _check_planned(request, planned)
     plan = None if planned is None else planned.plan
-    with prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
+    asked = request
+    if request.selection.part is not None:
+        asked = at_snapshot_of_plan(request, planned)
+    with prepared(asked, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
+        if planned is not None and request.selection.part is not None:
+            ready = in_snapshot_of_plan(ready, planned)
         _check_same_transform(ready, planned)
         outputs = resolved_outputs(
             ready, run_id, lambda number, each: _codec(number, each, planned, observe, stop)

@@ -219,6 +219,8 @@ class _Run:
         return keep_until_gone(self.resolved.catalog, storage.marks() if storage else ())
 
     def _end_keeping(self) -> None:
+        if self.table.run.plan.part is not None:
+            return  # Other parts may still read it. It goes with the plan's file.
         try:
             end_keeping(self.resolved.catalog)
         except UnloaderError as error:

@@ -64,13 +64,13 @@ class SamplingCatalog(Protocol):
 def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
     """Return how many rows a run reads, counted by the database.
 
-    The units of a sample are the only ones that say which rows these are. All else is counted by
-    what was asked for, and the plan has no part in it.
+    The units of a sample or of a part are the only ones that say which rows these are. All else is
+    counted by what was asked for, and the plan has no say in it.
 
     Raises:
         SourceError: The database refused or the snapshot is gone.
     """
-    if plan.sampled is None:
+    if plan.has_all_units:
         return catalog.count(extract)
     return cast(SamplingCatalog, catalog).count_selected(extract, plan.selectors)
 

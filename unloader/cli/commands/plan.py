@@ -17,6 +17,7 @@ from unloader.cli.display.subset import subset_text
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.origins import selected_by
+from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
@@ -51,6 +52,8 @@ SHORT_PLAN, FIRST_UNITS = 20, 5
     Examples:
       unloader plan oracle://scott@db01:1521/SALES --table ORDERS --parallelism 8
       unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
+      unloader plan postgresql://etl@db01/sales --table orders --to /shared/orders \\
+          --output plan.json --keep-snapshot 6h       # then: unloader run plan.json --part 3/16
     """,
 )
 @source_argument(plans=False, tables=True)
@@ -64,6 +67,9 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     unless --units is given; --json and --output contain all of them. Of several tables it shows a
     line each; their plans are made again by run, so --output does not apply.
     """
+    if "keep_snapshot" not in on_command_line(context):
+        values["keep_snapshot"] = 0.0  # In a job file or a variable it is about runs.
+    rules.validate_plan_file(values)
     if argument.job is not None or is_of_several(values):
         # Imported on use: most plans are of one table.
         from unloader.cli.jobs.planning import plan_tables
@@ -72,16 +78,16 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         return
     from unloader.cli.options.routes import asked_request
 
-    rules.validate_plan_file(values)
     job = asked_request(context, argument.url, values)
     from unloader import api
 
+    output = Path(values["output"]) if values["output"] else None
     with display_for(values) as display:
-        planned = api.plan(job, observe=display)
+        planned = api.plan(job, kept_with=output, observe=display)
     kept = json.loads(render.json_text(_kept(context, argument, planned, values)))
     document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
-    if values["output"]:
-        _save(Path(values["output"]), document)
+    if output is not None:
+        _save(output, document)
     if values["json"]:
         _check_shown_whole(document)
         render.emit_json(document)

@@ -18,12 +18,14 @@ from unloader.cli.options.tables import is_of_several
 from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
+from unloader.errors import UsageError
+from unloader.request.parts import part_text
 from unloader.storage.kinds import destination_kind
 
 if TYPE_CHECKING:
     from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
     from unloader.manifest.routes import RoutesTotals
-    from unloader.model import Request, Setting, Snapshot
+    from unloader.model import Part, Request, Setting, Snapshot
     from unloader.resolve.resolved import ResolvedRun
 
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
       unloader run oracle://etl@db01:1521/SALES --table 'SALES.*' --exclude-table 'TMP_*' \\
           --to '/extract/{schema}.{table}'
       unloader run plan.json --to /extract/orders
+      unloader run plan.json --part 3/16
       unloader run nightly.toml --to /extract/orders
     """,
 )
@@ -65,6 +68,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     precedence over the variable, and the variable over the job file.
     """
     check_report(values)
+    _check_part(argument, values)
     if argument.plan is None and (argument.job is not None or is_of_several(values)):
         # Imported on use: most runs are of one table.
         from unloader.cli.jobs.running import run_tables
@@ -72,6 +76,12 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         answer(run_tables(context, argument, values), values)
         return
     job, planned = _job(context, argument, values)
+    if planned is not None and job.selection.part is not None:
+        units = len(planned.plan.units)
+        if job.selection.part.number > units:
+            # Whoever starts a job array does not know how many units there will be.
+            _answer_empty(job.selection.part, units, values)
+            return
     from unloader import api
 
     with watched(values, job) as display, stop_on_signals(display.stopping) as stop:
@@ -80,6 +90,25 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         )
         write_report(values, manifest)
     answer(manifest, values)
+
+
+def _check_part(argument: SourceArgument, values: dict[str, Any]) -> None:
+    if values["part"] is not None and argument.plan is None:
+        raise UsageError(
+            "--part needs a plan file: the parts of a table are those of one plan",
+            "make one with unloader plan SOURCE --output plan.json, and run plan.json --part "
+            f"{part_text(values['part'])}",
+        )
+
+
+def _answer_empty(part: Part, units: int, values: dict[str, Any]) -> None:
+    """Say that a part has nothing to read, which is no failure."""
+    if values["json"]:
+        shown = {"number": part.number, "of": part.of, "units": 0, "of_units": units}
+        render.emit_json({"part": shown})
+    elif not values["quiet"]:
+        text = f"part {part.number} of {part.of} has no work unit: the plan has {units}"
+        render.print_aside(f"{text}. Nothing was read or written.")
 
 
 def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:

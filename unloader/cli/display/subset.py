@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 
 def subset_text(run: ResolvedRun) -> str:
-    """Return what part of the rows is read by `--sample` and `--limit-rows`; empty for all."""
+    """Return what part of the rows is read by `--sample`, `--part` and so on; empty for all."""
     keys, sampled, most = run.extract.keys, run.plan.sampled, run.extract.limit_rows
-    parts = []
+    parts, one = [], run.plan.part
+    if one is not None:
+        of = f"{render.count(len(run.plan.units))} of {render.count(one.of_units)} units"
+        parts.append(f"part {one.number} of {one.of}, {of}")
     if keys is not None:
         parts.append(f"{percent_text(keys.share)} by {render.name(keys.column)}")
-    if sampled is not None:
+    elif sampled is not None:
         of = f"{render.count(len(run.plan.units))} of {render.count(sampled.of_units)} units"
         parts.append(f"{of}, {percent_text(round(sampled.cost_share, 6))}")
     if most is not None:

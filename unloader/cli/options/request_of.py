@@ -29,6 +29,7 @@ from unloader.request.options.fields import build, field_values
 from unloader.request.options.output import FORMAT
 from unloader.request.options.parsing import ADAPTIVE
 from unloader.request.options.transforming import TRANSFORMING
+from unloader.request.parts import in_directory_of_part
 from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import Compression, ParquetFormat, TextFormat
@@ -81,7 +82,8 @@ def request_of(
     fields = {path: value for path, value in fields.items() if not path.startswith("source.")}
     request: Request = build(Request, {**fields, "source": source}, every_option())
     _check_format(request.output, fixed=request.fixed is not None)
-    return request if request.output.filter is None else _with_filter(request)
+    request = request if request.output.filter is None else _with_filter(request)
+    return in_directory_of_part(request)
 
 
 def _with_filter(request: Request) -> Request:

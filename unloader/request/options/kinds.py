@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from unloader.request import masks, settings
+from unloader.request import masks, parts, settings
 
 
 class Kind:
@@ -354,3 +354,4 @@ EXPRESSIONS = Assignments("COLUMN=SQL")
 MASKS = Masks("COLUMN=METHOD[,PARAMETER=VALUE]")
 KEY_PLACES = KeyPlaces("[NAME=]PLACE")
 NUMBERS = NumberList("LIST")
+PART = Parsed("K/N", parts.parse_part, write=parts.part_text, pattern=parts.PART_PATTERN)

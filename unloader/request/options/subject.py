@@ -11,6 +11,7 @@ from unloader.request.options.kinds import (
     FLAG,
     GLOBS,
     NAMES,
+    PART,
     TABLES,
     Kind,
     PathText,
@@ -225,6 +226,19 @@ SELECTION = (
         planned=True,
         record="limit_rows",
         help="No more rows than these, whichever come first. One worker reads them.",
+    ),
+    Option(
+        name="part",
+        kind=PART,
+        in_files=False,
+        section=WHAT,
+        commands=("run",),
+        effect="selects",
+        field="selection.part",
+        owner=Selection,
+        help="Read only part K of N of the work units of a plan file, at the plan's snapshot; the "
+        "other parts run elsewhere, and `unloader merge` puts the parts together. auto/N takes K "
+        "from a job array of Slurm (--array=1-N), Kubernetes or AWS Batch.",
     ),
     Option(
         name="as-text",

@@ -38,13 +38,15 @@ OPTIONS = (
         name="keep-snapshot",
         kind=_KEEPING,
         section="Database session",
-        commands=("run",),
+        commands=("plan", "run"),
         effect="none",
         field="source.session.keep_snapshot_seconds",
         owner=SessionOptions,
+        kept=False,
         not_for={"streams": "what went to a stream cannot be resumed"},
         help="Keep the snapshot so long from its start, such as 12h, if the run dies, so that it "
-        "can be resumed; the server pays for it with old row versions. 0 does not. PostgreSQL.",
+        "can be resumed; of plan, while its file is there, so that the parts of the plan can be "
+        "run. The server pays for it with old row versions. 0 does not. PostgreSQL.",
     ),
     Option(
         name="lock-timeout",

@@ -44,6 +44,30 @@ def check_query(values: Mapping[str, Any], given: frozenset[str]) -> None:
         )
 
 
+def check_part(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Check that the files of a part can be put together with those of the others."""
+    if values.get("part") is None:
+        return
+    if values["file_per"] == "table":
+        raise UsageError(
+            "--file-per table is one file, and each part would write its own",
+            "leave one of the two out",
+        )
+    for name in ("keep", "latest_link"):
+        if values.get(name) is not None:
+            raise UsageError(
+                f"{flag(name)} looks after whole runs, and --part writes a part of one",
+                "leave it out, and look after the directories once they are merged",
+            )
+    for place in values.get("to") or ():
+        if "{run_id}" in place:
+            raise UsageError(
+                f"--to {place}: each part is a run with an id of its own, so they would not be in "
+                "one directory",
+                "use {date} instead, which is the day of the plan's snapshot",
+            )
+
+
 def check_subset(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that a part of the rows is asked for in one way."""
     if "limit_rows" not in values:

@@ -21,7 +21,7 @@ from unloader.cli.options.rules.runs import (
     check_verification,
     validate_seats,
 )
-from unloader.cli.options.rules.subjects import check_query, check_subject, check_subset
+from unloader.cli.options.rules.subjects import check_part, check_query, check_subject, check_subset
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
 from unloader.request.options.option import of_command
@@ -64,7 +64,13 @@ def validate_planned(written: frozenset[str], plan: str) -> None:
 
 
 def validate_plan_file(values: Mapping[str, Any]) -> None:
-    """Raise UsageError if a plan file would keep a password that a statement of the user has."""
+    """Raise UsageError if a plan file would keep a password, or is missing where it is needed."""
+    if values["keep_snapshot"] and not values["output"]:
+        raise UsageError(
+            "--keep-snapshot keeps the snapshot of a plan while its file is there, and no --output "
+            "names one",
+            "give --output FILE, or leave --keep-snapshot out",
+        )
     if values["output"] and any(map(holds_sql_password, values["session_sql"])):
         raise UsageError(
             "--output would keep the password of a --session-sql in the plan file",
@@ -98,6 +104,7 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     check_subject,
     check_query,
     check_subset,
+    check_part,
     check_formats,
     check_fixed,
     check_file_sizes,
