@@ -56,7 +56,7 @@ FLOORS = {
         {"unloader.run"},
         {"unloader.checking", "unloader.preflight", "unloader.sizing", "unloader.retention"},
         {"unloader.status"},
-        {"unloader.verification"},
+        {"unloader.merging", "unloader.verification"},
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.ceilings", "unloader.codecs"},

@@ -53,6 +53,24 @@ def verify(
         return verify_either(destination, source, observe, checks)
 
 
+def merge(destination: Path) -> dict[str, Any]:
+    """Put the parts of a plan together under one manifest; return its JSON document.
+
+    Their files stay where they are. If the parts are merged already, their manifest is returned.
+
+    Args:
+        destination: The directory that was given to `plan` or `run`, in which the parts are.
+
+    Raises:
+        UnloaderError: OutputFailed if parts are missing, not finished, or not of one plan.
+    """
+    from unloader.manifest.model import to_json
+    from unloader.merging.merging import merge as merged
+
+    with translated():
+        return to_json(merged(destination))
+
+
 def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
     """Remove what runs that died have left unpublished in directories; return what that was.
 

@@ -18,7 +18,8 @@ from unloader.cli.options.command import declared_options
 from unloader.errors import UsageError
 
 COMMANDS = (
-    *("demo", "describe", "init", "check", "codecs", "plan", "run", "resume", "verify", "clean"),
+    *("demo", "describe", "init", "check", "codecs", "plan", "run", "resume", "merge", "verify"),
+    "clean",
     *("status", "runs", "stop", "set", "report", "keepers"),
     *("preflight", "sweep", "size"),
     *("topology", "formats", "sources", "help"),

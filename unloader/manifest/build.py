@@ -195,8 +195,10 @@ def _subset(run: ResolvedRun) -> SubsetRecord | None:
             found, share=sampled.share, of_units=sampled.of_units, cost_share=cost_share
         )
     if part is not None:
-        record = PartRecord(number=part.number, of=part.of, plan_digest=part.whole)
-        found = replace(found, part=record, of_units=part.of_units)
+        record = PartRecord(
+            number=part.number, of=part.of, of_units=part.of_units, plan_digest=part.whole
+        )
+        found = replace(found, part=record, of_units=found.of_units or part.of_units)
     return found
 
 

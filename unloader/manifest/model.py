@@ -208,6 +208,8 @@ class PartRecord:
     number: int
     """From 1."""
     of: int
+    of_units: int
+    """How many work units all parts have."""
     plan_digest: str
     """Of the plan that all parts are of."""
 
@@ -232,6 +234,23 @@ class SubsetRecord:
     """What the units read, as a plan has it; none are kept that hold values of a column."""
     limit_rows: int | None = field(default=None, metadata={OPTIONAL: True})
     """No more rows than these were asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedPart:
+    """One of the runs whose files a merged manifest lists."""
+
+    number: int
+    directory: str
+    """Of its own manifest, as seen from the directory of this one."""
+    run_id: str
+    units: int
+    rows: int
+    bytes: int
+    files: int
+    seconds: float
+    digest: str | None
+    """Of its manifest, which stands at that one's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,6 +463,8 @@ class Manifest:
     query: str | None
     subset: SubsetRecord | None = field(default=None, metadata={OPTIONAL: True})
     """Where the run read a part of the table or query."""
+    parts: tuple[MergedPart, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    """The runs that read a part of the plan each, where their manifests were merged into this."""
     route: RouteRecord | None = field(default=None, metadata={OPTIONAL: True})
     """Which output this is of a run that has several."""
     snapshot: Snapshot | None

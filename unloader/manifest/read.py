@@ -102,7 +102,7 @@ def read_index(data: bytes, place: str) -> Index:
     others = [each.path for each in (found.directories or ())[1:]]
     return Index(
         run_id=found.run_id,
-        places=(place, *(str(Path(each)) for each in others)),
+        places=(place, *(str(Path(place) / each) for each in others)),
         files=tuple((number, name) for name, number in files.items()),
     )
 
@@ -175,7 +175,9 @@ def directories_of(manifest: Manifest, home: Path, *, recorded: bool = False) ->
     listed = tuple(Path(each.path) for each in manifest.directories or ())
     if not listed:
         return (home,)
-    return listed if recorded else (home, *listed[1:])
+    first = listed[0] if recorded else home
+    # Those of merged parts are written as seen from the first; an absolute path stays as it is.
+    return (first, *(first / each for each in listed[1:]))
 
 
 def places_of(manifest: Manifest) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""`--part`: which share of a plan this machine reads, and where its files go.
+"""`--part`: which part of a plan this machine reads, and the name of its directory.
 
 Schedulers that start one job many times tell each of them its number in a variable.
 """
@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
-from unloader.model import OutputOptions, Part, Request
-from unloader.storage.kinds import destination_kind
+from unloader.model import Part
 
 INDEXES = {
     "SLURM_ARRAY_TASK_ID": 0,
@@ -19,7 +17,7 @@ INDEXES = {
     "AWS_BATCH_JOB_ARRAY_INDEX": 1,
 }
 """Variables of Slurm arrays, indexed jobs of Kubernetes and array jobs of AWS Batch, and what makes
-a part of their number: the last two count from 0. Slurm counts from what `--array` says; a task
+a part of their number: the last two count from 0. Slurm counts from what the user says; a task
 that is submitted again keeps its number, but not what the first one was, so that must be 1."""
 
 PART_PATTERN = r"([0-9]+|auto)/[0-9]+"
@@ -75,22 +73,3 @@ def _index(environment: Mapping[str, str]) -> tuple[int, str]:
 def part_directory(part: Part) -> str:
     """Return the name of the directory of a part; those of all parts sort by number."""
     return f"part-{part.number:0{len(str(part.of))}d}-of-{part.of}"
-
-
-def in_directory_of_part(request: Request) -> Request:
-    """Return a request whose files go to directories of its part; streams stay as they are."""
-    part = request.selection.part
-    if part is None:
-        return request
-
-    def placed(output: OutputOptions) -> OutputOptions:
-        if destination_kind(output.destinations) != "directories" or not output.destination:
-            return output
-        name = part_directory(part)
-        first, *others = (f"{each.rstrip('/')}/{name}" for each in output.destinations)
-        return replace(output, destination=first, others=tuple(others))
-
-    routes = request.routes
-    if routes is not None:
-        routes = tuple(replace(each, output=placed(each.output)) for each in routes)
-    return replace(request, output=placed(request.output), routes=routes)

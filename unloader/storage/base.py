@@ -250,6 +250,14 @@ class Storage(Protocol):
             OSError: It cannot be read.
         """
 
+    def put_new(self, place: str, name: str, data: bytes) -> None:
+        """Write a small file with a final name, whole and lasting, unless there is one.
+
+        Raises:
+            FileExistsError: There is one, which is as it was.
+            WriteError: It could not be written, and is not there.
+        """
+
     def file(self, place: str, name: str) -> Readable:
         """Return a file with a final name, to be read in pieces."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from writers.errors import WriteError
+from writers.files.exchange import rename_if_free
 from writers.files.os_errors import write_error
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import alone, sync_directory
@@ -126,6 +127,28 @@ def writing_atomically(path: Path, data: bytes) -> Steps[None]:
     yield (path.parent,)
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """Write a small file under a name that no file has: readers see all of it or nothing.
+
+    Raises:
+        FileExistsError: There is one, which is as it was.
+        WriteError: It could not be written.
+    """
+    # Others may be at it at the same time.
+    staged = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    file = NamedLater(staged, data)
+    try:
+        os.fsync(file.descriptor)
+        file.name_new(path)
+        sync_directory(path.parent)
+    except FileExistsError:
+        raise
+    except OSError as exc:
+        raise write_error("write", path, exc) from exc
+    finally:
+        file.drop()
+
+
 class NamedLater:
     """A small file that has all its bytes, unsynced, and not its name."""
 
@@ -160,6 +183,21 @@ class NamedLater:
             os.replace(self._staged, self.path)
         except OSError as exc:
             raise write_error("write", self.path, exc) from exc
+
+    def name_new(self, path: Path) -> None:
+        """Give it a name that no file has.
+
+        Raises:
+            FileExistsError: One has it.
+            OSError: The file system refused.
+        """
+        try:
+            rename_if_free(Path(self._staged), path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # Not every file system has such a rename, and not every one has links.
+            os.link(self._staged, path)
 
     def close(self) -> None:
         """Close it."""

@@ -153,6 +153,12 @@ class MemoryStorage:
         except KeyError:
             raise FileNotFoundError(name) from None
 
+    def put_new(self, place: str, name: str, data: bytes) -> None:
+        """Put an object where there is none."""
+        if (place, name) in self.objects:
+            raise FileExistsError(name)
+        self.objects[place, name] = data
+
     def file(self, place: str, name: str) -> RemoteFile:
         """Return an object to be read in pieces."""
         return RemoteFile(

@@ -241,7 +241,7 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
     names = [each.name for each in selected]
     if "query" in names:
         return " (those of the query)"
-    if not {"where", "partition", "sample", "limit-rows", "session-sql"} & set(names):
+    if not {"where", "partition", "sample", "limit-rows", "part", "session-sql"} & set(names):
         return ""
     return " (only those that were selected)"
 

@@ -29,7 +29,7 @@ from unloader.request.options.fields import build, field_values
 from unloader.request.options.output import FORMAT
 from unloader.request.options.parsing import ADAPTIVE
 from unloader.request.options.transforming import TRANSFORMING
-from unloader.request.parts import in_directory_of_part
+from unloader.resolve.outputs.directories import in_directory_of_part
 from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import Compression, ParquetFormat, TextFormat

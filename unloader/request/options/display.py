@@ -22,7 +22,7 @@ WATCHED = ("demo", *REACHING)
 ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop", "set", "report"),
-    *("check", "clean", "keepers", "topology", "sweep", "formats", "sources", "size"),
+    *("check", "clean", "merge", "keepers", "topology", "sweep", "formats", "sources", "size"),
 )
 """Commands that have a result to show."""
 

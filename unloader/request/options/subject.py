@@ -238,7 +238,7 @@ SELECTION = (
         owner=Selection,
         help="Read only part K of N of the work units of a plan file, at the plan's snapshot; the "
         "other parts run elsewhere, and `unloader merge` puts the parts together. auto/N takes K "
-        "from a job array of Slurm (--array=1-N), Kubernetes or AWS Batch.",
+        "from a job array of Slurm (numbered from 1), Kubernetes or AWS Batch.",
     ),
     Option(
         name="as-text",

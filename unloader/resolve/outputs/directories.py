@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unloader.model import Extract, OutputOptions
+from unloader.model import Extract, OutputOptions, Request
 from unloader.request.directory_names import DirectoryValues, directory_name, has_fields
+from unloader.request.parts import part_directory
 from unloader.storage.kinds import destination_kind
 
 
@@ -21,6 +22,25 @@ def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOption
     values = directory_values(extract, run_id)
     first, *others = (directory_name(each, values) for each in output.destinations)
     return replace(output, destination=first, others=tuple(others))
+
+
+def in_directory_of_part(request: Request) -> Request:
+    """Return a request whose files go to directories of its part; streams stay as they are."""
+    part = request.selection.part
+    if part is None:
+        return request
+
+    def within(output: OutputOptions) -> OutputOptions:
+        if destination_kind(output.destinations) != "directories" or not output.destination:
+            return output
+        name = part_directory(part)
+        first, *others = (f"{each.rstrip('/')}/{name}" for each in output.destinations)
+        return replace(output, destination=first, others=tuple(others))
+
+    routes = request.routes
+    if routes is not None:
+        routes = tuple(replace(each, output=within(each.output)) for each in routes)
+    return replace(request, output=within(request.output), routes=routes)
 
 
 def directories_of(output: OutputOptions) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from unloader.storage.model import (
     Disk,
     WhoWasHere,
 )
+from writers.files.publish import write_new
 from writers.files.staging import PART_SUFFIX
 
 
@@ -75,6 +76,10 @@ class LocalDirectories:
     def read(self, place: str, name: str) -> bytes:
         """Return a whole file. Devices and pipes are refused: they may have no end."""
         return read_regular(Path(place, name))
+
+    def put_new(self, place: str, name: str, data: bytes) -> None:
+        """Write a small file under a name that no file has."""
+        write_new(Path(place, name), data)
 
     def file(self, place: str, name: str) -> Path:
         """Return the path of a file."""

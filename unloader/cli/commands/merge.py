@@ -1,0 +1,82 @@
+"""`unloader merge`: one manifest over the parts of a plan that several machines have read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unloader.cli.display import render
+from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.source_argument import finished_directory
+
+if TYPE_CHECKING:
+    from unloader.manifest.model import Manifest
+
+
+@click.command(
+    "merge",
+    cls=JobCommand,
+    short_help="Put the parts of a plan together.",
+    epilog="""\b
+    Examples:
+      unloader plan oracle://etl@db01:1521/SALES --table ORDERS \\
+          --to /shared/orders --output plan.json
+      unloader run plan.json --part 1/2          # here
+      unloader run plan.json --part 2/2          # and on another machine
+      unloader merge /shared/orders
+    """,
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+@declared_options("merge")
+@click.pass_context
+def command(context: click.Context, /, destination: Path, **values: Any) -> None:
+    """Write one manifest over the parts of a plan, once all of them are in DEST.
+
+    DEST is the directory of the plan; each part is in a directory of its own there. The parts must
+    all be finished, of one plan and one snapshot, and written with the same options, and their
+    files must be there with the sizes that they had. Files are not moved. The manifest is the last
+    thing that is written, so whoever finds it finds everything.
+
+    To count the rows of the whole table at the snapshot, independently of the plan, run
+    `unloader verify DEST SOURCE` next. A second merge of the same parts changes nothing.
+    """
+    from unloader import api
+    from unloader.manifest.model import from_json
+
+    merged = api.merge(destination)
+    if values["json"]:
+        render.emit_json(merged, done=f"the parts are merged in {destination}")
+    elif not values["quiet"]:
+        render.emit(_summary(from_json(merged), destination))
+
+
+def _summary(manifest: Manifest, destination: Path) -> str:
+    totals, verified = manifest.totals, manifest.verified
+    heads = (">part", "directory", ">units", ">rows", ">bytes", ">seconds")
+    rows = [
+        (
+            str(part.number),
+            part.directory,
+            render.count(part.units),
+            render.count(part.rows),
+            render.count(part.bytes),
+            f"{part.seconds:.2f}",
+        )
+        for part in manifest.parts or ()
+    ]
+    counted = "not counted"
+    if verified.source_rows is not None:
+        counted = f"{verified.result} ({render.count(verified.source_rows)} rows in the source)"
+    facts = render.facts(
+        (
+            ("rows", render.count(totals.rows)),
+            ("bytes", f"{render.count(totals.bytes)} ({render.size(totals.bytes)})"),
+            ("files", render.count(totals.files)),
+            ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
+            ("verified", counted),
+            ("manifest", f"{str(destination).rstrip('/')}/_manifest.json"),
+        )
+    )
+    return f"{render.table(heads, rows)}\n\n{facts}"
