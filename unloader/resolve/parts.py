@@ -6,6 +6,8 @@ on other machines. So each goes back to the snapshot that the plan was made at.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from unloader.errors import PlanFailed, SnapshotGone, UsageError
@@ -20,12 +22,24 @@ _AGAIN = (
 )
 
 
-def at_snapshot_of_plan(request: Request, planned: ResolvedRun | None) -> Request:
-    """Return the request for a part with its source as it is opened at the plan's snapshot.
+@contextmanager
+def explained() -> Iterator[None]:
+    """Say of a snapshot that is gone that it was the plan's, and what to do."""
+    try:
+        yield
+    except SnapshotGone as error:
+        raise SnapshotGone(
+            f"the snapshot of the plan cannot be read any more: {error.message}", _AGAIN
+        ) from error
+
+
+def at_snapshot_of_plan(
+    request: Request, planned: ResolvedRun | None
+) -> tuple[Request, ResolvedRun]:
+    """Return the request for a part with its source as it is opened at the snapshot of its plan.
 
     Raises:
-        UsageError: There is no plan.
-        SnapshotGone: This kind of source cannot go back to its snapshot.
+        UsageError: There is no plan, or this kind of source cannot go back to its snapshot.
     """
     if planned is None:
         raise UsageError(
@@ -34,17 +48,17 @@ def at_snapshot_of_plan(request: Request, planned: ResolvedRun | None) -> Reques
         )
     snapshot = _snapshot_of(planned)
     if snapshot.kind == "none":
-        return request  # The user has said that its rows need not be of one moment.
+        return request, planned  # The user has said that rows need not be of one moment.
     found = source_of(request.source.kind).at_snapshot(
         request.source, snapshot.kind, snapshot.value
     )
     if found is None:
-        raise SnapshotGone(
+        raise UsageError(
             f"{request.source.kind} cannot go back to the snapshot of the plan, {snapshot.kind} "
             f"{snapshot.value}",
             "run the plan as a whole, without --part",
         )
-    return replace(request, source=found)
+    return replace(request, source=found), planned
 
 
 def in_snapshot_of_plan(ready: Prepared, planned: ResolvedRun) -> Prepared:
@@ -56,9 +70,7 @@ def in_snapshot_of_plan(ready: Prepared, planned: ResolvedRun) -> Prepared:
     was, now = _snapshot_of(planned), ready.extract.snapshot
     if now is None or (now.kind, now.value) != (was.kind, was.value):
         found = "none" if now is None else f"{now.kind} {now.value}".strip()
-        raise SnapshotGone(
-            f"the plan was made at {was.kind} {was.value}, and the source is now at {found}", _AGAIN
-        )
+        raise SnapshotGone(f"it was {was.kind} {was.value}, and the source is now at {found}")
     # With the time at which it was taken, which names directories and files.
     return replace(ready, extract=replace(ready.extract, snapshot=was))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -19,7 +19,7 @@ from unloader.placement.seating import SeatPlan
 from unloader.records import dataclass
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
-from unloader.resolve.parts import at_snapshot_of_plan, in_snapshot_of_plan
+from unloader.resolve.parts import at_snapshot_of_plan, explained, in_snapshot_of_plan
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
@@ -70,12 +70,16 @@ def resolved(
     run_id = new_run_id()
     _check_planned(request, planned)
     plan = None if planned is None else planned.plan
-    asked = request
-    if request.selection.part is not None:
-        asked = at_snapshot_of_plan(request, planned)
-    with prepared(asked, stop, observe, run_id=run_id, planned=plan, seats=seats) as ready:
-        if planned is not None and request.selection.part is not None:
-            ready = in_snapshot_of_plan(ready, planned)
+    with ExitStack() as opened:
+        if request.selection.part is None:
+            opening = prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats)
+            ready = opened.enter_context(opening)
+        else:
+            with explained():
+                asked, planned = at_snapshot_of_plan(request, planned)
+                plan = planned.plan
+                opening = prepared(asked, stop, observe, run_id=run_id, planned=plan, seats=seats)
+                ready = in_snapshot_of_plan(opened.enter_context(opening), planned)
         _check_same_transform(ready, planned)
         outputs = resolved_outputs(
             ready, run_id, lambda number, each: _codec(number, each, planned, observe, stop)
