@@ -40,8 +40,8 @@ def check_storage(
 
     Args:
         storage: The storage under test.
-        places: At least one, all of them empty; they are empty again, but for files of a finished
-            run, at the end.
+        places: At least one, all of them empty; at the end there are the files of a finished run,
+            and one more.
         cut_short: As described there; without it finishing a commit is not checked.
 
     Raises:
@@ -61,6 +61,7 @@ def check_storage(
     second = _check_replacement(case)
     if cut_short is not None:
         _check_cut_short(case, second, cut_short)
+    _check_new_file(case)
 
 
 def contents_of(storage: Storage, places: Sequence[str]) -> Contents:
@@ -195,6 +196,20 @@ def _check_lock(case: _Case, standing: Contents) -> None:
             )
         run.abandon(None)
     _ensure(case.contents() == standing, "a refused or abandoned run changed a finished one")
+
+
+def _check_new_file(case: _Case) -> None:
+    """A small file is written where there is none, and never over another one."""
+    place, name = case.places[0], "new.json"
+    case.storage.put_new(place, name, b"first")
+    try:
+        case.storage.put_new(place, name, b"second")
+    except FileExistsError:
+        pass
+    else:
+        raise AssertionError("a file that was there is written again")
+    _ensure(case.storage.read(place, name) == b"first", "a new file is not what was written")
+    _ensure(name in case.storage.names(place), "a new file is not among the names")
 
 
 def _check_watched(case: _Case, standing: Contents) -> None:

@@ -124,6 +124,13 @@ class Leaky(MemoryStorage):
         """Find nothing."""
         return () if self.fault == "finds no runs" else super().places_below(place, depth)
 
+    def put_new(self, place: str, name: str, data: bytes) -> None:
+        """Write over what is there."""
+        if self.fault == "overwrites":
+            self.objects[place, name] = data
+        else:
+            super().put_new(place, name, data)
+
     def complete(self, place: str) -> tuple[Completed, ...]:
         """Leave what was cut short."""
         return () if self.fault == "finishes no commit" else super().complete(place)
@@ -139,6 +146,7 @@ FAULTS = {
     "finishes no commit": "finishing a commit is not reported",
     "shows nothing": "what a run shows is not seen",
     "asks nobody": "does not know it",
+    "overwrites": "was there is written again",
     "finds no runs": "a place with a run is not found",
 }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from writers.errors import WriteError
-from writers.files.publish import publish, remove_staged, write_atomically
+from writers.files.publish import publish, remove_staged, write_atomically, write_new
 
 
 @pytest.fixture
@@ -140,3 +141,30 @@ def test_staged_file_that_cannot_be_removed_is_named(tmp_path: Path) -> None:
     (tmp_path / "u1.csv.part").mkdir()
     with pytest.raises(WriteError, match=r"cannot remove .*u1\.csv\.part: .*Next: "):
         remove_staged(tmp_path, ["u1"])
+
+
+def test_a_new_file_is_never_written_over_another_one(tmp_path: Path) -> None:
+    """What is there stays, and nothing else is left beside it."""
+    path = tmp_path / "m.json"
+    write_new(path, b"first")
+    with pytest.raises(FileExistsError):
+        write_new(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["m.json"]
+
+
+def test_a_new_file_where_the_kernel_cannot_rename_that_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS, where a link does the same. The kernel's refusal cannot be had on this disk."""
+
+    def refused(source: Path, target: Path) -> None:
+        raise OSError(errno.EINVAL, "refused", str(source))
+
+    monkeypatch.setattr("writers.files.publish.rename_if_free", refused)
+    path = tmp_path / "m.json"
+    write_new(path, b"first")
+    with pytest.raises(FileExistsError):
+        write_new(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["m.json"]
