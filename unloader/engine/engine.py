@@ -7,6 +7,7 @@ a task holds and what becomes of a result is the caller's `Work`, where it is do
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import field
@@ -146,10 +147,12 @@ class Engine(Generic[U]):
         self._handle_all(executor, events)
         self._tell_capacity()
         self.work.check()
+        if self.schedule.held:
+            # How long a place is held is seen by looking while it is.
+            self._next_look = min(self._next_look, self._listened + TICK_SECONDS)
         # What still runs after a failure is ended: the run cannot become whole any more.
         if self.failure is None and self._listened >= self._next_look:
-            self._next_look = self._listened + TICK_SECONDS
-            self._stop_overdue(executor)
+            self._next_look = self._listened + max(TICK_SECONDS, self._stop_overdue(executor))
 
     def _handle_all(self, executor: Executor, events: Iterable[ExecutorEvent]) -> None:
         for event in events:
@@ -223,6 +226,8 @@ class Engine(Generic[U]):
             self.work.limited(limit, raises=capacity.raises)
 
     def _give_all(self, executor: Executor) -> None:
+        if not self.schedule.has_work(self.clock()):
+            return  # At the end of a run most places are idle, and there may be thousands.
         for place in self.schedule.preferred(executor.places()):
             # One that could not be sent its task is free again before its failure is read.
             if self.schedule.running(place) is None:
@@ -236,8 +241,10 @@ class Engine(Generic[U]):
         executor.send(place, self.work.task(attempt))
         self.work.started(place, attempt)
 
-    def _stop_overdue(self, executor: Executor) -> None:
+    def _stop_overdue(self, executor: Executor) -> float:
+        """Stop attempts that have passed a limit; return in how many seconds the next one may."""
         reasons = {}
+        soonest = math.inf
         for place, sent in self._sent.items():
             attempt = self.schedule.running(place)
             if place in self.schedule.held:
@@ -247,8 +254,19 @@ class Engine(Generic[U]):
             limit = self._passed_limit(self._last_message[place], sent)
             if limit and attempt is not None:
                 reasons[place] = self.work.overdue(place, attempt, limit)
+            soonest = min(soonest, self._seconds_left(self._last_message[place], sent))
         if reasons:
             executor.stop(reasons)
+        # An attempt that is sent now has all its time: the limits are the least of what is left.
+        return min(soonest, self.stall_seconds or math.inf, self.attempt_seconds or math.inf)
+
+    def _seconds_left(self, last_message: float, sent: float) -> float:
+        """Return in how many seconds an attempt may pass a limit."""
+        silent = self.stall_seconds - (self._listened - last_message)
+        late = self.attempt_seconds - (self._listened - sent)
+        return min(
+            silent if self.stall_seconds else math.inf, late if self.attempt_seconds else math.inf
+        )
 
     def _passed_limit(self, last_message: float, sent: float) -> float:
         """Return the limit that an attempt has passed, 0 if none."""

@@ -113,12 +113,16 @@ class Schedule(Generic[U]):
         # What is held up goes on before anything new begins.
         if self.allowed is not None and (self.held or self.at_work >= self.allowed):
             return None
-        if not self._has_work(now) or not self.capacity.allows(len(self._running), now):
+        if not self.has_work(now) or not self.capacity.allows(len(self._running), now):
             return None
         assignment = self._due(place, now) or self._fresh()
         if assignment is not None:
             self._running[place] = assignment
         return assignment
+
+    def has_work(self, now: float) -> bool:
+        """Return whether there is a unit that some place could be given now."""
+        return bool(self._waiting and self._waiting[0][0] <= now) or self._has_fresh()
 
     def preferred(self, places: Iterable[int]) -> list[int]:
         """Return idle places in the order in which they are to be given work.
@@ -263,9 +267,6 @@ class Schedule(Generic[U]):
     def _ended(self, place: int) -> Attempt[U]:
         self.held.discard(place)
         return self._running.pop(place)
-
-    def _has_work(self, now: float) -> bool:
-        return bool(self._waiting and self._waiting[0][0] <= now) or self._has_fresh()
 
     def _has_fresh(self) -> bool:
         return self._next < len(self.units) and not (self.in_order and self._waiting)
