@@ -35,13 +35,19 @@ class Capacity:
 
     def allows(self, busy: int, now: float) -> bool:
         """Return whether one more place may work beside so many; may raise the limit for it."""
+        if not self.has_room(busy, now):
+            return False
         if self.limit is None or busy < self.limit:
             return True
-        if self._raise_at is None or now < self._raise_at or busy > self.limit:
-            return False
         self._set(self.limit + 1, now)
         self._is_trial, self._raise_at = True, now + RAISE_SECONDS
         return True
+
+    def has_room(self, busy: int, now: float) -> bool:
+        """Return what `allows` would, and change nothing."""
+        if self.limit is None or busy < self.limit:
+            return True
+        return self._raise_at is not None and now >= self._raise_at and busy <= self.limit
 
     def refused(self, others: int, now: float) -> bool:
         """Note that the source refused a session, while so many others stand.

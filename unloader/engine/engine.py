@@ -226,9 +226,12 @@ class Engine(Generic[U]):
             self.work.limited(limit, raises=capacity.raises)
 
     def _give_all(self, executor: Executor) -> None:
-        if not self.schedule.has_work(self.clock()):
-            return  # At the end of a run most places are idle, and there may be thousands.
+        # Near its end, or where the source takes few sessions, most places of a run are idle.
+        if not self.schedule.gives(self.clock()):
+            return
         for place in self.schedule.preferred(executor.places()):
+            if not self.schedule.gives(self.clock()):
+                return
             # One that could not be sent its task is free again before its failure is read.
             if self.schedule.running(place) is None:
                 self._give(executor, place)

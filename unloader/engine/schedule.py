@@ -108,21 +108,28 @@ class Schedule(Generic[U]):
 
     def take(self, place: int, now: float) -> Attempt[U] | None:
         """Return what an idle place does next, None if there is nothing now."""
-        if self._stopped or now < self._rest_until or not self._places.may_work(place, now):
+        if not self._places.may_work(place, now) or not self.gives(now):
             return None
-        # What is held up goes on before anything new begins.
-        if self.allowed is not None and (self.held or self.at_work >= self.allowed):
-            return None
-        if not self.has_work(now) or not self.capacity.allows(len(self._running), now):
+        if not self.capacity.allows(len(self._running), now):
             return None
         assignment = self._due(place, now) or self._fresh()
         if assignment is not None:
             self._running[place] = assignment
         return assignment
 
-    def has_work(self, now: float) -> bool:
-        """Return whether there is a unit that some place could be given now."""
-        return bool(self._waiting and self._waiting[0][0] <= now) or self._has_fresh()
+    def gives(self, now: float) -> bool:
+        """Return whether there is something for an idle place now, whichever it is.
+
+        So nobody need ask for each of thousands that have nothing to do.
+        """
+        if self._stopped or now < self._rest_until:
+            return False
+        # What is held up goes on before anything new begins.
+        if self.allowed is not None and (self.held or self.at_work >= self.allowed):
+            return False
+        if not (self._waiting and self._waiting[0][0] <= now) and not self._has_fresh():
+            return False
+        return self.capacity.has_room(len(self._running), now)
 
     def preferred(self, places: Iterable[int]) -> list[int]:
         """Return idle places in the order in which they are to be given work.
