@@ -143,6 +143,23 @@ def test_a_source_that_has_changed_since_is_refused(url: str, tmp_path: Path) ->
     assert "--part 2/2" in error
 
 
+def test_a_part_that_is_started_again_is_done(url: str, tmp_path: Path) -> None:
+    """Of this plan and moment it is left as it is; of another one it is not taken for it."""
+    to = tmp_path / "out"
+    plan = planned(url, to)
+    again = ("run", plan, "--part", "1/2", "--resume-or-start", "--progress", "none")
+    command.run(*again)
+    before = (to / "part-1-of-2" / "_manifest.json").read_bytes()
+    command.run(*again)
+    assert (to / "part-1-of-2" / "_manifest.json").read_bytes() == before
+    with duckdb.connect(url.removeprefix("duckdb://")) as session:
+        session.execute("INSERT INTO t VALUES (-1, 0, 'new')")
+    planned(url, to)
+    assert "is not empty" in command.error_of(*again, status=6)
+    command.run(*again, "--overwrite")
+    assert (to / "part-1-of-2" / "_manifest.json").read_bytes() != before
+
+
 class _Damaged:
     """Parts 1 and 2 of 2, and what may be wrong with them."""
 

@@ -75,6 +75,17 @@ def in_snapshot_of_plan(ready: Prepared, planned: ResolvedRun) -> Prepared:
     return replace(ready, extract=replace(ready.extract, snapshot=was))
 
 
+def is_of_plan(run: ResolvedRun, planned: ResolvedRun) -> bool:
+    """Return whether a run is of a part of a plan, at its snapshot."""
+    part, was, wanted = run.plan.part, run.extract.snapshot, _snapshot_of(planned)
+    return (
+        part is not None
+        and part.whole == planned.plan.digest
+        and was is not None
+        and (was.kind, was.value) == (wanted.kind, wanted.value)
+    )
+
+
 def _snapshot_of(planned: ResolvedRun) -> Snapshot:
     if planned.extract.snapshot is None:
         raise PlanFailed("the plan has no snapshot that its parts could share", _AGAIN)

@@ -28,6 +28,7 @@ from unloader.resolve.broken_run import (
     same_job,
 )
 from unloader.resolve.outputs.one import of_route
+from unloader.resolve.parts import is_of_plan
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
@@ -172,7 +173,7 @@ def resume_or_start(
 ) -> tuple[Manifest, ...]:
     """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload`."""
     for place in _places_of(request):
-        manifests = _gone_on_with(place, request, observe, stop)
+        manifests = _gone_on_with(place, request, planned, observe, stop)
         if manifests is not None:
             return manifests
     return start(request, planned, observe=observe, stop=stop)
@@ -199,7 +200,7 @@ def _today() -> str:
 
 
 def _gone_on_with(
-    place: str, request: Request, observe: Observer, stop: Stop
+    place: str, request: Request, planned: ResolvedRun | None, observe: Observer, stop: Stop
 ) -> tuple[Manifest, ...] | None:
     """Bring the broken run of a job at a place to its end; return None if there is none."""
     alone = not has_fields(request.output.destination)
@@ -215,13 +216,35 @@ def _gone_on_with(
         return None
     if broken is None:
         same = done is not None and done.run is not None and _is_the_job(done.run, request)
+        same = same or _is_finished_part(place, request, planned)
         return _finished(place, done, observe) if same else None
-    if _is_the_job(broken.run, request) and broken.is_at(request, _today()):
+    is_part = request.selection.part is not None
+    if (
+        _is_the_job(broken.run, request)
+        and broken.is_at(request, _today())
+        and (not is_part or (planned is not None and is_of_plan(broken.run, planned)))
+    ):
         return _resumed(broken, request, place, observe, stop)
     if alone:
         text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
         observe(Notice(text=f"{text}: this one begins anew"))
     return None
+
+
+def _is_finished_part(place: str, request: Request, planned: ResolvedRun | None) -> bool:
+    """Return whether the same part of the same plan is finished: a task may be started again."""
+    part = request.selection.part
+    if part is None or planned is None or not is_finished(place):
+        return False
+    manifest = read_manifest(Path(place))
+    record = None if manifest.subset is None else manifest.subset.part
+    was, wanted = manifest.snapshot, planned.extract.snapshot
+    return (
+        record is not None
+        and (record.number, record.of, record.plan_digest)
+        == (part.number, part.of, planned.plan.digest)
+        and (was and (was.kind, was.value)) == (wanted and (wanted.kind, wanted.value))
+    )
 
 
 def _other_route(place: str) -> BrokenRun | None:
