@@ -73,6 +73,8 @@ def check_sampling(catalog: Catalog, selection: Selection) -> None:
     """
     if selection.sampled_share is not None:
         check_able(catalog, "sample")
+    if selection.part is not None:
+        check_able(catalog, "part")
     if selection.limit_rows is None:
         return
     check_able(catalog, "limit-rows")
