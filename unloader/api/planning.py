@@ -224,6 +224,7 @@ def schema_tables(
 def check(
     entries: Sequence[AskedTables],
     *,
+    home: str = "",
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> Checked:
@@ -232,13 +233,14 @@ def check(
     Args:
         entries: What is asked for; `AskedTables.of` makes one of a request. All have the same
             source.
+        home: Where the manifest of a run over several tables goes, if that is known.
         observe: Called with each event, in this thread.
         stop: Asked several times a second while the source is opened.
     """
     from unloader.checking.checking import check as look
 
     with translated():
-        return look(entries, observe=observe, stop=stop)
+        return look(entries, home=home, observe=observe, stop=stop)
 
 
 def planned_run(document: Mapping[str, Any]) -> ResolvedRun:

@@ -21,6 +21,7 @@ from unloader.sources.cancelling import open_unless
 def check(
     entries: Sequence[AskedTables],
     *,
+    home: str = "",
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> Checked:
@@ -30,6 +31,7 @@ def check(
 
     Args:
         entries: All have the same source.
+        home: Where the manifest of the run goes, if that is known and it has one of its own.
         observe: Reports each step as it begins.
         stop: Asked several times a second while the source is opened.
     """
@@ -48,7 +50,7 @@ def check(
             chosen = chosen_tables(catalog, entries, observe)
             notices = chosen.notices
             checks = _checks(catalog, entries, chosen, workers, report)
-    places = _places(entries, checks, report)
+    places = _places(entries, checks, home, report)
     return Checked(
         outputs=tuple(
             each.checked(places.places.get(number, ()), tuple(places.notices.get(number, ())))
@@ -98,13 +100,13 @@ def _naming(label: str, report: Report) -> Report:
 
 
 def _places(
-    entries: Sequence[AskedTables], checks: Sequence[TableCheck], report: Report
+    entries: Sequence[AskedTables], checks: Sequence[TableCheck], home: str, report: Report
 ) -> Destinations:
     """Return what is known of the destinations: of each table, and of entries without one."""
     for number, entry in enumerate(entries):
         with reported(report, "to", number):
             checked_encryption(entry.request)
-    places = Destinations(report=report)
+    places = Destinations(report=report, home=home)
     requests = [check.request for check in checks]
     for number, check in enumerate(checks):
         places.look(number, check.entry, check, check.request)

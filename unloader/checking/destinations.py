@@ -18,6 +18,7 @@ from unloader.records import dataclass
 from unloader.request.directory_names import has_fields
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.resolution import new_run_id
+from unloader.resolve.tables.homes import at_home
 from unloader.storage.directories.refusals import refusal
 from unloader.storage.kinds import destination_kind, pipe_template, two_are_one
 from unloader.storage.opening import storage_at
@@ -30,6 +31,8 @@ class Destinations:
     """The places of all outputs of a job, looked at one after the other and then together."""
 
     report: Report
+    home: str = ""
+    """Where the manifest of a run over several tables goes; empty if there is none, or not yet."""
     places: dict[int, tuple[str, ...]] = field(default_factory=dict)
     notices: dict[int, list[str]] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
@@ -67,6 +70,10 @@ class Destinations:
             for place in places:
                 if first.setdefault(_real(place), number) != number:
                     self._collide(number, f"two outputs go to {place}")
+        for number, places in self.places.items():
+            if self.home and _real(self.home) in map(_real, places):
+                error = at_home("it", self.home)
+                self.report(Problem(error=error, about="to", entry=self.entries[number]))
         for number, places in self.places.items():
             for place in places:
                 around = next((each for each in _real(place).parents if each in first), None)

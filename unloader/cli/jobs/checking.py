@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from unloader import api
 from unloader.cli.jobs.outputs import JobOutput, OutputReader
+from unloader.cli.jobs.tables import common_place
 from unloader.cli.options.source_argument import source_of_job
 from unloader.errors import UnloaderError
 from unloader.records import dataclass
+from unloader.request.directory_names import has_fields, home_template
 from unloader.request.job.grammar import read_job
 from unloader.request.job.model import JobFile, Mistake, Place
 from unloader.request.options.option import of_command
@@ -60,7 +62,7 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
     )
     outputs = reader.outputs()
     ready = [each for each in outputs if each.request is not None]
-    checked = _checked(ready)
+    checked = _checked(job, ready)
     if checked is not None:
         mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
     return JobCheck(
@@ -98,8 +100,12 @@ def _url(job: JobFile, mistakes: list[Mistake]) -> str:
         return ""
 
 
-def _checked(ready: list[JobOutput]) -> Checked | None:
-    return api.check([each.asked() for each in ready]) if ready else None
+def _checked(job: JobFile, ready: list[JobOutput]) -> Checked | None:
+    if not ready:
+        return None
+    entries = tuple(each.asked() for each in ready)
+    home = home_template(common_place(job, entries)) if len(job.tables) > 1 else ""
+    return api.check(entries, home="" if has_fields(home) else home)
 
 
 def _mistake(problem: Problem, job: JobFile, ready: list[JobOutput]) -> Mistake:

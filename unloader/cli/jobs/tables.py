@@ -51,7 +51,7 @@ def tables_request(
     _check_places(entries)
     settings = settings_of(context, entries[0].request.source.kind)
     options = TablesOptions(
-        destination=_common_place(argument.job, entries),
+        destination=common_place(argument.job, entries),
         overwrite=values.get("overwrite", False),
         publish=values["publish"],
         on_failure=values["on_table_failure"],
@@ -160,7 +160,7 @@ def _outputs(request: Request) -> tuple[OutputOptions, ...]:
     return tuple(route.output for route in request.routes or ()) or (request.output,)
 
 
-def _common_place(job: JobFile | None, entries: tuple[AskedTables, ...]) -> str:
+def common_place(job: JobFile | None, entries: tuple[AskedTables, ...]) -> str:
     """Return the directory of the manifest of all, with fields; empty where nothing says it."""
     places = {entry.request.output.destination for entry in entries}
     if len(places) == 1:

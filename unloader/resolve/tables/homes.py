@@ -74,11 +74,16 @@ def _check_free(home: str, runs: Sequence[ResolvedRun]) -> None:
         for number, output in enumerate(run.outputs):
             if here in map(os.path.realpath, directories_of(output.options)):
                 route = run.request.routes[number].name if run.request.routes else ""
-                raise UsageError(
-                    f"{run.extract.table.label}{f', route {route},' if route else ''} would be "
-                    f"written to {home}, where the manifest of the run goes",
-                    f"give it a directory of its own: {home}/NAME",
-                )
+                label = f"{run.extract.table.label}{f', route {route},' if route else ''}"
+                raise at_home(label, home)
+
+
+def at_home(what: str, home: str) -> UsageError:
+    """Return the error of an output that would be written to the home itself."""
+    return UsageError(
+        f"{what} would be written to {home}, where the manifest of the run goes",
+        f"give it a directory of its own: {home}/NAME",
+    )
 
 
 def is_dropped(home: str) -> bool:

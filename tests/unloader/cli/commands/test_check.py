@@ -129,6 +129,22 @@ def test_the_exit_status_is_that_of_the_first_problem(
     assert "t1ger" not in json.dumps(document)
 
 
+def test_the_place_of_the_manifest_of_all_is_no_place_for_a_table(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """A run would refuse it, too, before it reads a row."""
+    text = (
+        f'source = "{database}"\nto = "out/{{table}}"\n[[table]]\ntable = "orders"\nto = "out"\n'
+        '[[table]]\nquery = "SELECT 1 AS a"\nto = "elsewhere"\n'
+    )
+    document = checked(unloader, text, tmp_path)
+    ((line, entry, key, message),) = told(document)
+    assert (line, entry, key) == (5, "[[table]] 1", "to")
+    assert "where the manifest of the run goes" in message
+    assert document["exit_code"] == 2
+    assert "where the manifest of the run goes" in unloader("run", "job.toml").stderr
+
+
 def test_a_file_that_is_no_job_is_an_error(unloader: Run, tmp_path: Path) -> None:
     """So are a name that no job file has, and a file that is not TOML."""
     assert unloader("check", "duckdb:///x.db").returncode == 2
