@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -352,6 +353,61 @@ def test_a_sample_in_parts(url: str, tmp_path: Path) -> None:
     assert subset["units"] == len(manifest["units"]) < subset["of_units"]
     assert manifest["totals"]["rows"] < ROWS
     command.run("verify", str(to), url)
+
+
+def key_file(path: Path) -> Path:
+    """Write a new key of 32 bytes."""
+    path.write_bytes(base64.b64encode(os.urandom(32)))
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize("how", ["masked", "encrypted"])
+def test_all_parts_have_the_keys_of_the_plan(url: str, tmp_path: Path, how: str) -> None:
+    """One key for all, so that tokens join; another one is refused before anything is read."""
+    to, key = tmp_path / "out", key_file(tmp_path / "key")
+    options = {
+        "masked": ("--mask", "k=hmac,key=k", "--mask-key", f"k=file:{key}"),
+        "encrypted": ("--format", "parquet", "--parquet-key-file", str(key)),
+    }[how]
+    plan = planned(url, to, *options)
+    for number in (1, 2):
+        run_part(plan, f"{number}/2")
+    manifest = merged(to)
+    assert manifest["totals"]["rows"] == ROWS
+    first = command.manifest_of(to / "part-1-of-2")
+    assert manifest["columns"] == first["columns"]
+    assert manifest["options"] | {"to": ""} == first["options"] | {"to": ""}
+    if how == "masked":
+        files = str(to / "*" / "*.csv")
+        assert duckdb.sql(f"SELECT count(DISTINCT k) FROM '{files}'").fetchall() == [(101,)]
+    else:
+        command.run("verify", str(to), "--parquet-key-file", str(key), "--level", "count")
+    key_file(key)
+    error = command.error_of("run", plan, "--part", "1/2", "--overwrite", status=5)
+    assert "key is not that of the plan" in error
+
+
+def test_routes_in_parts(url: str, tmp_path: Path) -> None:
+    """Each output has its parts and its own merged manifest."""
+    text, lake = tmp_path / "text", tmp_path / "lake"
+    plan = str(tmp_path / "plan.json")
+    command.run(
+        "plan", url, "--table", "t", "--unit-bytes", "1MiB", "--output", plan, "--quiet",
+        "--route", f"text:to={text}", "--route", f"lake:to={lake},format=parquet,columns=id",
+    )  # fmt: skip
+    for number in (1, 2):
+        run_part(plan, f"{number}/2")
+    for to, name in ((text, "text"), (lake, "lake")):
+        manifest = merged(to)
+        assert (manifest["route"]["name"], manifest["totals"]["rows"]) == (name, ROWS)
+        command.run("verify", str(to), url)
+    shutil.rmtree(text / "part-2-of-2")
+    (text / "_manifest.json").unlink()
+    shutil.copytree(lake / "part-2-of-2", text / "part-2-of-2")
+    assert "they are of the routes 'text' and 'lake'" in command.error_of(
+        "merge", str(text), status=6
+    )
 
 
 # --- servers

@@ -113,10 +113,12 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
         return f"one was read at {_moment(here)}, the other at {_moment(there)}"
     if (here.source.kind, here.table, here.query) != (there.source.kind, there.table, there.query):
         return "they are of different tables"
+    if _route(here) != _route(there):
+        return f"they are of the routes {_route(here)!r} and {_route(there)!r}"
     if [each.name for each in here.columns] != [each.name for each in there.columns]:
         return "their columns differ"
     if here.columns != there.columns:
-        return "their columns have different types"
+        return "their columns have different types, or are masked in different ways"
     for each in fields(OptionsRecord):
         name = each.name
         if name not in _AS_THE_MACHINE_IS and getattr(here.options, name) != getattr(
@@ -124,6 +126,10 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
         ):
             return f"they were written with different values of --{name.replace('_', '-')}"
     return ""
+
+
+def _route(manifest: Manifest) -> str:
+    return "" if manifest.route is None else manifest.route.name
 
 
 def _moment(manifest: Manifest) -> str:

@@ -13,13 +13,15 @@ from dataclasses import replace
 from unloader.errors import PlanFailed, SnapshotGone, UsageError
 from unloader.model import Request, Snapshot
 from unloader.resolve.preparation import Prepared
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.registry import source_of
 
 _AGAIN = (
     "make the plan again and run its parts from the beginning; on PostgreSQL with --keep-snapshot, "
     "on Oracle with enough undo"
 )
+
+_SAME_KEY = "give the key of the plan, or make a new plan and run all its parts with one key"
 
 
 @contextmanager
@@ -73,6 +75,40 @@ def in_snapshot_of_plan(ready: Prepared, planned: ResolvedRun) -> Prepared:
         raise SnapshotGone(f"it was {was.kind} {was.value}, and the source is now at {found}")
     # With the time at which it was taken, which names directories and files.
     return replace(ready, extract=replace(ready.extract, snapshot=was))
+
+
+def with_keys_of_plan(
+    outputs: tuple[ResolvedOutput, ...], planned: ResolvedRun
+) -> tuple[ResolvedOutput, ...]:
+    """Return the outputs of a part with the proofs of the plan's keys, once they are the same keys.
+
+    A proof has a salt, so each run would have another one, and nobody could tell from the manifests
+    of the parts whether they were masked and encrypted with one key.
+
+    Raises:
+        PlanFailed: A key is another one than when the plan was made.
+    """
+    return tuple(_with_keys(each, was) for each, was in zip(outputs, planned.outputs, strict=True))
+
+
+def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
+    transform, before = output.transform, was.transform
+    if transform is not None and before is not None and before.options.keys:
+        from unloader.resolve.outputs.transforming import has_same_keys, with_key_places
+
+        if not has_same_keys(before.options, transform.options):
+            raise PlanFailed("a masking key is not that of the plan", _SAME_KEY)
+        options = with_key_places(before.options, transform.options.keys)
+        output = replace(output, transform=replace(before, options=options))
+    encryption, had = output.options.encryption, was.options.encryption
+    if encryption is not None and had is not None and had.key_proof:
+        from unloader.secrets.keys import check_key
+
+        encryption = replace(encryption, key_proof=had.key_proof)
+        if not check_key(encryption):
+            raise PlanFailed("the Parquet key is not that of the plan", _SAME_KEY)
+        output = replace(output, options=replace(output.options, encryption=encryption))
+    return output
 
 
 def is_of_plan(run: ResolvedRun, planned: ResolvedRun) -> bool:

@@ -19,7 +19,12 @@ from unloader.placement.seating import SeatPlan
 from unloader.records import dataclass
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
-from unloader.resolve.parts import at_snapshot_of_plan, explained, in_snapshot_of_plan
+from unloader.resolve.parts import (
+    at_snapshot_of_plan,
+    explained,
+    in_snapshot_of_plan,
+    with_keys_of_plan,
+)
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
@@ -84,6 +89,8 @@ def resolved(
         outputs = resolved_outputs(
             ready, run_id, lambda number, each: _codec(number, each, planned, observe, stop)
         )
+        if planned is not None and request.selection.part is not None:
+            outputs = with_keys_of_plan(outputs, planned)
         run = ResolvedRun(
             run_id=run_id,
             request=request,
