@@ -242,7 +242,8 @@ def test_every_selecting_option_is_in_the_table_of_selections() -> None:
         for option in run.params
         if getattr(option, "section", "") == "What to unload"
     }
-    assert declared == selections.SELECTING | selections.NOT_SELECTING
+    known = selections.SELECTING | selections.NOT_SELECTING | selections.OF_A_PLAN
+    assert declared == known
     tried = {
         name for each in (*SELECTIONS.values(), *BY_PARTITION.values()) for name in each.options
     }

@@ -126,6 +126,9 @@ NOT_SELECTING = frozenset(
 )
 """Options beside them in the help that say how values are written."""
 
+OF_A_PLAN = frozenset(("part",))
+"""Options that choose among the units of a finished plan: tests/system/test_parts.py tries them."""
+
 FACTORS: Mapping[str, tuple[str, ...]] = {
     "split": ("auto", "partition", "range", "none"),
     "file_per": ("unit", "table"),

@@ -234,7 +234,7 @@ def test_a_reflex_of_other_programs_is_not_repeated(ask: Ask, command: str) -> N
         "codecs": ("duckdb:///nowhere.db", "--table", "t"),
         "describe": ("postgresql://etl@127.0.0.1/x",),
         "verify": (".", "postgresql://etl@127.0.0.1/x"),
-        **dict.fromkeys(("report", "resume", "status", "runs", "stop"), (".",)),
+        **dict.fromkeys(("report", "resume", "merge", "status", "runs", "stop"), (".",)),
     }.get(command, ())
     ask(
         [
