@@ -26,7 +26,7 @@ from unloader.manifest.model import (
 )
 from unloader.manifest.read import directories_of, read_manifest
 from unloader.manifest.text import manifest_bytes
-from unloader.merging.parts import FoundPart, options_in_common, parts_in
+from unloader.merging.parts import FoundPart, parts_in
 from unloader.model import VerifyLevel
 from unloader.resolve.resolution import new_run_id
 from unloader.storage.model import MANIFEST
@@ -107,7 +107,7 @@ def _merged(found: Sequence[FoundPart], destination: Path) -> Manifest:
         route=None if first.route is None else RouteRecord(name=first.route.name),
         snapshot=first.snapshot,
         columns=first.columns,
-        options=options_in_common(found, str(destination)),
+        options=replace(first.options, to=str(destination)),
         plan=PlanRecord(digest=found[0].record.plan_digest, units=len(units)),
         directories=tuple(directories),
         units=tuple(sorted(units, key=lambda unit: unit.id)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 from unloader.errors import OutputFailed
@@ -187,8 +187,3 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMED])
     more = len(names) - _MOST_NAMED
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def options_in_common(found: Sequence[FoundPart], home: str) -> OptionsRecord:
-    """Return the options of all parts, as those of the first, with the directory of all."""
-    return replace(found[0].manifest.options, to=home)

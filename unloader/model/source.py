@@ -118,3 +118,7 @@ class Snapshot:
     """What a worker needs to enter it."""
     taken_at: str
     """ISO 8601, UTC."""
+
+    def is_same(self, other: Snapshot | None) -> bool:
+        """Return whether another one is of the same state, whenever it was taken."""
+        return other is not None and (self.kind, self.value) == (other.kind, other.value)

@@ -70,7 +70,7 @@ def in_snapshot_of_plan(ready: Prepared, planned: ResolvedRun) -> Prepared:
         SnapshotGone: It is at another one.
     """
     was, now = _snapshot_of(planned), ready.extract.snapshot
-    if now is None or (now.kind, now.value) != (was.kind, was.value):
+    if not was.is_same(now):
         found = "none" if now is None else f"{now.kind} {now.value}".strip()
         raise SnapshotGone(f"it was {was.kind} {was.value}, and the source is now at {found}")
     # With the time at which it was taken, which names directories and files.
@@ -113,12 +113,11 @@ def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
 
 def is_of_plan(run: ResolvedRun, planned: ResolvedRun) -> bool:
     """Return whether a run is of a part of a plan, at its snapshot."""
-    part, was, wanted = run.plan.part, run.extract.snapshot, _snapshot_of(planned)
+    part = run.plan.part
     return (
         part is not None
         and part.whole == planned.plan.digest
-        and was is not None
-        and (was.kind, was.value) == (wanted.kind, wanted.value)
+        and _snapshot_of(planned).is_same(run.extract.snapshot)
     )
 
 

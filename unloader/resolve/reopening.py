@@ -98,7 +98,7 @@ def enter_snapshot(run: ResolvedRun, catalog: Catalog, observe: Observer) -> Non
     was = run.extract.snapshot
     observe(PhaseStarted(phase="snapshot"))
     now = catalog.snapshot(run.request.consistency)
-    if was is not None and (now.kind, now.value) != (was.kind, was.value):
+    if was is not None and not was.is_same(now):
         raise SnapshotGone(f"the source is now at {now.kind} {now.value}".strip())
 
 

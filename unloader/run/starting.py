@@ -238,12 +238,13 @@ def _is_finished_part(place: str, request: Request, planned: ResolvedRun | None)
         return False
     manifest = read_manifest(Path(place))
     record = None if manifest.subset is None else manifest.subset.part
-    was, wanted = manifest.snapshot, planned.extract.snapshot
+    wanted = planned.extract.snapshot
     return (
         record is not None
         and (record.number, record.of, record.plan_digest)
         == (part.number, part.of, planned.plan.digest)
-        and (was and (was.kind, was.value)) == (wanted and (wanted.kind, wanted.value))
+        and wanted is not None
+        and wanted.is_same(manifest.snapshot)
     )
 
 

@@ -128,8 +128,7 @@ def _asked(
     if question.values:
         check_able(catalog, source.kind)
     was = manifest.snapshot
-    now = None if snapshot.kind == "none" else (snapshot.kind, snapshot.value)
-    same = was is not None and (was.kind, was.value) == now
+    same = snapshot.kind != "none" and snapshot.is_same(was)
     state = "at the run's snapshot" if same else "as the source is now"
     if not same and not told:
         sources.tell(_GONE)

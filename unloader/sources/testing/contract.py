@@ -142,7 +142,7 @@ def _check_reentry(
             ensure(bool(error.hint), "the error for a snapshot that is gone has no hint")
             return
         ensure(
-            (entered.kind, entered.value) == (snapshot.kind, snapshot.value),
+            entered.is_same(snapshot),
             f"another snapshot was entered than the one asked for: {entered}, not {snapshot}",
         )
         again = catalog.describe(_name_of(info))
