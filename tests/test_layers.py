@@ -17,7 +17,8 @@ PACKAGES = ("unloader", "partition_planner", "writers", "numa")
 THIRD_PARTY_OF_LEAVES = {
     "partition_planner": set(),
     "numa": set(),
-    "writers": {"pyarrow", "zstandard", "xxhash", "isal", "zlib_ng", "crc32c", "pyrage"},
+    "writers": {"pyarrow", "zstandard", "xxhash", "isal", "zlib_ng", "crc32c", "pyrage"}
+    | {"obstore", "boto3", "botocore"},
 }
 DRIVERS = {
     "duckdb": "duckdb",
@@ -89,6 +90,7 @@ FLOORS = {
         {"writers.content"},
         {"writers.parquet", "writers.text", "writers.native", "writers.held_values"},
         {"writers.files"},
+        {"writers.objects"},
         {"writers.codecs", "writers.encryption"},
         {"writers.base"},
         {"writers.large_rows", "writers.model"},

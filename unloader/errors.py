@@ -12,12 +12,13 @@
     ├── FollowUpFailed      10   done, but what was to follow the run failed
     └── Interrupted        130   stopped by a signal
 
-A `TransientSourceError` is a SourceError, and a `WorkerLost` a PartialUnload, that another attempt
-may get past. Of the former, a `ConnectFailed` got no session at all, and a `SessionsRefused` none
-beside those there are; `unloader.engine.schedule` says what follows. A `SnapshotGone` is a
-SourceError that nothing gets past, as the state that the run reads does not exist any more; of one
-that is `SnapshotTooOld` only further attempts can tell. Across processes travels
-`unloader.model.AttemptFailure`, never an exception: see `unloader.failures`.
+A `TransientSourceError` is a SourceError, a `WorkerLost` a PartialUnload, and a
+`StorageUnavailable` an OutputFailed, that another attempt may get past. Of the first, a
+`ConnectFailed` got no session at all, and a `SessionsRefused` none beside those there are;
+`unloader.engine.schedule` says what follows. A `SnapshotGone` is a SourceError that nothing gets
+past, as the state that the run reads does not exist any more; of one that is `SnapshotTooOld` only
+further attempts can tell. Across processes travels `unloader.model.AttemptFailure`, never an
+exception: see `unloader.failures`.
 """
 
 from __future__ import annotations
@@ -110,6 +111,13 @@ class OutputFailed(UnloaderError):
     usual_hint = "check the destination, or choose another --to"
 
 
+class StorageUnavailable(OutputFailed):
+    """A place failed in a way that another attempt may get past (a store out of reach or busy)."""
+
+    retryable = True
+    usual_hint = "check the store and the network"
+
+
 class PartialUnload(UnloaderError):
     """Some work units failed after all their attempts."""
 
@@ -176,6 +184,7 @@ LEAF_ERRORS: dict[str, type[UnloaderError]] = {
     "numa.errors:PoolError": UnloaderError,
     "numa.errors:StartError": ConfigError,
     "writers.errors:FormatError": ConfigError,
+    "writers.errors:StoreFailed": StorageUnavailable,
     "writers.errors:SchemaMismatch": UnloaderError,
     "writers.errors:ValueNotRepresentable": OutputFailed,
     "writers.errors:WriteError": OutputFailed,

@@ -25,3 +25,7 @@ class SchemaMismatch(WriteError):
 
 class ValueNotRepresentable(WriteError):
     """A value does not fit the format without being changed; the message names the column."""
+
+
+class StoreFailed(WriteError):
+    """An object store failed in a way that another attempt may get past."""

@@ -148,7 +148,8 @@ class OutputSpec:
     """Everything a writer must know but the schema."""
 
     directory: str
-    """Where staged files are created; it must exist."""
+    """Where staged files are created: a directory that exists, or a place in an object store as
+    `writers.objects.location` writes it."""
     format: TextFormat | ParquetFormat
     compression: Compression
     file_size_bytes: int = 0

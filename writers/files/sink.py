@@ -26,10 +26,12 @@ from writers.files.conveyor import Conveyor, Outlet
 from writers.files.open_files import open_file
 from writers.files.os_errors import write_error
 from writers.files.ring import Ring
+from writers.objects.location import Location
 
 if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike, Compressor
     from writers.files.conveyor import Blocked, Encrypt
+    from writers.files.open_files import OpenFile
     from writers.files.ring import Buffer
     from writers.model import Compression
 
@@ -45,7 +47,8 @@ class Sink:
     Used by one producer thread. End it with `close` or `abort`.
 
     Args:
-        path: The file; it is created or emptied. A pipe or device is written to as it is.
+        path: The file; it is created or emptied. A pipe or device is written to as it is, and an
+            object is there once all of it is.
         compression: Applied to each buffer: its bytes become one whole frame, so the file
             depends on the bytes and the size of the buffers only.
         buffer_bytes: Size of one buffer, before compression.
@@ -65,7 +68,7 @@ class Sink:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Location,
         *,
         compression: Compression,
         buffer_bytes: int,
@@ -81,21 +84,28 @@ class Sink:
                 f"{buffers} output buffers of {buffer_bytes} bytes are impossible.",
                 "use at least 1 buffer of at least 1 byte.",
             )
-        self.path = Path(path)
+        self.path = path if isinstance(path, Location) else Path(path)
         self._compressor: Compressor | None = None
         if compression.codec != "none":
             self._compressor = open_compressor(compression)
         self._digest = open_digest(checksum)
         encrypt = _encrypting(recipients) if recipients else None
-        try:
-            self._file = open_file(
-                self.path,
-                direct=direct_io,
-                min_free_bytes=min_free_bytes,
-                synced_from_bytes=synced_from_bytes,
-            )
-        except OSError as exc:
-            raise write_error("create", self.path, exc) from exc
+        self._file: OpenFile
+        if isinstance(self.path, Location):
+            # Imported on use: few write to an object store.
+            from writers.objects.upload import Upload
+
+            self._file = Upload(self.path, buffer_bytes=buffer_bytes, in_flight=buffers)
+        else:
+            try:
+                self._file = open_file(
+                    self.path,
+                    direct=direct_io,
+                    min_free_bytes=min_free_bytes,
+                    synced_from_bytes=synced_from_bytes,
+                )
+            except OSError as exc:
+                raise write_error("create", self.path, exc) from exc
         # Codecs and devices want one piece of our own memory; the page cache takes any.
         self._holds = self._compressor is None and not direct_io
         whole = self._file.whole(buffer_bytes) if self._compressor is None else buffer_bytes
@@ -243,7 +253,7 @@ class Sink:
         self._filling = None
         if not self._conveyor.abort(_ABORT_SECONDS):
             logger.warning("%s: a write is still hanging in the kernel; left alone", self.path)
-        if self._file.is_regular:
+        if isinstance(self.path, Path) and self._file.is_regular:
             with contextlib.suppress(OSError):
                 self.path.unlink()
 

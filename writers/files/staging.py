@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import StageSeconds, WrittenFile
+from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
     from writers.model import Compression, OutputSpec
@@ -55,7 +57,7 @@ class StagedFiles:
             number = f".{len(self._done) + 1:03d}" if self._spec.file_size_bytes else ""
             name = f"{self._stem}{number}.{self._extension}{PART_SUFFIX}"
             self._sink = Sink(
-                Path(self._spec.stream or Path(self._spec.directory, name)),
+                Path(self._spec.stream) if self._spec.stream else self._place(name),
                 compression=self._compression,
                 buffer_bytes=self._spec.buffer_bytes,
                 buffers=self._spec.buffers,
@@ -98,9 +100,14 @@ class StagedFiles:
             self._sink = None
         # What has gone through a pipe is nowhere, and the pipe is not ours to remove.
         for file in () if self._spec.stream else self._done:
-            with contextlib.suppress(OSError):
-                Path(self._spec.directory, file.path).unlink()
+            _remove(self._place(file.path))
         self._done.clear()
+
+    def _place(self, name: str) -> Path | Location:
+        """Return where a file of that name is written."""
+        if is_location(self._spec.directory):
+            return Location.parse(self._spec.directory).below(name)
+        return Path(self._spec.directory, name)
 
     @property
     def bytes_written(self) -> int:
@@ -114,6 +121,18 @@ class StagedFiles:
         if self._sink is not None:
             stages = _with_sink(stages, self._sink)
         return replace(stages, encode_s=encode_seconds)
+
+
+def _remove(file: Path | Location) -> None:
+    """Remove a file or an object, or leave it to whoever clears the place."""
+    if isinstance(file, Path):
+        with contextlib.suppress(OSError):
+            file.unlink()
+        return
+    from writers.objects.upload import remove
+
+    with contextlib.suppress(WriteError):
+        remove(file)
 
 
 def _with_sink(stages: StageSeconds, sink: Sink) -> StageSeconds:

@@ -1,0 +1,91 @@
+"""moto's S3 as a process of its own, and an independent client of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-secret"}
+_REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A server that runs, with a bucket in it."""
+
+    endpoint: str
+    bucket: str = "extracts"
+
+    def client(self) -> Any:
+        """Return boto3's client of it: what is checked is not read by what wrote it."""
+        import boto3
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=_REGION,
+            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def place(self, key: str, more: str = "") -> str:
+        """Return a place of `--to`."""
+        return f"s3://{self.bucket}/{key}?endpoint={self.endpoint}&region={_REGION}{more}"
+
+    def objects(self, prefix: str = "") -> dict[str, bytes]:
+        """Return all objects below a prefix, by their keys without it."""
+        client = self.client()
+        found = {}
+        for page in client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix
+        ):
+            for each in page.get("Contents", ()):
+                body = client.get_object(Bucket=self.bucket, Key=each["Key"])["Body"]
+                found[each["Key"][len(prefix) :]] = body.read()
+        return found
+
+    def uploads(self) -> list[str]:
+        """Return the keys of uploads that were neither completed nor aborted."""
+        answer = self.client().list_multipart_uploads(Bucket=self.bucket)
+        return [each["Key"] for each in answer.get("Uploads", ())]
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """Start a server, and end it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **CREDENTIALS},
+    )
+    server = S3Server(f"http://127.0.0.1:{port}")
+    try:
+        _wait(server.endpoint, process)
+        server.client().create_bucket(Bucket=server.bucket)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(endpoint: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        assert process.poll() is None, "the server has ended"
+        try:
+            with urllib.request.urlopen(endpoint):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not answer")

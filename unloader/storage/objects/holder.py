@@ -1,0 +1,133 @@
+"""Who has a place in an object store, as it is written there, and whether that process lives."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from unloader.records import dataclass
+from unloader.storage.machine import boot_id, host_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The process of a run that has a place."""
+
+    run_id: str
+    """Empty where somebody is cleaning."""
+    folder: str
+    """Name of the run's own prefix in the `_run` of each of its places."""
+    places: tuple[str, ...]
+    """Of the run; the first has its records."""
+    home: str = ""
+    """See `Claim.home`."""
+    nonce: str
+    """Tells this process of the run from all others."""
+    host: str
+    boot: str
+    pid_space: str
+    """In which `pid` has a meaning: containers on one machine have their own."""
+    pid: int
+    pid_since: str
+    """When the kernel started the process, which tells it from a later one of that number."""
+    since: str
+    beat: int = 0
+    """Counts the signs of life."""
+    is_released: bool = False
+    """The process has ended its work here."""
+    is_publishing: bool = False
+    """The run is complete: whoever comes next gives its files their final names."""
+
+    @classmethod
+    def here(
+        cls, run_id: str, places: tuple[str, ...], *, folder: str = "", home: str = ""
+    ) -> Holder:
+        """Return this process as the one that has the places of a run."""
+        return cls(
+            run_id=run_id,
+            folder=folder,
+            places=places,
+            home=home,
+            nonce=os.urandom(8).hex(),
+            host=host_name(),
+            boot=boot_id(),
+            pid_space=_pid_space(),
+            pid=os.getpid(),
+            pid_since=_started(os.getpid()),
+            since=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+
+    @classmethod
+    def read(cls, data: bytes) -> Holder:
+        """Return what `to_bytes` has written.
+
+        Raises:
+            ValueError: It is nothing that it has written.
+        """
+        document = json.loads(data)
+        if not isinstance(document, dict):
+            raise ValueError("it is no object of JSON")
+        try:
+            return _holder(document)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"it lacks {error}") from None
+
+    def to_bytes(self) -> bytes:
+        """Return it as it lies in the store."""
+        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+
+    def beating(self, **changes: Any) -> Holder:
+        """Return it with one more sign of life."""
+        return replace(self, beat=self.beat + 1, **changes)
+
+    def lives(self) -> bool | None:
+        """Tell whether the process lives; None if that cannot be seen from here."""
+        if self.is_released:
+            return False
+        if not (self.boot and self.boot == boot_id() and self.pid_space == _pid_space()):
+            return None
+        return _started(self.pid) == self.pid_since
+
+    def text(self) -> str:
+        """Return in words who it is."""
+        return f"run {self.run_id}, process {self.pid} on {self.host}, since {self.since}"
+
+
+def _holder(document: Mapping[str, Any]) -> Holder:
+    return Holder(
+        run_id=str(document["run_id"]),
+        folder=str(document["folder"]),
+        places=tuple(str(place) for place in document["places"]),
+        home=str(document["home"]),
+        nonce=str(document["nonce"]),
+        host=str(document["host"]),
+        boot=str(document["boot"]),
+        pid_space=str(document["pid_space"]),
+        pid=int(document["pid"]),
+        pid_since=str(document["pid_since"]),
+        since=str(document["since"]),
+        beat=int(document["beat"]),
+        is_released=bool(document["is_released"]),
+        is_publishing=bool(document["is_publishing"]),
+    )
+
+
+def _pid_space() -> str:
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def _started(pid: int) -> str:
+    """Return when a process was started, empty if there is none or it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+    except (OSError, ValueError):
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

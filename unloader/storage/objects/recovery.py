@@ -1,0 +1,110 @@
+"""Bringing publications to their end that were cut short, and saying what a store refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from unloader.errors import OutputFailed
+from unloader.storage.model import RUN_RECORD, Completed
+from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.lock import Lock, is_alive, read_lock
+from unloader.storage.objects.publication import Publication, carry_out
+from unloader.storage.objects.room import Room
+from writers.errors import WriteError
+
+
+@contextmanager
+def refused(verb: str, room: Room) -> Iterator[None]:
+    """Turn what the store said into the error for the user."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot {verb} {room.name}: {error.strerror or error}",
+            "check the name of the bucket, the credentials and their rights, and the network",
+        ) from error
+
+
+def pending(room: Room) -> tuple[Room, Holder, object] | None:
+    """Return the first place of a run that was cut short while it was published, else None.
+
+    Raises:
+        OutputFailed: A lock is damaged.
+        OSError: The store refused.
+    """
+    seen = read_lock(room)
+    if seen is None or not seen[0].places:
+        return None
+    home = room if room.is_same(seen[0].places[0]) else Room(seen[0].places[0])
+    of_home = seen if home is room else read_lock(home)
+    if of_home is None or of_home[0].folder != seen[0].folder or not of_home[0].is_publishing:
+        return None
+    if is_alive(home, of_home[0]):
+        return None
+    return home, *of_home
+
+
+def complete(room: Room) -> tuple[Completed, ...]:
+    """Finish a publication that was cut short, see `unloader.storage.base.Storage.complete`.
+
+    Raises:
+        OutputFailed: It cannot be finished.
+        WriteError: The store refused or failed.
+    """
+    with refused("read", room):
+        found = pending(room)
+        if found is None:
+            return ()
+        home, holder, version = found
+        publication = _read(home, holder)
+        rooms = [home, *publication.rooms()[1:]]
+        record = b""
+        with suppress(FileNotFoundError):
+            record = home.bucket.read(home.record(holder.folder, RUN_RECORD))
+        lock = _taken_over(home, holder, version)
+        others = [_of_its_own(each, holder) for each in rooms[1:]]
+        try:
+            carry_out(publication, rooms)
+            for each in (*others, lock):
+                if each is not None:
+                    each.remove()
+        except BaseException:
+            for each in (*others, lock):
+                if each is not None:
+                    with suppress(OutputFailed, WriteError):
+                        each.renew(is_released=True)
+            raise
+    text = (
+        f"run {publication.run_id} was cut short while it was published into {home.name}: that is "
+        "completed now"
+    )
+    return (Completed(place=home.name, run_id=publication.run_id, record=record, messages=(text,)),)
+
+
+def _read(home: Room, holder: Holder) -> Publication:
+    try:
+        return Publication.read(home.bucket.read(home.publication(holder.folder)))
+    except (ValueError, FileNotFoundError) as error:
+        raise OutputFailed(
+            f"the record of how run {holder.run_id} is published into {home.name} is damaged: "
+            f"{error}",
+            f"remove what it has left with: unloader clean '{home.name}'; then unload again",
+        ) from None
+
+
+def _taken_over(room: Room, holder: Holder, version: object) -> Lock:
+    """Take a dead run's lock, to do what it would have done."""
+    me = Holder.here(holder.run_id, holder.places, folder=holder.folder, home=holder.home)
+    lock = Lock(room, replace(me, is_publishing=holder.is_publishing))
+    lock.take_over(holder, version)
+    return lock
+
+
+def _of_its_own(room: Room, holder: Holder) -> Lock | None:
+    """Take the lock of another place of the same run, where that is still its own."""
+    seen = read_lock(room)
+    if seen is None or seen[0].folder != holder.folder:
+        return None
+    return _taken_over(room, *seen)

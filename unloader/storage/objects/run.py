@@ -1,0 +1,501 @@
+"""The places of one run in an object store, taken together and published together.
+
+`unloader.storage.base.RunStorage` says what each method promises.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import IO
+
+from unloader.errors import OutputFailed
+from unloader.storage.model import (
+    JOURNAL,
+    MANIFEST,
+    RECORDS,
+    RUN_RECORD,
+    STATUS,
+    STOP,
+    WISH,
+    Claim,
+    Move,
+    Place,
+    Staging,
+)
+from unloader.storage.objects.earlier_runs import EarlierRuns
+from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.journal import Journal, read_journal
+from unloader.storage.objects.leftovers import abort_uploads, look
+from unloader.storage.objects.lock import BEAT_SECONDS, Lock, read_lock
+from unloader.storage.objects.publication import Placed, Publication, carry_out, sweep
+from unloader.storage.objects.recovery import complete, refused
+from unloader.storage.objects.room import RUN, Room, folder_name
+from writers.errors import WriteError
+from writers.files.readable import RemoteFile
+from writers.files.syncing import Steps, alone
+from writers.objects.bucket import Superseded
+
+_TRIES = 3
+
+
+class ObjectRun:
+    """One or more prefixes, taken by one run."""
+
+    def __init__(self, claim: Claim) -> None:
+        """Take all the places or none; see `unloader.storage.base.Storage.take`.
+
+        Raises:
+            OutputFailed: As there; or one is named twice, or lies in another.
+            WriteError: The store refused or failed.
+        """
+        self._rooms = tuple(Room(place) for place in claim.places)
+        _check_different(self._rooms)
+        _check_rights(claim)
+        self.notices: tuple[str, ...] = ()
+        self._shared = claim.shared
+        self._publishing = self._published = False
+        self._is_shown, self._show_lock = True, threading.Lock()
+        self._journal: Journal | None = None
+        places = tuple(room.name for room in self._rooms)
+        me = Holder.here(claim.run_id, places, home=claim.home)
+        folder = folder_name(claim.run_id, me.nonce)
+        with refused("take", self._rooms[0]), ExitStack() as undo:
+            before = self._take(claim, me, folder, undo)
+            if not claim.overwrite:
+                for room in self._rooms:
+                    self._check_free(room)
+            # What cannot be replaced in the end had better be known before the work.
+            self._earlier = EarlierRuns(self._rooms, claim.read_index)
+            if claim.resumed:
+                self._go_on(claim, before)
+            else:
+                self._begin(claim, before)
+            undo.pop_all()
+        self._ended = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name="lock", daemon=True)
+        self._beating.start()
+
+    def _take(
+        self, claim: Claim, me: Holder, folder: str, undo: ExitStack
+    ) -> tuple[Holder | None, ...]:
+        """Take the locks, once nothing is being published at any of the places.
+
+        Returns:
+            Whose each place was, where its run has died.
+        """
+        for _ in range(_TRIES):
+            for room in () if claim.home else self._rooms:
+                self.notices += tuple(text for run in complete(room) for text in run.messages)
+            with ExitStack() as taken:
+                self._locks: tuple[Lock, ...] = ()
+                self._me = self._named(claim, me, folder)
+                for room in self._rooms:
+                    lock = Lock(room, self._me)
+                    lock.take()
+                    taken.callback(_undo, lock)
+                    self._locks = (*self._locks, lock)
+                before = tuple(lock.before for lock in self._locks)
+                # Another run may have begun to publish, and died, before the locks were ours.
+                if not any(each is not None and each.is_publishing for each in before):
+                    undo.push(taken.pop_all())
+                    return before
+        names = " or ".join(room.name for room in self._rooms)
+        raise OutputFailed(
+            f"another run is being published into {names}", "wait until it ends, then start again"
+        )
+
+    def _named(self, claim: Claim, me: Holder, folder: str) -> Holder:
+        """Return who this is, with the prefix that a resumed run has already."""
+        if claim.resumed and (seen := read_lock(self._rooms[0])) is not None:
+            folder = seen[0].folder
+        return replace(me, folder=folder)
+
+    def _check_free(self, room: Room) -> None:
+        levels, objects = room.bucket.look(room.location.prefix)
+        names = sorted({*levels, *(each.key.rpartition("/")[2] for each in objects)} - {RUN})
+        finished = MANIFEST in names
+        if not names or (self._shared and not finished):
+            return
+        what = "a finished run" if finished else f"{names[0]} and maybe more"
+        raise OutputFailed(
+            f"{room.name} is not empty: it holds {what}",
+            "choose an empty prefix with --to, or replace an earlier run with --overwrite",
+        )
+
+    def _begin(self, claim: Claim, before: Sequence[Holder | None]) -> None:
+        """Remove what dead runs have left."""
+        kept = b""
+        for room, holder in zip(self._rooms, before, strict=True):
+            uploads = abort_uploads(room) if holder is not None else 0
+            left = look(room, holder, uploads=uploads)
+            if not left.is_empty:
+                self.notices += (f"removed {left.text()}",)
+            if claim.keeps_record and holder is not None and room is self._rooms[0]:
+                with suppress(FileNotFoundError):
+                    kept = room.bucket.read(room.record(holder.folder, RUN_RECORD))
+        sweep(self._rooms)
+        if kept:
+            self.keep(RUN_RECORD, kept)
+
+    def _go_on(self, claim: Claim, before: Sequence[Holder | None]) -> None:
+        """Keep what the dead run has; its broken-off uploads are of no use."""
+        for room, holder in zip(self._rooms, before, strict=True):
+            here = holder is not None and holder.run_id == claim.run_id
+            if not here and not self._is_its_record(claim):
+                # The lock of the one that is there instead goes back to it.
+                raise OutputFailed(
+                    f"run {claim.run_id} has nothing in {room.name} any more",
+                    "start again, without resume",
+                )
+            abort_uploads(room)
+            old = (STATUS, STOP, WISH)
+            room.bucket.delete(room.record(self._me.folder, name) for name in old)
+
+    def _is_its_record(self, claim: Claim) -> bool:
+        if claim.is_record_of_it is None:
+            return False
+        return claim.is_record_of_it(self.recorded(RUN_RECORD))
+
+    def _beat(self) -> None:
+        """Give signs of life; a store that is out of reach for a while is asked again."""
+        while not self._ended.wait(BEAT_SECONDS):
+            for lock in self._locks:
+                with suppress(WriteError, OutputFailed):
+                    lock.renew()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The places, in their order."""
+        return tuple(Place(name=each.name, address=each.name) for each in self._rooms)
+
+    def staging(self, place: int) -> Staging:
+        """Return the prefix; what was appended before is in the store."""
+        if self._journal is not None:
+            self._journal.settle()
+        location = self._rooms[place].staging(self._me.folder)
+        return Staging(label=str(location), directory=str(location))
+
+    def marks(self) -> tuple[str, ...]:
+        """Return none: there are no files."""
+        return ()
+
+    def check(self) -> None:
+        """Look whether a lock was lost."""
+        for lock in self._locks:
+            lock.check()
+
+    def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
+        """Check that under none of these names lies an object that is not an earlier run's."""
+        with refused("read", self._rooms[0]):
+            earlier = self._earlier.names()
+            there = [set(room.names()) for room in self._rooms]
+        for number, name in finals:
+            if name in there[number] - earlier[number]:
+                raise OutputFailed(
+                    f"{name} exists already in {self._rooms[number].name}, and no earlier run "
+                    "wrote it",
+                    "move it away, or choose another --to or --file-name",
+                )
+
+    def open_staged(self, place: int, name: str) -> IO[bytes]:
+        """Return memory that becomes the object once it is closed: these files are small."""
+        room = self._rooms[place]
+        key = room.staging(self._me.folder).below(name).key
+        return _Staged(lambda data: room.bucket.put_new(key, data))
+
+    def staged_file(self, place: int, name: str) -> RemoteFile:
+        """Return a staged object."""
+        room = self._rooms[place]
+        location = room.staging(self._me.folder).below(name)
+        return RemoteFile(name=str(location), open=partial(room.bucket.open, location.key))
+
+    def discard(self, *stems: str) -> None:
+        """Remove whatever attempts with these stems have staged."""
+        for room in self._rooms:
+            with refused("clear", room):
+                room.bucket.delete(
+                    each.key
+                    for each in room.staged(self._me.folder)
+                    if each.key.rpartition("/")[2].startswith(tuple(f"{s}." for s in stems))
+                )
+
+    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
+        """Remove all staged objects but these."""
+        for number, room in enumerate(self._rooms):
+            names = {name for place, name in kept if place == number}
+            with refused("clear", room):
+                room.bucket.delete(
+                    each.key
+                    for each in room.staged(self._me.folder)
+                    if each.key.rpartition("/")[2] not in names
+                )
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write a record into the first place's `_run`."""
+        if _known(name) == JOURNAL:
+            self._opened_journal().replace(data)
+        else:
+            home = self._rooms[0]
+            home.bucket.put(home.record(self._me.folder, name), data)
+
+    def recorded(self, name: str) -> bytes:
+        """Return a record from the first place's `_run`."""
+        home = self._rooms[0]
+        with refused("read", home):
+            if _known(name) == JOURNAL:
+                if self._journal is not None:
+                    self._journal.settle()
+                return read_journal(home, self._me.folder)
+            return read_record(home, self._me.folder, name)
+
+    def append(self, name: str, line: bytes) -> None:
+        """Append to the journal; it is in the store a moment later, see `Journal`."""
+        if _known(name) != JOURNAL:
+            raise ValueError(f"lines are appended to {JOURNAL} only")
+        try:
+            self._opened_journal().append(line)
+        except WriteError as error:
+            raise OutputFailed(error.message, error.hint) from error
+
+    def _opened_journal(self) -> Journal:
+        if self._journal is None:
+            with refused("read", self._rooms[0]):
+                self._journal = Journal(self._rooms[0], self._me.folder)
+        return self._journal
+
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Do nothing: an object that is there stays there."""
+
+    def show(self, data: bytes) -> None:
+        """Replace the record of how far the run is."""
+        home = self._rooms[0]
+        with self._show_lock:
+            if not self._is_shown:
+                return
+            try:
+                home.bucket.put(home.record(self._me.folder, STATUS), data)
+            except WriteError as error:
+                raise OSError(errno.EIO, error.message) from error
+
+    def stop_asked(self) -> bool:
+        """Tell whether the first place's `_run` has an object that asks this process to end."""
+        home = self._rooms[0]
+        with suppress(OSError):
+            asked = read_record(home, self._me.folder, STOP)
+            return asked.decode("utf-8", "replace").strip() == self._me.nonce
+        return False
+
+    def wish(self) -> bytes:
+        """Return what the object says that asks for other settings."""
+        home = self._rooms[0]
+        with suppress(OSError):
+            process, _, wish = read_record(home, self._me.folder, WISH).partition(b"\n")
+            return wish if process == self._me.nonce.encode() else b""
+        return b""
+
+    def commit(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> tuple[str, ...]:
+        """Publish: copy every staged object to its final name, the manifest last."""
+        return alone(self.committing(moves, manifest, then))
+
+    def committing(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> Steps[tuple[str, ...]]:
+        """Do the same; there is nothing to be synced."""
+        yield from ()
+        home = self._rooms[0]
+        with refused("publish in", home):
+            self._earlier.check_unchanged()
+            publication = self._publication(moves)
+            home.bucket.put(home.manifest(self._me.folder), manifest)
+            home.bucket.put(home.publication(self._me.folder), publication.to_bytes())
+            for lock in self._locks[1:]:
+                lock.renew()
+            # From here on the run is complete, whoever ends it: unless the place is another's.
+            self._locks[0].renew(is_publishing=True)
+            self._publishing = True
+
+            def ending() -> None:
+                then()
+                self._show_no_more()
+
+            try:
+                carry_out(publication, self._rooms, ending)
+            except (OutputFailed, WriteError, OSError) as error:
+                raise self._unfinished(error) from error
+            for lock in reversed(self._locks):
+                lock.remove()
+            self._published = True
+        return ()
+
+    def _unfinished(self, error: Exception) -> OutputFailed:
+        said = str(getattr(error, "message", error)).rstrip(". ")
+        name = self._rooms[0].name
+        return OutputFailed(
+            f"all is written, but not all has its final name yet: {said}",
+            f"bring it to its end with: unloader resume '{name}'",
+        )
+
+    def _publication(self, moves: Sequence[Move]) -> Publication:
+        """Return what is to be done, all of it possible as far as can be seen.
+
+        Raises:
+            WriteError: A staged file is missing, a final name is another's or is given twice.
+        """
+        earlier = self._earlier.names()
+        files: list[Placed] = []
+        for number, room in enumerate(self._rooms):
+            staged = {each.key: each.bytes for each in room.staged(self._me.folder)}
+            taken = set(room.names()) - earlier[number]
+            for move in moves:
+                if move.place != number:
+                    continue
+                key = room.staging(self._me.folder).below(move.staged).key
+                if key not in staged:
+                    raise WriteError(
+                        f"{move.staged} is not in {room.staging(self._me.folder)} any more.",
+                        "find out what removed it, then unload again.",
+                    )
+                if move.final in taken:
+                    raise WriteError(
+                        f"{room.name} has {move.final} already, or two files are to have that "
+                        "name.",
+                        "move it away, or choose another --to or --file-name.",
+                    )
+                taken.add(move.final)
+                files.append(Placed(number, key, staged[key], move.final))
+        return Publication(
+            run_id=self._me.run_id,
+            folder=self._me.folder,
+            places=tuple(room.name for room in self._rooms),
+            files=tuple(files),
+            replaced=tuple(tuple(sorted(names)) for names in earlier),
+        )
+
+    def abandon(self, manifest: bytes | None) -> None:
+        """Keep what is staged with a partial manifest, or leave no trace."""
+        if self._publishing:
+            # What is on record is to be completed, and needs the manifest that is there.
+            return
+        self._show_no_more()
+        home = self._rooms[0]
+        if manifest is not None:
+            home.bucket.put(home.manifest(self._me.folder), manifest)
+            return
+        with suppress(OutputFailed), refused("clear", home):
+            self.check()
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+            for room in self._rooms:
+                abort_uploads(room)
+            sweep(self._rooms)
+            for lock in reversed(self._locks):
+                lock.remove()
+
+    def _show_no_more(self) -> None:
+        with self._show_lock:
+            self._is_shown = False
+
+    def close(self) -> None:
+        """Release the places to others."""
+        self._ended.set()
+        self._beating.join()
+        if self._journal is not None:
+            self._journal.close()
+        for lock in self._locks:
+            _release(lock)
+
+    def __enter__(self) -> ObjectRun:
+        """Return the places themselves."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close them."""
+        self.close()
+
+
+class _Staged(io.BytesIO):
+    """A small object in the making."""
+
+    def __init__(self, put: Callable[[bytes], object]) -> None:
+        super().__init__()
+        self._put = put
+
+    def close(self) -> None:
+        """Write it, unless it was closed or is given up because of an error."""
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._put(data)
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        """Write it, if all went well."""
+        if kind is not None:
+            super().close()
+        self.close()
+
+
+def read_record(room: Room, folder: str, name: str) -> bytes:
+    """Return a record of a run; empty where there is none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        return room.bucket.read(room.record(folder, name))
+    except FileNotFoundError:
+        return b""
+
+
+def _undo(lock: Lock) -> None:
+    """Leave the place as it was, as far as the store lets us."""
+    with suppress(OutputFailed, WriteError, Superseded):
+        lock.undo()
+
+
+def _release(lock: Lock) -> None:
+    """Write down that the process has ended its work there."""
+    with suppress(OutputFailed, WriteError):
+        if not lock.is_lost:
+            lock.renew(is_released=True)
+
+
+def _known(name: str) -> str:
+    if name not in RECORDS:
+        raise ValueError(f"{name} is no record of a run")
+    return name
+
+
+def _check_different(rooms: Sequence[Room]) -> None:
+    for one, other in combinations(rooms, 2):
+        first, second = one.location, other.location
+        if first.store == second.store and (
+            first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
+        ):
+            raise OutputFailed(
+                f"--to names two places of which one is or lies in the other: {one.name} and "
+                f"{other.name}",
+                "name places apart from each other",
+            )
+        if first.scheme != second.scheme:
+            raise OutputFailed(
+                f"--to names two kinds of places: {one.name} and {other.name}",
+                "name places of one kind, as one run publishes all of its files at once",
+            )
+
+
+def _check_rights(claim: Claim) -> None:
+    if claim.mode is not None or claim.owner_group:
+        raise OutputFailed(
+            "objects have neither a mode nor an owner on this machine",
+            "leave out --mode and --owner-group, and set the rights on the bucket",
+        )

@@ -1,0 +1,150 @@
+"""Object stores as a storage; see `unloader.storage.base.Storage`."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from unloader.storage.model import (
+    JOURNAL,
+    MANIFEST,
+    STOP,
+    WISH,
+    Claim,
+    Cleaning,
+    Completed,
+    Disk,
+    WhoWasHere,
+)
+from unloader.storage.objects.cleaning import clean
+from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.journal import read_journal
+from unloader.storage.objects.leftovers import look, nothing_counted
+from unloader.storage.objects.lock import is_alive, read_lock
+from unloader.storage.objects.recovery import complete
+from unloader.storage.objects.room import RUN, Room
+from unloader.storage.objects.run import ObjectRun, read_record
+from writers.errors import WriteError
+from writers.files.readable import RemoteFile
+from writers.objects.location import below
+
+_THREADS = 16
+
+
+class ObjectStorage:
+    """S3 and its likes, Google's and Azure's."""
+
+    def take(self, claim: Claim) -> ObjectRun:
+        """Take the places of a run."""
+        return ObjectRun(claim)
+
+    def complete(self, place: str) -> tuple[Completed, ...]:
+        """Finish a publication that was cut short."""
+        return complete(Room(place))
+
+    def complete_all(self, places: Sequence[str]) -> tuple[Completed, ...]:
+        """Finish publications at many places, looking at several at once."""
+        with ThreadPoolExecutor(min(_THREADS, max(1, len(places)))) as pool:
+            return tuple(each for found in pool.map(self.complete, places) for each in found)
+
+    def names(self, place: str) -> tuple[str, ...]:
+        """Return the names of the objects at a place, its `_run` left out."""
+        room = Room(place)
+        levels, objects = room.bucket.look(room.location.prefix)
+        if not (levels or objects):
+            raise FileNotFoundError(errno.ENOENT, "there is nothing", room.name)
+        return tuple(each.key.rpartition("/")[2] for each in objects)
+
+    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
+        """Return the prefixes with a manifest or a `_run`, but for hidden ones."""
+        found: list[str] = []
+        level = [place]
+        for number in range(depth + 1):
+            following = []
+            for each in level:
+                room = Room(each)
+                names, objects = room.bucket.look(room.location.prefix)
+                if not number and not (names or objects):
+                    raise FileNotFoundError(errno.ENOENT, "there is nothing", room.name)
+                if RUN in names or room.final(MANIFEST) in {each.key for each in objects}:
+                    found.append(each)
+                following += [below(each, name) for name in names if name != RUN and name[0] != "."]
+            level = following
+        return tuple(sorted(found))
+
+    def read(self, place: str, name: str) -> bytes:
+        """Return a whole object."""
+        room = Room(place)
+        return room.bucket.read(room.final(name))
+
+    def put_new(self, place: str, name: str, data: bytes) -> None:
+        """Write a small object under a name that none has."""
+        room = Room(place)
+        room.bucket.put_new(room.final(name), data)
+
+    def file(self, place: str, name: str) -> RemoteFile:
+        """Return an object with a final name."""
+        room = Room(place)
+        key = room.final(name)
+        return RemoteFile(name=str(room.location.below(name)), open=partial(room.bucket.open, key))
+
+    def disk(self, place: str) -> Disk | None:
+        """Return None: it is no disk of this machine."""
+        return None
+
+    def record(self, place: str, name: str) -> bytes:
+        """Return a record of the run that has a place or had it."""
+        seen = read_lock(Room(place))
+        if seen is None:
+            return b""
+        home = Room(seen[0].places[0])
+        if name == JOURNAL:
+            return read_journal(home, seen[0].folder)
+        return read_record(home, seen[0].folder, name)
+
+    def ask_to_stop(self, place: str) -> None:
+        """Write an object into the `_run` of the run's first place."""
+        home, holder = _of(place)
+        self._ask(home, holder, STOP, holder.nonce.encode())
+
+    def ask(self, place: str, wish: bytes) -> None:
+        """Write an object into the `_run` of the run's first place."""
+        home, holder = _of(place)
+        self._ask(home, holder, WISH, holder.nonce.encode() + b"\n" + wish)
+
+    def _ask(self, home: Room, holder: Holder, name: str, data: bytes) -> None:
+        try:
+            home.bucket.put(home.record(holder.folder, name), data)
+        except WriteError as error:
+            raise OSError(errno.EIO, error.message, home.name) from error
+
+    def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
+        """Return the run whose lock is at a place."""
+        room = Room(place)
+        seen = read_lock(room)
+        if seen is None:
+            return None
+        holder = seen[0]
+        return WhoWasHere(
+            run_id=holder.run_id,
+            pid=holder.pid,
+            places=holder.places,
+            is_running=is_alive(room, holder),
+            left=look(room, holder) if counted else nothing_counted(room, holder),
+            host=holder.host,
+            since=holder.since,
+            home=holder.home,
+        )
+
+    def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
+        """Remove what dead runs have left in places."""
+        return clean(places, dry_run=dry_run)
+
+
+def _of(place: str) -> tuple[Room, Holder]:
+    seen = read_lock(Room(place))
+    if seen is None or not seen[0].places:
+        raise FileNotFoundError(errno.ENOENT, "no run is there", place)
+    return Room(seen[0].places[0]), seen[0]

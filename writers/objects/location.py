@@ -1,0 +1,170 @@
+"""Where an object, or a place for objects, is: `s3://bucket/prefix?endpoint=https://host`.
+
+All that is needed to find it again is in its text, so that whoever reads a manifest finds the
+files. What must stay secret never is: credentials come from the environment of the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from writers.errors import FormatError
+
+SCHEMES = ("s3", "gs", "az")
+_MARKS = tuple(f"{scheme}://" for scheme in SCHEMES)
+_OPTIONS = {
+    "s3": (
+        "endpoint",
+        "region",
+        "profile",
+        "addressing",
+        "checksum",
+        "sse",
+        "kms_key",
+        "storage_class",
+        "tag",
+    ),
+    "gs": ("endpoint",),
+    "az": ("account", "endpoint"),
+}
+_CHOICES = {
+    "addressing": ("path", "virtual"),
+    "checksum": ("sha256", "crc64nvme", "none"),
+    "sse": ("AES256", "aws:kms", "aws:kms:dsse"),
+}
+_FORMS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A key in a bucket, with what is to be known of the store. Its text is `str()` of it."""
+
+    scheme: str
+    bucket: str
+    key: str
+    """Without a slash at either end; empty is the bucket as a whole."""
+    options: tuple[tuple[str, str], ...] = ()
+    """In the order of their names; `tag` may stand several times."""
+
+    @classmethod
+    def parse(cls, text: str) -> Location:
+        """Return the location that a text means.
+
+        Raises:
+            FormatError: It is none, or holds what it must not. Credentials are not repeated.
+        """
+        return _parsed(text)
+
+    def option(self, name: str) -> str:
+        """Return an option; empty where it is not given."""
+        return dict(self.options).get(name, "")
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags that each object gets."""
+        pairs = (value.partition(":") for name, value in self.options if name == "tag")
+        return {name: value for name, _, value in pairs}
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    def below(self, *names: str) -> Location:
+        """Return a location within this one."""
+        return replace(self, key="/".join(filter(None, (self.key, *names))))
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of all objects within begin with; empty for all of the bucket."""
+        return f"{self.key}/" if self.key else ""
+
+    @property
+    def store(self) -> Location:
+        """The bucket itself, as all its locations share it."""
+        return replace(self, key="")
+
+    def __fspath__(self) -> str:
+        """Return the text: messages have it where a local file has its path."""
+        return str(self)
+
+    def __str__(self) -> str:
+        """Return the text that `parse` makes this of."""
+        query = "&".join(f"{name}={quote(value, safe=':/-_.~')}" for name, value in self.options)
+        return f"{self.scheme}://{self.bucket}/{self.key}".rstrip("/") + (query and f"?{query}")
+
+
+def is_location(text: str) -> bool:
+    """Tell whether a text means an object store, whether or not it is right."""
+    return text.startswith(_MARKS)
+
+
+def below(place: str, name: str) -> str:
+    """Return a place within another one, whether that is a directory or in an object store."""
+    if is_location(place):
+        return str(Location.parse(place).below(name))
+    return f"{place.rstrip('/')}/{name}"
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Location:
+    if not is_location(text):
+        raise FormatError("that is no place in an object store.", f"write it as {_FORMS}.")
+    parts = urlsplit(text)
+    if "@" in parts.netloc or "#" in text:
+        raise FormatError(
+            f"a place in an object store ({parts.scheme}://) holds credentials or a #.",
+            "take them out: credentials come from the environment or a profile.",
+        )
+    if not parts.netloc:
+        raise FormatError(f"{parts.scheme}:// names no bucket.", f"write it as {_FORMS}.")
+    key = parts.path.strip("/")
+    if any(part in ("", ".", "..") for part in key.split("/") if key):
+        raise FormatError(f"{text.partition('?')[0]} has an empty part.", f"write it as {_FORMS}.")
+    return Location(
+        scheme=parts.scheme,
+        bucket=parts.netloc,
+        key=key,
+        options=tuple(sorted(_options(parts.scheme, parts.query))),
+    )
+
+
+def _options(scheme: str, query: str) -> list[tuple[str, str]]:
+    """Return what stands behind the `?`; a value that may be a secret is not repeated."""
+    try:
+        pairs = parse_qsl(query, strict_parsing=True) if query else []
+    except ValueError:
+        raise FormatError(
+            f"what stands behind the ? of a place in {scheme}:// cannot be read.",
+            "write NAME=VALUE, several with & between them, and quote the place for the shell.",
+        ) from None
+    known = _OPTIONS[scheme]
+    for name, value in pairs:
+        if name not in known:
+            raise FormatError(
+                f"a place in {scheme}:// has no option {name}.",
+                f"use {', '.join(known)}; credentials come from the environment or a profile.",
+            )
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise FormatError(f"{name}={value} is not known.", f"use {', '.join(_CHOICES[name])}.")
+        if name == "endpoint":
+            _check_endpoint(value)
+        if name == "tag" and not all(value.partition(":")):
+            raise FormatError(f"tag={value} is no tag.", "write tag=NAME:VALUE.")
+    names = [name for name, _ in pairs if name != "tag"]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise FormatError(f"{twice} stands twice in one place.", "leave one of them out.")
+    if "kms_key" in names and not dict(pairs).get("sse", "").startswith("aws:kms"):
+        raise FormatError("kms_key has no meaning without KMS.", "add sse=aws:kms.")
+    return pairs
+
+
+def _check_endpoint(value: str) -> None:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+        raise FormatError(
+            "endpoint is no address of a server, or holds credentials.",
+            "write it as endpoint=https://HOST:PORT.",
+        )
