@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unloader.api.translation import translated
 from unloader.events import Observer, silent
 from unloader.model import EncryptionOptions, SourceSpec
+from unloader.storage.paths import AnyPlace, path_of
 
 if TYPE_CHECKING:
     from unloader.status.ending import StoppedRun
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def verify(
-    destination: Path,
+    destination: AnyPlace,
     source: SourceSpec | None = None,
     *,
     level: Level = "count",
@@ -50,10 +50,10 @@ def verify(
 
     with translated():
         checks = Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
-        return verify_either(destination, source, observe, checks)
+        return verify_either(path_of(destination), source, observe, checks)
 
 
-def merge(destination: Path) -> dict[str, Any]:
+def merge(destination: AnyPlace) -> dict[str, Any]:
     """Put the parts of a plan together under one manifest; return its JSON document.
 
     Their files stay where they are. If the parts are merged already, their manifest is returned.
@@ -68,10 +68,10 @@ def merge(destination: Path) -> dict[str, Any]:
     from unloader.merging.merging import merge as merged
 
     with translated():
-        return to_json(merged(destination))
+        return to_json(merged(path_of(destination)))
 
 
-def clean(directories: Sequence[Path], *, dry_run: bool = False) -> dict[str, Any]:
+def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str, Any]:
     """Remove what runs that died have left unpublished in directories; return what that was.
 
     Args:
@@ -115,7 +115,7 @@ def end_keepers(run_id: str | None = None) -> dict[str, Any]:
         return ended(run_id)
 
 
-def status(destination: Path) -> RunStatus:
+def status(destination: AnyPlace) -> RunStatus:
     """Return what is known of the runs at a destination: one that goes on, broke, or is finished.
 
     Args:
@@ -130,7 +130,7 @@ def status(destination: Path) -> RunStatus:
         return status_of(str(destination))
 
 
-def runs(directory: Path, *, depth: int = 3) -> tuple[RunStatus, ...]:
+def runs(directory: AnyPlace, *, depth: int = 3) -> tuple[RunStatus, ...]:
     """Return what is known of all runs in a directory and so many levels below it.
 
     Raises:
@@ -143,7 +143,10 @@ def runs(directory: Path, *, depth: int = 3) -> tuple[RunStatus, ...]:
 
 
 def stop(
-    destination: Path, *, timeout_seconds: float, stop: Callable[[], bool] = lambda: False
+    destination: AnyPlace,
+    *,
+    timeout_seconds: float,
+    stop: Callable[[], bool] = lambda: False,
 ) -> StoppedRun:
     """Ask the run at a destination to end, as Ctrl-C would, and wait until it is over.
 
@@ -162,7 +165,7 @@ def stop(
 
 
 def change(
-    destination: Path,
+    destination: AnyPlace,
     wish: Wish,
     *,
     timeout_seconds: float,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unloader.api.translation import translated
+from unloader.storage.paths import AnyPlace, path_of
 
 if TYPE_CHECKING:
     from unloader.report.model import RunReport
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from unloader.report.sweep_model import SweepPage
 
 
-def report(place: Path, *, ceilings: Path | None = None) -> RunReport | TablesReport | SweepPage:
+def report(
+    place: AnyPlace, *, ceilings: Path | None = None
+) -> RunReport | TablesReport | SweepPage:
     """Return what the page of a run or of a sweep shows.
 
     Args:
@@ -29,7 +32,7 @@ def report(place: Path, *, ceilings: Path | None = None) -> RunReport | TablesRe
     from unloader.report.reading import report_at
 
     with translated():
-        return report_at(place, ceilings)
+        return report_at(path_of(place), ceilings)
 
 
 def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:

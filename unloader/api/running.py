@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unloader.api.translation import translated
 from unloader.events import Observer, silent
 from unloader.model import EncryptionOptions, Request, SecretReference
 from unloader.resolve.resolved import ResolvedRun
+from unloader.storage.paths import AnyPlace
 
 if TYPE_CHECKING:
     from unloader.selection.asked import TablesRequest
@@ -84,7 +84,7 @@ def unload_tables(
 
 
 def resume(
-    destination: Path,
+    destination: AnyPlace,
     *,
     secret: SecretReference | None = None,
     session_sql: tuple[str, ...] = (),
@@ -140,7 +140,7 @@ def resume(
         return answer(done)
 
 
-def interrupted(destination: Path) -> Request | None:
+def interrupted(destination: AnyPlace) -> Request | None:
     """Return what the run was asked that was broken off in a directory; None if there is none.
 
     Of a run over several tables it is what was asked for all; it names no table and no query.

@@ -5,7 +5,6 @@ Nothing is made or changed. A disk is looked at once, with all that would go to 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path, PurePath
@@ -20,8 +19,9 @@ from unloader.resolve.outputs.directories import placed
 from unloader.resolve.resolution import new_run_id
 from unloader.resolve.tables.homes import at_home
 from unloader.storage.directories.refusals import refusal
-from unloader.storage.kinds import destination_kind, pipe_template, two_are_one
+from unloader.storage.kinds import KEPT, destination_kind, is_kept, pipe_template, two_are_one
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import comparable
 from writers.files.room import free_bytes
 from writers.model import Compression, TextFormat
 
@@ -45,7 +45,7 @@ class Destinations:
         kind = destination_kind(request.output.destinations)
         if not request.output.destination or kind in ("null", "stdout"):
             return
-        if kind != "directories":
+        if kind not in KEPT:
             self.places[number] = (request.output.destination,)
             self._pipe(entry, request.output.destination)
             return
@@ -98,7 +98,7 @@ class Destinations:
         disks: dict[int, str] = {}
         for number, check in checks.items():
             places = self.places.get(number, ())
-            if destination_kind(places) != "directories" or check.bytes is None:
+            if not is_kept(places) or check.bytes is None:
                 continue
             for place in places:
                 disk = storage_at(place).disk(place)
@@ -144,4 +144,4 @@ def _is_plain(request: Request) -> bool:
 
 
 def _real(place: str) -> PurePath:
-    return PurePath(os.path.realpath(place))
+    return comparable(place)

@@ -7,7 +7,6 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 from __future__ import annotations
 
 from dataclasses import field
-from pathlib import Path
 from typing import Any
 
 from unloader.errors import OutputFailed
@@ -26,6 +25,7 @@ from unloader.manifest.tables import is_of_tables
 from unloader.records import dataclass
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import PlacePath, path_of
 
 _RESTORE = "restore it, or unload again to another directory"
 
@@ -47,7 +47,7 @@ class _Listing:
     directories: tuple[DirectoryRecord, ...] | None = field(default=None, metadata={OPTIONAL: True})
 
 
-def read_manifest(destination: Path, name: str = MANIFEST) -> Manifest:
+def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
     """Return the manifest of a finished run.
 
     Args:
@@ -60,7 +60,7 @@ def read_manifest(destination: Path, name: str = MANIFEST) -> Manifest:
     return parse_manifest(manifest_data(destination, name), destination, name)
 
 
-def manifest_data(destination: Path, name: str = MANIFEST) -> bytes:
+def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
     """Return the bytes of the manifest of a finished run, unchecked.
 
     Raises:
@@ -84,7 +84,7 @@ def read_index(data: bytes, place: str) -> Index:
     Raises:
         OutputFailed: They are no whole manifest.
     """
-    path = Path(place) / MANIFEST
+    path = path_of(place) / MANIFEST
     try:
         document = document_of(data, path)
         if is_of_tables(document):
@@ -102,12 +102,12 @@ def read_index(data: bytes, place: str) -> Index:
     others = [each.path for each in (found.directories or ())[1:]]
     return Index(
         run_id=found.run_id,
-        places=(place, *(str(Path(place) / each) for each in others)),
+        places=(place, *(str(path_of(place) / each) for each in others)),
         files=tuple((number, name) for name, number in files.items()),
     )
 
 
-def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Manifest:
+def parse_manifest(data: bytes, destination: PlacePath, name: str = MANIFEST) -> Manifest:
     """Return the manifest that these bytes are.
 
     Args:
@@ -137,7 +137,7 @@ def parse_manifest(data: bytes, destination: Path, name: str = MANIFEST) -> Mani
     return manifest
 
 
-def document_of(data: bytes, path: Path) -> Any:
+def document_of(data: bytes, path: PlacePath) -> Any:
     """Return what the bytes of a manifest hold, once they are intact and its version is ours.
 
     Raises:
@@ -160,11 +160,13 @@ def document_of(data: bytes, path: Path) -> Any:
     return document
 
 
-def _changed(path: Path, why: str) -> OutputFailed:
+def _changed(path: PlacePath, why: str) -> OutputFailed:
     return OutputFailed(f"{path} has been changed since it was written: {why}", _RESTORE)
 
 
-def directories_of(manifest: Manifest, home: Path, *, recorded: bool = False) -> tuple[Path, ...]:
+def directories_of(
+    manifest: Manifest, home: PlacePath, *, recorded: bool = False
+) -> tuple[PlacePath, ...]:
     """Return the directories that hold a run's files, in the order of their numbers.
 
     Args:
@@ -172,7 +174,7 @@ def directories_of(manifest: Manifest, home: Path, *, recorded: bool = False) ->
         home: Where the manifest lies; that is the first directory, wherever it was at the time.
         recorded: The first directory is where it was at the time.
     """
-    listed = tuple(Path(each.path) for each in manifest.directories or ())
+    listed = tuple(path_of(each.path) for each in manifest.directories or ())
     if not listed:
         return (home,)
     first = listed[0] if recorded else home

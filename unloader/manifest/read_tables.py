@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from unloader.errors import OutputFailed
 from unloader.json_fields import NotAsExpected
 from unloader.manifest.read import document_of, manifest_data
 from unloader.manifest.tables import TablesManifest, from_json, is_of_tables
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import PlacePath
 
 
-def read_tables_manifest(home: Path, name: str = MANIFEST) -> TablesManifest:
+def read_tables_manifest(home: PlacePath, name: str = MANIFEST) -> TablesManifest:
     """Return the manifest of a run over several tables.
 
     Args:
@@ -25,7 +24,7 @@ def read_tables_manifest(home: Path, name: str = MANIFEST) -> TablesManifest:
     return parse_tables_manifest(manifest_data(home, name), home / name)
 
 
-def parse_tables_manifest(data: bytes, path: Path) -> TablesManifest:
+def parse_tables_manifest(data: bytes, path: PlacePath) -> TablesManifest:
     """Return the manifest that these bytes are; as `read_tables_manifest` otherwise.
 
     Args:
@@ -43,7 +42,7 @@ def parse_tables_manifest(data: bytes, path: Path) -> TablesManifest:
         ) from error
 
 
-def is_finished_home(place: Path) -> bool:
+def is_finished_home(place: PlacePath) -> bool:
     """Return whether the manifest in a directory is one of several tables.
 
     One that is damaged is none: whoever reads it says so.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from unloader import __version__
 from unloader.errors import OutputFailed
@@ -31,12 +30,13 @@ from unloader.model import VerifyLevel
 from unloader.resolve.resolution import new_run_id
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import PlacePath, absolute
 
 _LEVELS: tuple[VerifyLevel, ...] = ("none", "count", "full", "source")
 """From the one that checks least."""
 
 
-def merge(destination: Path) -> Manifest:
+def merge(destination: PlacePath) -> Manifest:
     """Write one manifest over all parts of a plan, once all are there; return it.
 
     If the directory has it already, that is returned.
@@ -57,7 +57,7 @@ def merge(destination: Path) -> Manifest:
     return read_manifest(destination)
 
 
-def _there_already(destination: Path, merged: Manifest) -> Manifest:
+def _there_already(destination: PlacePath, merged: Manifest) -> Manifest:
     """Return the manifest that is there, if it is of the same parts."""
     there = read_manifest(destination)
     if there.parts != merged.parts:
@@ -68,13 +68,14 @@ def _there_already(destination: Path, merged: Manifest) -> Manifest:
     return there
 
 
-def _check_files(place: Path, manifest: Manifest) -> None:
+def _check_files(place: PlacePath, manifest: Manifest) -> None:
     """Check that the files of a part are there with the sizes that they had."""
     places = directories_of(manifest, place)
     for name, file in manifest.files.items():
-        path = places[file.directory or 0] / name
+        home = places[file.directory or 0]
+        path = home / name
         try:
-            size = path.stat().st_size
+            size = storage_at(str(home)).size(str(home), name)
         except OSError as error:
             raise OutputFailed(
                 f"{path} is not there: {error.strerror}",
@@ -87,9 +88,9 @@ def _check_files(place: Path, manifest: Manifest) -> None:
             )
 
 
-def _merged(found: Sequence[FoundPart], destination: Path) -> Manifest:
+def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
     first = found[0].manifest
-    directories = [DirectoryRecord(path=str(destination.absolute()), files=0, bytes=0)]
+    directories = [DirectoryRecord(path=absolute(str(destination)), files=0, bytes=0)]
     units: list[UnitRecord] = []
     for part in found:
         begins = len(directories)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 
 from unloader.errors import OutputFailed
 from unloader.manifest.model import Manifest, OptionsRecord, PartRecord
@@ -19,6 +18,7 @@ from unloader.records import dataclass
 from unloader.request.parts import part_directory
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import PlacePath, path_of
 
 _AS_THE_MACHINE_IS = frozenset((
     "to", "overwrite", "overlap_buffer", "overlap_buffers", "direct_io", "min_free",
@@ -48,7 +48,7 @@ class FoundPart:
         return self.record.number
 
 
-def parts_in(destination: Path) -> tuple[FoundPart, ...]:
+def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
     """Return all parts of the plan whose parts lie in a directory, by number.
 
     Raises:
@@ -72,7 +72,7 @@ def parts_in(destination: Path) -> tuple[FoundPart, ...]:
         if MANIFEST not in storage.names(place):
             broken.append(name)
             continue
-        manifest = read_manifest(Path(place))
+        manifest = read_manifest(path_of(place))
         subset = manifest.subset
         if subset is not None and subset.part is not None:
             found.append(FoundPart(place=name, manifest=manifest, record=subset.part))

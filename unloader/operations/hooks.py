@@ -19,6 +19,8 @@ from unloader.events import RouteFinished
 from unloader.operations.account import Account
 from unloader.records import dataclass
 from unloader.redaction import environment, redact
+from unloader.storage.paths import absolute, path_of
+from writers.objects.location import is_location
 
 PREFIX = "UNLOADER_RUN_"
 
@@ -159,13 +161,15 @@ class _Output:
 def _route_line(route: RouteFinished) -> str:
     """Return what `read -r name rows bytes files directory` of a shell takes apart."""
     directory = (
-        route.directory if route.directory.startswith("null:") else os.path.abspath(route.directory)
+        route.directory if route.directory.startswith("null:") else absolute(route.directory)
     )
     return f"{route.route} {route.rows} {route.bytes} {route.files} {directory}"
 
 
 def _manifest(places: tuple[str, ...], name: str) -> str:
     """Return where the manifest is; a stream has none."""
+    if places and is_location(places[0]):
+        return str(path_of(places[0]) / name)
     path = os.path.join(places[0], name) if places else ""
     return os.path.abspath(path) if path and os.path.isfile(path) else ""
 

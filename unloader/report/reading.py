@@ -23,9 +23,13 @@ from unloader.report.of_tables import TablesReport, tables_report
 from unloader.report.sweep_model import SweepPage
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
+from unloader.storage.paths import PlacePath, path_of
+from writers.objects.location import Location
 
 
-def report_at(place: Path, ceilings: Path | None = None) -> RunReport | TablesReport | SweepPage:
+def report_at(
+    place: PlacePath, ceilings: Path | None = None
+) -> RunReport | TablesReport | SweepPage:
     """Return the report of what lies at a place.
 
     Args:
@@ -37,7 +41,7 @@ def report_at(place: Path, ceilings: Path | None = None) -> RunReport | TablesRe
         OutputFailed: There is no manifest, or it is damaged.
         ConfigError: The sweep has no points, or the ceilings cannot be read.
     """
-    if not place.is_file():
+    if isinstance(place, Location) or not place.is_file():
         return _of_run_in(place)
     data = _data(place)
     document = _json(data)
@@ -61,7 +65,9 @@ def of_manifest(manifest: Manifest) -> RunReport:
     for other in manifest.route.others:
         with suppress(UnloaderError, OSError):
             # What lies there may be another run's by now.
-            found += [each for each in [read_manifest(Path(other.to))] if _is_same(each, manifest)]
+            found += [
+                each for each in [read_manifest(path_of(other.to))] if _is_same(each, manifest)
+            ]
     return run_report(manifest, found)
 
 
@@ -95,11 +101,12 @@ def _ceilings(path: Path) -> dict[str, Any]:
     return document
 
 
-def _of_run_in(place: Path) -> RunReport | TablesReport:
+def _of_run_in(place: PlacePath) -> RunReport | TablesReport:
     """Return the report of the run in a directory, finished or, without one, broken."""
-    left = place / RUN / MANIFEST
-    if not (place / MANIFEST).exists() and left.exists():
-        place = left.parent
+    if isinstance(place, Path):
+        left = place / RUN / MANIFEST
+        if not (place / MANIFEST).exists() and left.exists():
+            place = left.parent
     if is_finished_home(place):
         return tables_report(read_tables_manifest(place))
     return of_manifest(read_manifest(place))

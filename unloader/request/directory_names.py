@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 
 from unloader.errors import ConfigError, UsageError
 from unloader.records import dataclass
+from writers.objects.location import is_location
 
 FIELDS = ("schema", "table", "date", "run_id")
 DATED = ("date", "run_id")
@@ -61,7 +63,7 @@ def has_fields(place: str) -> bool:
 
 def directories_above(place: str) -> int:
     """Return how many parts of a directory come before the first that differs between tables."""
-    parts = place.rstrip("/").split("/")
+    parts = _options_apart(place)[0].rstrip("/").split("/")
     for number, part in enumerate(parts):
         if any(field in TABLE_FIELDS for field in _FIELD.findall(part)):
             return number
@@ -70,7 +72,13 @@ def directories_above(place: str) -> int:
 
 def home_template(place: str) -> str:
     """Return the part of a directory of `--to` that is the same for all tables of a run."""
-    return "/".join(place.rstrip("/").split("/")[: directories_above(place)])
+    return above(place, directories_above(place))
+
+
+def above(place: str, parts: int) -> str:
+    """Return so many parts of a directory, or of a place in an object store with its options."""
+    directory, options = _options_apart(place)
+    return "/".join(directory.rstrip("/").split("/")[:parts]) + options
 
 
 def is_dated(place: str) -> bool:
@@ -89,7 +97,8 @@ def directory_name(place: str, values: DirectoryValues) -> str:
     Raises:
         ConfigError: A name is empty, or longer than file systems allow.
     """
-    return "/".join(_filled(part, values) for part in place.split("/"))
+    directory, options = _options_apart(place)
+    return "/".join(_filled(part, values) for part in directory.split("/")) + options
 
 
 def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
@@ -103,15 +112,17 @@ def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
     return directory_name(parent, values) or ".", re.compile(_pattern(name, values))
 
 
-def existing(place: str, date: str) -> tuple[str, ...]:
+def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
     """Return the directories that are there and may be those of runs, the newest first.
 
     Args:
         place: A directory of `--to`; its fields may be those of any table and any run.
         date: The day that `{date}` stands for.
+        inside: Returns the names of the places in one: `unloader.storage.base.Storage.levels`.
     """
+    directory, options = _options_apart(place)
     found = [""]
-    for number, part in enumerate(place.rstrip("/").split("/")):
+    for number, part in enumerate(directory.rstrip("/").split("/")):
         if not has_fields(part):
             found = [f"{each}/{part}" if number else part for each in found]
             continue
@@ -119,23 +130,26 @@ def existing(place: str, date: str) -> tuple[str, ...]:
         found = [
             f"{each}/{name}" if number else name
             for each in found
-            for name in _directories(each or ("/" if number else "."))
+            for name in inside((each or ("/" if number else ".")) + options)
             if pattern.fullmatch(name)
         ]
     # The id of a run begins with the time of its start.
-    return tuple(each for each in reversed(found) if os.path.isdir(each))
+    # A prefix is not looked at here: whoever looks for a run there finds none.
+    return tuple(
+        each + options for each in reversed(found) if is_location(place) or os.path.isdir(each)
+    )
 
 
-def _directories(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
+def _options_apart(place: str) -> tuple[str, str]:
+    """Return a place without and with nothing but the options of an object store."""
+    if not is_location(place):
+        return place, ""
+    directory, mark, options = place.partition("?")
+    return directory, mark + options
 
 
 def _split(place: str) -> tuple[str, str]:
-    parent, slash, name = place.rstrip("/").rpartition("/")
+    parent, slash, name = _options_apart(place)[0].rstrip("/").rpartition("/")
     return parent or slash, name
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import is_of_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import absolute, real
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey, TransformOptions
@@ -206,7 +206,7 @@ class BrokenRun:
 
 
 def _real(places: Iterable[str]) -> list[str]:
-    return [os.path.realpath(each) for each in places]
+    return [real(each) for each in places]
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
@@ -321,8 +321,8 @@ def _found_now(had: EncryptionOptions, keys: EncryptionOptions | None) -> Encryp
 def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
     """Return where the places of a run are now: the only one may have been moved."""
     if len(recorded) == 1:
-        return (os.path.abspath(destination),)
-    if os.path.realpath(destination) not in recorded:
+        return (absolute(destination),)
+    if real(destination) not in recorded:
         raise OutputFailed(
             f"{destination} is not where the run began, which also writes to "
             f"{' and '.join(recorded[1:])}",
@@ -333,8 +333,8 @@ def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
 
 def _check_not_moved(destination: str, run: ResolvedRun) -> None:
     """Refuse to go on with one of several routes elsewhere: the others would not be found."""
-    begun = [os.path.realpath(each) for each in run.directories]
-    if os.path.realpath(destination) not in begun:
+    begun = [real(each) for each in run.directories]
+    if real(destination) not in begun:
         raise OutputFailed(
             f"{destination} is not where the run began, which has several routes and wrote to "
             f"{' and '.join(run.directories)}",

@@ -28,7 +28,7 @@ from unloader.placement.seating import Seating, SeatPlan
 from unloader.records import dataclass
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.secrets.proofs import is_proof_of, proof_of
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import is_kept
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
@@ -123,7 +123,7 @@ class ResolvedRun:
             place
             for output in self.outputs
             for place in output.options.destinations
-            if destination_kind((place,)) == "directories"
+            if is_kept((place,))
         )
 
     @property

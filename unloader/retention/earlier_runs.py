@@ -56,7 +56,8 @@ def other_runs(parent: Path, names: re.Pattern[str], new: Manifest) -> list[Earl
         if manifest is None:
             continue
         if manifest.run_id != new.run_id and _is_of_the_same(manifest, new):
-            found.append(EarlierRun(manifest=manifest, directories=directories_of(manifest, path)))
+            directories = tuple(map(Path, directories_of(manifest, path)))
+            found.append(EarlierRun(manifest=manifest, directories=directories))
     # The id of a run begins with the time of its start.
     return sorted(found, key=lambda run: run.manifest.run_id, reverse=True)
 

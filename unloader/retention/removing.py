@@ -59,7 +59,7 @@ def _finish(home: Path) -> None:
     except UnloaderError:
         os.rmdir(home)
         return
-    others = directories_of(manifest, home)[1:]
+    others = map(Path, directories_of(manifest, home)[1:])
     hidden = (home, *(_hidden(each, manifest.run_id) for each in others))
     # Whoever may write beside the runs could have put it there, with any name in its manifest.
     ours = all(map(_is_ours, filter(os.path.lexists, hidden)))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, SnapshotGone
@@ -36,8 +34,9 @@ from unloader.run.ceilings import check_ceilings
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.unloading import run
 from unloader.run.workers import early_workers
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import is_kept
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import path_of, real
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
@@ -186,13 +185,13 @@ def _places_of(request: Request) -> tuple[str, ...]:
 
 
 def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
-    if destination_kind(output.destinations) != "directories":
+    if not is_kept(output.destinations):
         return ()
     if not has_fields(output.destination):
         return (output.destination,)
     # Its directory is known only once the table is. One of another day is for `resume` alone: a
     # nightly job wants the rows of this night.
-    return tuple(existing(output.destination, _today()))
+    return tuple(existing(output.destination, _today(), storage_at(output.destination).levels))
 
 
 def _today() -> str:
@@ -236,7 +235,7 @@ def _is_finished_part(place: str, request: Request, planned: ResolvedRun | None)
     part = request.selection.part
     if part is None or planned is None or not is_finished(place):
         return False
-    manifest = read_manifest(Path(place))
+    manifest = read_manifest(path_of(place))
     record = None if manifest.subset is None else manifest.subset.part
     wanted = planned.extract.snapshot
     return (
@@ -252,9 +251,9 @@ def _other_route(place: str) -> BrokenRun | None:
     """Return the broken run whose route is published at a place, while others of it are not."""
     if not is_finished(place):
         return None
-    manifest = read_manifest(Path(place))
+    manifest = read_manifest(path_of(place))
     for other in () if manifest.route is None else manifest.route.others:
-        if destination_kind((other.to,)) != "directories":
+        if not is_kept((other.to,)):
             continue
         with suppress(FileNotFoundError):
             broken = find_broken_run(other.to)
@@ -357,7 +356,7 @@ def _completed(place: str, observe: Observer) -> _CutShort | None:
         if each.record:
             with suppress(OutputFailed):
                 run = read_run(each.record, each.place)
-        here = os.path.realpath(place) == each.place
+        here = real(place) == real(each.place)
         found = _CutShort(place=place if here else each.place, run=run)
     return found
 
@@ -370,7 +369,7 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
             f"{place} holds no run that was broken off",
             "start one with: unloader run",
         )
-    manifest = read_manifest(Path(place))
+    manifest = read_manifest(path_of(place))
     if done and done.run and done.run.run_id == manifest.run_id:
         # Imported on use: few runs die there.
         from unloader.retention.following import follow

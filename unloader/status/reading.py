@@ -7,7 +7,6 @@ another machine.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from unloader import json_fields
@@ -37,6 +35,7 @@ from unloader.status.tables import tables_left
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import path_of, real
 
 State = Literal["running", "interrupted", "finished", "none", "unreadable"]
 
@@ -181,7 +180,7 @@ def _tables_of(storage: Storage, place: str) -> dict[str, RecordedTable]:
     """Return the tables of the unfinished run that has its home at a place."""
     with suppress(OSError):
         tables = recorded_tables(storage.record(place, RUN_RECORD), place)
-        return {os.path.realpath(each): table for table in tables for each in table.directories}
+        return {real(each): table for table in tables for each in table.directories}
     return {}
 
 
@@ -244,7 +243,7 @@ def _of_run(
     if not units:
         record = storage.record(home, RUN_RECORD)
         if not record and (above := home_above(storage, place, who.run_id)):
-            one = tables_there.get(os.path.realpath(place))
+            one = tables_there.get(real(place))
             one = table_in(storage, above, place) if one is None else one
             return _of_one_table(place, above, who, one)
         known = recorded_tables(record, home)
@@ -341,7 +340,7 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
         data = storage.read(place, MANIFEST)
     except FileNotFoundError:
         return None
-    path = Path(place) / MANIFEST
+    path = path_of(place) / MANIFEST
     try:
         document = document_of(data, path)
         several = _several(document) if is_of_tables(document) else None

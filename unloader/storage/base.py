@@ -242,6 +242,13 @@ class Storage(Protocol):
             OSError: It cannot be read; what cannot be read below it is left out.
         """
 
+    def levels(self, place: str) -> tuple[str, ...]:
+        """Return the names of the places within one, in order; none where it is not there.
+
+        Raises:
+            OSError: An object store refused.
+        """
+
     def read(self, place: str, name: str) -> bytes:
         """Return a small file with a final name.
 
@@ -256,6 +263,14 @@ class Storage(Protocol):
         Raises:
             FileExistsError: There is one, which is as it was.
             WriteError: It could not be written, and is not there.
+        """
+
+    def size(self, place: str, name: str) -> int:
+        """Return the bytes of a file with a final name.
+
+        Raises:
+            FileNotFoundError: There is none.
+            OSError: It cannot be seen.
         """
 
     def file(self, place: str, name: str) -> Readable:

@@ -1,4 +1,4 @@
-"""What the texts of `--to` mean: directories, standard output, named pipes, or nowhere."""
+"""What the texts of `--to` mean: directories, object stores, streams, or nowhere."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Literal
 
+from writers.objects.location import is_location
+
 STANDARD_OUTPUT = "-"
 PIPE = "pipe:"
 NULL = "null:"
 NULL_ROWS = "null:rows"
 UNIT_FIELD = "{unit}"
 
-Kind = Literal["directories", "stdout", "pipe", "pipes", "null"]
-"""pipe: one named pipe for all work units; pipes: one for each; null: all is dropped."""
+Kind = Literal["directories", "objects", "stdout", "pipe", "pipes", "null"]
+"""objects: prefixes in object stores; pipe: one named pipe for all work units; pipes: one for each;
+null: all is dropped."""
+
+
+KEPT: tuple[Kind, ...] = ("directories", "objects")
+"""The kinds of places that keep what is written there."""
 
 
 def destination_kind(destinations: tuple[str, ...]) -> Kind:
@@ -23,7 +30,14 @@ def destination_kind(destinations: tuple[str, ...]) -> Kind:
         return "stdout"
     if first.startswith(PIPE):
         return "pipes" if UNIT_FIELD in first else "pipe"
+    if is_location(first):
+        return "objects"
     return "null" if first.startswith(NULL) else "directories"
+
+
+def is_kept(destinations: tuple[str, ...]) -> bool:
+    """Return whether what is written there stays there: in directories, or in an object store."""
+    return destination_kind(destinations) in KEPT
 
 
 def is_one_stream(kind: Kind) -> bool:

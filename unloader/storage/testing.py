@@ -209,6 +209,7 @@ def _check_new_file(case: _Case) -> None:
     else:
         raise AssertionError("a file that was there is written again")
     _ensure(case.storage.read(place, name) == b"first", "a new file is not what was written")
+    _ensure(case.storage.size(place, name) == 5, "the size of a file is not that of its bytes")
     _ensure(name in case.storage.names(place), "a new file is not among the names")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 from unloader.errors import ConfigError, OutputFailed, UsageError, VerifyMismatch
@@ -23,6 +22,7 @@ from unloader.placement.seating import machine
 from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import PlacePath
 from unloader.verification.content import Fetched, differing, fetched_of
 from unloader.verification.encrypted import NO_KEY, keyed_spec, public_part
 from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
@@ -55,7 +55,7 @@ class Checks:
 
 
 def verify(
-    destination: Path,
+    destination: PlacePath,
     source: SourceSpec | None,
     observe: Observer,
     checks: Checks,
@@ -131,7 +131,7 @@ def check_level(manifest: Manifest, checks: Checks) -> None:
         )
 
 
-def _finished_manifest(destination: Path, observe: Observer) -> Manifest:
+def _finished_manifest(destination: PlacePath, observe: Observer) -> Manifest:
     """Return the manifest of a run, which is brought to its end first if it was cut short."""
     for run in storage_at(str(destination)).complete(str(destination)):
         for text in run.messages:
@@ -174,7 +174,7 @@ def ask_source(
 
 
 def _answer(
-    destination: Path,
+    destination: PlacePath,
     manifest: Manifest,
     said: SourceState | None,
     level: Level,
@@ -250,7 +250,7 @@ def _not_compared(fetched: Fetched | None, said: SourceState | None) -> list[str
     ]
 
 
-def _manifest(destination: Path) -> Manifest:
+def _manifest(destination: PlacePath) -> Manifest:
     """Return the manifest; one that is not as it was written is a difference like any other."""
     data = manifest_data(destination)
     try:
@@ -261,7 +261,7 @@ def _manifest(destination: Path) -> Manifest:
         raise VerifyMismatch(error.message, error.hint) from error
 
 
-def _extra_files(destination: Path, manifest: Manifest) -> list[str]:
+def _extra_files(destination: PlacePath, manifest: Manifest) -> list[str]:
     """Return the files beside a run's own that a loader would take with them, in order.
 
     Those in `destination` by name, those in further directories of the run by path. Names that
@@ -280,7 +280,7 @@ def _extra_files(destination: Path, manifest: Manifest) -> list[str]:
     return extra
 
 
-def _files_in(directory: Path) -> list[Path]:
+def _files_in(directory: PlacePath) -> list[PlacePath]:
     place = str(directory)
     return [directory / name for name in storage_at(place).names(place)]
 
@@ -295,7 +295,7 @@ def _extra_text(extra: list[str]) -> str:
 
 
 def _check_files(
-    destination: Path, manifest: Manifest, reading: Reading, observe: Observer
+    destination: PlacePath, manifest: Manifest, reading: Reading, observe: Observer
 ) -> FilesRead:
     written = {name: file.written for name, file in manifest.files.items()}
     directories, places = directories_of(manifest, destination), places_of(manifest)
@@ -315,7 +315,7 @@ def _check_files(
     return found
 
 
-def _spec_of(destination: Path, manifest: Manifest) -> OutputSpec:
+def _spec_of(destination: PlacePath, manifest: Manifest) -> OutputSpec:
     options = manifest.options
     try:
         check(options.dialect, options.compression)

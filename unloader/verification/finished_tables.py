@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from unloader.errors import OutputFailed, SourceError, VerifyMismatch
@@ -20,6 +19,7 @@ from unloader.records import dataclass
 from unloader.resolve.tables.homes import recorded_tables, tables_label
 from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import PlacePath
 from unloader.verification.finished_run import Checks, ask_source, check_level, verify
 from unloader.verification.open_sources import OpenSources
 from unloader.verification.source_state import SourceState
@@ -30,7 +30,7 @@ _DEPTH = 4
 
 
 def verify_either(
-    destination: Path, source: SourceSpec | None, observe: Observer, checks: Checks
+    destination: PlacePath, source: SourceSpec | None, observe: Observer, checks: Checks
 ) -> dict[str, Any]:
     """Check the finished run in a directory, whether it is over one table or over several.
 
@@ -65,7 +65,7 @@ def _check_not_broken(place: str) -> None:
 
 
 def verify_tables(
-    home: Path, source: SourceSpec | None, observe: Observer, checks: Checks
+    home: PlacePath, source: SourceSpec | None, observe: Observer, checks: Checks
 ) -> dict[str, Any]:
     """Check each table of a finished run, and that each is still the one of the run.
 
@@ -106,7 +106,7 @@ def verify_tables(
 
 
 def _said(
-    home: Path,
+    home: PlacePath,
     manifest: TablesManifest,
     source: SourceSpec | None,
     checks: Checks,
@@ -200,7 +200,7 @@ class _Progress:
         self.observe(event)
 
 
-def _manifest(home: Path) -> TablesManifest:
+def _manifest(home: PlacePath) -> TablesManifest:
     """Return the manifest; one that is not as it was written is a difference like any other."""
     data = manifest_data(home)
     try:
@@ -211,7 +211,7 @@ def _manifest(home: Path) -> TablesManifest:
         raise VerifyMismatch(error.message, error.hint) from error
 
 
-def _check_same(home: Path, entry: TableEntry) -> None:
+def _check_same(home: PlacePath, entry: TableEntry) -> None:
     """Check that the manifest of a table is the one that the run has written.
 
     Raises:
@@ -227,7 +227,7 @@ def _check_same(home: Path, entry: TableEntry) -> None:
         )
 
 
-def _others(home: Path, manifest: TablesManifest) -> list[str]:
+def _others(home: PlacePath, manifest: TablesManifest) -> list[str]:
     """Return the directories of finished runs in a home that are not of its tables."""
     ours = {str(home / entry.directory) for entry in manifest.tables} | {str(home)}
     storage = storage_at(str(home))
@@ -246,7 +246,7 @@ def _extra_text(extra: list[str]) -> str:
     )
 
 
-def _mismatch(home: Path, found: dict[str, str], of: int) -> VerifyMismatch:
+def _mismatch(home: PlacePath, found: dict[str, str], of: int) -> VerifyMismatch:
     named = [f"{name}: {why.rstrip('. ')}" for name, why in found.items()][:_SHOWN_TABLES]
     more = len(found) - len(named)
     if more:
@@ -259,7 +259,7 @@ def _mismatch(home: Path, found: dict[str, str], of: int) -> VerifyMismatch:
 
 
 def _answer(
-    home: Path, manifest: TablesManifest, answers: list[dict[str, Any]], extra: list[str]
+    home: PlacePath, manifest: TablesManifest, answers: list[dict[str, Any]], extra: list[str]
 ) -> dict[str, Any]:
     counted = [each["source_rows"] for each in answers]
     snapshots = sorted({each["snapshot"] for each in answers})

@@ -37,7 +37,7 @@ _CHOICES = {
 _FORMS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Location:
     """A key in a bucket, with what is to be known of the store. Its text is `str()` of it."""
 
@@ -75,6 +75,16 @@ class Location:
     def below(self, *names: str) -> Location:
         """Return a location within this one."""
         return replace(self, key="/".join(filter(None, (self.key, *names))))
+
+    @property
+    def parent(self) -> Location:
+        """The location that this one is in; the bucket is in itself."""
+        return replace(self, key=self.key.rpartition("/")[0])
+
+    def __truediv__(self, other: object) -> Location:
+        """Return a location within this one, or another one if its whole text is given."""
+        text = str(other)
+        return Location.parse(text) if is_location(text) else self.below(*text.split("/"))
 
     @property
     def prefix(self) -> str:

@@ -146,6 +146,10 @@ class MemoryStorage:
             raise FileNotFoundError(place)
         return tuple(sorted(each for each in levels if levels[each] <= depth))
 
+    def levels(self, place: str) -> tuple[str, ...]:
+        """Return nothing: no place lies in another."""
+        return ()
+
     def read(self, place: str, name: str) -> bytes:
         """Return the bytes of an object."""
         try:
@@ -164,6 +168,10 @@ class MemoryStorage:
         return RemoteFile(
             name=f"{place}/{name}", open=lambda: io.BytesIO(self.objects[place, name])
         )
+
+    def size(self, place: str, name: str) -> int:
+        """Return the bytes of a file."""
+        return len(self.read(place, name))
 
     def disk(self, place: str) -> None:
         """Return that it lies on no disk."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directories
+from unloader.storage.paths import PlacePath
 
 
 @click.command(
@@ -27,7 +27,7 @@ from unloader.cli.options.source_argument import finished_directories
 )
 @declared_options("clean")
 @click.pass_context
-def command(context: click.Context, /, directories: tuple[Path, ...], **values: Any) -> None:
+def command(context: click.Context, /, directories: tuple[PlacePath, ...], **values: Any) -> None:
     """Remove what runs that were stopped, failed or killed have left in DEST.
 
     This removes the directory _run with its staged files. Files under final names and the manifest

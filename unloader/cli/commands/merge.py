@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
+from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
     from unloader.manifest.model import Manifest
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @declared_options("merge")
 @click.pass_context
-def command(context: click.Context, /, destination: Path, **values: Any) -> None:
+def command(context: click.Context, /, destination: PlacePath, **values: Any) -> None:
     """Write one manifest over the parts of a plan, once all of them are in DEST.
 
     DEST is the directory of the plan; each part is in a directory of its own there. The parts must
@@ -52,7 +52,7 @@ def command(context: click.Context, /, destination: Path, **values: Any) -> None
         render.emit(_summary(from_json(merged), destination))
 
 
-def _summary(manifest: Manifest, destination: Path) -> str:
+def _summary(manifest: Manifest, destination: PlacePath) -> str:
     totals, verified = manifest.totals, manifest.verified
     heads = (">part", "directory", ">units", ">rows", ">bytes", ">seconds")
     rows = [

@@ -12,6 +12,7 @@ from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import UsageError
+from unloader.storage.paths import PlacePath
 
 
 @click.command(
@@ -28,7 +29,9 @@ from unloader.errors import UsageError
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @declared_options("report")
-def command(destination: Path, output: str | None, ceilings: str | None, **values: Any) -> None:
+def command(
+    destination: PlacePath, output: str | None, ceilings: str | None, **values: Any
+) -> None:
     """Write a page in HTML on the run in DEST: speed, timelines, stages, load and settings.
 
     DEST is the directory of a finished run, or of a broken one of which some work units are done.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
+from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @declared_options("resume")
 @click.pass_context
-def command(context: click.Context, /, destination: Path, **values: Any) -> None:
+def command(context: click.Context, /, destination: PlacePath, **values: Any) -> None:
     """Continue the run that was stopped, failed or killed in DEST.
 
     The run goes on with the options it was started with, apart from those that are given here, and

@@ -20,7 +20,7 @@ from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
 from unloader.errors import UsageError
 from unloader.request.parts import part_text
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import KEPT, destination_kind
 
 if TYPE_CHECKING:
     from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
@@ -248,7 +248,7 @@ def _not_all(selected: tuple[Setting, ...]) -> str:
 
 def _places(manifest: Manifest, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     kind, first = destination_kind(places), places[0]
-    if kind != "directories":
+    if kind not in KEPT:
         dropped = kind == "null"
         yield "dropped" if dropped else "sent to", "standard output" if kind == "stdout" else first
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +11,7 @@ from unloader.cli.display import render
 from unloader.cli.display.watching import pages
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
+from unloader.storage.paths import PlacePath
 
 
 @click.command(
@@ -26,7 +26,7 @@ from unloader.cli.options.source_argument import finished_directory
 )
 @click.argument("directory", metavar="DIR", callback=finished_directory)
 @declared_options("runs")
-def command(directory: Path, depth: int, **values: Any) -> None:
+def command(directory: PlacePath, depth: int, **values: Any) -> None:
     """List the runs in DIR and below it: those that go on, those that broke, and finished ones.
 
     A run over several tables is listed once, by the directory that those of all tables are in.

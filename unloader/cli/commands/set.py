@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +12,7 @@ from unloader.cli.options.parameter import JobOption, on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.request.options.parsing import ADAPTIVE
+from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
     from unloader.status.setting import ChangedRun
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @declared_options("set")
 @click.pass_context
-def command(context: click.Context, /, destination: Path, timeout: float, **values: Any) -> None:
+def command(
+    context: click.Context, /, destination: PlacePath, timeout: float, **values: Any
+) -> None:
     """Change the number of workers of the run in DEST, or a limit on it, while it goes on.
 
     The run is asked by a file in DEST/_run, so it may be another user's or on another machine; the
@@ -75,7 +77,7 @@ def _wish(given: dict[str, Any]) -> Wish:
     return Wish(id="", **found)
 
 
-def _text(changed: ChangedRun, destination: Path) -> str:
+def _text(changed: ChangedRun, destination: PlacePath) -> str:
     run, known = f"run {changed.run_id}", changed.parallelism
     if not changed.taken or known is None:
         return f"{run} is asked. Next: unloader status {destination} --watch"

@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from unloader.cli.display.watching import pages
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import Interrupted, OutputFailed, PartialUnload
+from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
     from unloader.status.reading import RunStatus
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @declared_options("status")
 @click.pass_context
 def command(
-    context: click.Context, /, destination: Path, watch: bool, interval: float, **values: Any
+    context: click.Context, /, destination: PlacePath, watch: bool, interval: float, **values: Any
 ) -> None:
     """Show how far the run in DEST is, or how it ended.
 
@@ -84,7 +84,7 @@ def _that_fits(page: str) -> str:
     return "\n".join([*lines[:kept], f"and {len(lines) - kept} more lines"])
 
 
-def _again(before: RunStatus, destination: Path) -> RunStatus:
+def _again(before: RunStatus, destination: PlacePath) -> RunStatus:
     try:
         return _look(destination)
     except OutputFailed as error:
@@ -94,7 +94,7 @@ def _again(before: RunStatus, destination: Path) -> RunStatus:
         ) from error
 
 
-def _look(destination: Path) -> RunStatus:
+def _look(destination: PlacePath) -> RunStatus:
     from unloader import api
 
     found = api.status(destination)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ from unloader.cli.display.watching import pages
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
+from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
     from unloader.status.ending import StoppedRun
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @declared_options("stop")
-def command(destination: Path, timeout: float, **values: Any) -> None:
+def command(destination: PlacePath, timeout: float, **values: Any) -> None:
     """End the run in DEST as Ctrl-C would, and wait until it is over.
 
     The run is asked by a file in DEST/_run, so it may be another user's or on another machine; the
@@ -48,7 +48,7 @@ def command(destination: Path, timeout: float, **values: Any) -> None:
         render.emit(render.visible(_text(ended, destination)))
 
 
-def _text(ended: StoppedRun, destination: Path) -> str:
+def _text(ended: StoppedRun, destination: PlacePath) -> str:
     run, took = f"run {ended.run_id}", render.seconds(ended.seconds)
     if ended.state == "running":
         return f"{run} is asked to end. Next: unloader status {destination} --watch"

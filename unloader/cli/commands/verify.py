@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import UsageError
+from unloader.storage.paths import PlacePath
 
 
 @click.command(
@@ -30,7 +30,12 @@ from unloader.errors import UsageError
 @declared_options("verify")
 @click.pass_context
 def command(
-    context: click.Context, /, destination: Path, source: str | None, strict: bool, **values: Any
+    context: click.Context,
+    /,
+    destination: PlacePath,
+    source: str | None,
+    strict: bool,
+    **values: Any,
 ) -> None:
     """Compare the files in DEST with their manifest, and with SOURCE if it is given.
 

@@ -31,7 +31,7 @@ from unloader.request.options.parsing import ADAPTIVE
 from unloader.request.options.transforming import TRANSFORMING
 from unloader.resolve.outputs.directories import in_directory_of_part
 from unloader.sources.options import every_option
-from unloader.storage.kinds import destination_kind, is_one_stream
+from unloader.storage.kinds import destination_kind, is_kept, is_one_stream
 from writers.model import Compression, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _destination(values: Mapping[str, Any]) -> dict[str, Any]:
         "output.others": tuple(places[1:]),
     }
     per_table = values["file_per"] == "table"
-    stream = destination_kind(tuple(places)) != "directories"
+    stream = not is_kept(tuple(places))
     if stream:
         found["output.file_per"] = "unit"
     if stream or per_table:

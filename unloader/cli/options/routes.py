@@ -18,7 +18,7 @@ from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
 from unloader.request.options.option import Option, of_command, of_scope
 from unloader.sources.options import every_option
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import KEPT, destination_kind
 
 if TYPE_CHECKING:
     from unloader.request.job.model import Entry
@@ -233,7 +233,7 @@ def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
     places: tuple[str, ...] = values.get("to") or ()
     if not places and "to" in values:
         raise UsageError("nothing says where it goes", "give it the key to")
-    if not alone and destination_kind(places) not in ("directories", "null"):
+    if not alone and destination_kind(places) not in (*KEPT, "null"):
         raise UsageError(
             f"it goes to {', '.join(places)}, and several routes go to directories",
             "give it a directory, or run it by itself",

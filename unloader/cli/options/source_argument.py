@@ -24,6 +24,7 @@ from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
 from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
+from unloader.storage.paths import PlacePath, path_of
 
 if TYPE_CHECKING:
     from unloader.request.job.model import Given, JobFile, Mistake, Place
@@ -100,19 +101,19 @@ def job_digest(job: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> Path:
+def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> PlacePath:
     """Return DEST of a command that looks at an earlier run; a source in its place is refused."""
     if looks_like_source(place, KINDS):
         raise UsageError(
             "what stands where DEST belongs looks like a source, and is not shown",
             f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
         )
-    return Path(place)
+    return path_of(place)
 
 
 def finished_directories(
     ctx: click.Context, argument: click.Parameter, places: tuple[str, ...]
-) -> tuple[Path, ...]:
+) -> tuple[PlacePath, ...]:
     """Return several DESTs."""
     return tuple(finished_directory(ctx, argument, place) for place in places)
 

@@ -17,7 +17,7 @@ Scope = Literal["run", "table", "route"]
 """What an option is of, and so where it may stand in a job file: at the top alone; below [[table]],
 too; or below [[route]] as well."""
 
-Circumstance = Literal["streams", "fixed"]
+Circumstance = Literal["streams", "objects", "fixed"]
 """Where an option may be out of place: output to a pipe, and records of fixed width."""
 
 ONE_VALUE = ("codecs", "plan", "run", "preflight")

@@ -38,6 +38,8 @@ TO = Option(
     empty=False,
     help="Output directory, created if it is missing; files are spread over several directories. "
     "Its name may have the fields {schema} {table} {date} {run_id}. "
+    "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX are object stores "
+    "(pip install 'unloader[cloud]'), with options behind a question mark: ?endpoint=URL. "
     "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
     "each work unit; null: drops everything, to measure a run without its destination, and "
     "null:rows drops the rows before they are encoded. Separated by commas, or repeated.",
@@ -118,7 +120,10 @@ DESTINATION = (
         field="output.keep",
         owner=OutputOptions,
         default_text="all",
-        not_for={"streams": "it keeps nothing"},
+        not_for={
+            "streams": "it keeps nothing",
+            "objects": "give the bucket a lifecycle rule, or remove old prefixes yourself",
+        },
         help="Number of finished runs that stay, the new one included. --to needs {date} or "
         "{run_id}. Once the new run is verified, older runs of the same table are removed, unless "
         "somebody has changed or added a file there.",
@@ -134,7 +139,10 @@ DESTINATION = (
         owner=OutputOptions,
         default_text="none",
         empty=False,
-        not_for={"streams": "it has no directory"},
+        not_for={
+            "streams": "it has no directory",
+            "objects": "it has no links; read the name of the run from --on-success or --json",
+        },
         help="Name of a symbolic link beside the directory of the run. It leads to the newest run, "
         "and is switched atomically once that run is complete.",
     ),
@@ -246,7 +254,10 @@ RIGHTS = (
         field="output.mode",
         owner=OutputOptions,
         default_text="as the umask has it",
-        not_for={"streams": "it has its rights already"},
+        not_for={
+            "streams": "it has its rights already",
+            "objects": "its rights are those of the bucket",
+        },
         help="Rights of the files and of the manifest, such as 640, whatever the umask. "
         "Directories that the run makes can be entered by those who may read: 750.",
     ),
@@ -261,7 +272,10 @@ RIGHTS = (
         owner=OutputOptions,
         default_text="this user",
         empty=False,
-        not_for={"streams": "it has an owner already"},
+        not_for={
+            "streams": "it has an owner already",
+            "objects": "its owner is the account of the bucket",
+        },
         help="Owner and group of the files, the manifest and the directories that the run makes: "
         "names or numbers, either may be left out (:dba). Another owner needs root.",
     ),

@@ -156,7 +156,7 @@ SPEED = (
         field="output.direct_io",
         owner=OutputOptions,
         record="direct_io",
-        not_for={"streams": "it has no page cache"},
+        not_for={"streams": "it has no page cache", "objects": "it has no page cache"},
         help="Bypass the page cache, if the file system supports it.",
     ),
 )
@@ -169,7 +169,7 @@ PAUSING = (
         field="output.min_free_bytes",
         owner=OutputOptions,
         record="min_free",
-        not_for={"streams": "it has no disk"},
+        not_for={"streams": "it has no disk", "objects": "it has no disk"},
         help="Pause the run while the disk of a directory has less free than this, in bytes. "
         "0 does not look: a full disk ends the run.",
     ),
@@ -180,7 +180,7 @@ PAUSING = (
         field="output.pause_seconds",
         owner=OutputOptions,
         record="pause_timeout",
-        not_for={"streams": "it has no disk"},
+        not_for={"streams": "it has no disk", "objects": "it has no disk"},
         help="End the run, with its finished units kept, after a pause of so many seconds. "
         "0 ends it as soon as less than --min-free is free.",
     ),

@@ -7,7 +7,8 @@ from dataclasses import replace
 from unloader.model import Extract, OutputOptions, Request
 from unloader.request.directory_names import DirectoryValues, directory_name, has_fields
 from unloader.request.parts import part_directory
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import is_kept
+from writers.objects.location import below
 
 
 def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOptions:
@@ -16,7 +17,7 @@ def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOption
     Raises:
         ConfigError: A name is empty, or longer than file systems allow.
     """
-    directories = destination_kind(output.destinations) == "directories"
+    directories = is_kept(output.destinations)
     if not directories or not any(map(has_fields, output.destinations)):
         return output
     values = directory_values(extract, run_id)
@@ -31,10 +32,10 @@ def in_directory_of_part(request: Request) -> Request:
         return request
 
     def within(output: OutputOptions) -> OutputOptions:
-        if destination_kind(output.destinations) != "directories" or not output.destination:
+        if not is_kept(output.destinations) or not output.destination:
             return output
         name = part_directory(part)
-        first, *others = (f"{each.rstrip('/')}/{name}" for each in output.destinations)
+        first, *others = (below(each, name) for each in output.destinations)
         return replace(output, destination=first, others=tuple(others))
 
     routes = request.routes
@@ -45,8 +46,8 @@ def in_directory_of_part(request: Request) -> Request:
 
 def directories_of(output: OutputOptions) -> tuple[str, ...]:
     """Return the directories of an output; none where it is a stream, or nothing is written."""
-    kind = destination_kind(output.destinations)
-    return tuple(filter(None, output.destinations)) if kind == "directories" else ()
+    kept = is_kept(output.destinations)
+    return tuple(filter(None, output.destinations)) if kept else ()
 
 
 def is_followed(output: OutputOptions) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from unloader.errors import ConfigError, UsageError
 from unloader.model import COMPARING, EncryptionOptions, Request
-from unloader.storage.kinds import destination_kind, is_one_stream
+from unloader.storage.kinds import KEPT, destination_kind, is_one_stream
 from writers.model import Compression, ParquetFormat
 
 
@@ -50,7 +50,7 @@ def _check_text(options: EncryptionOptions, request: Request) -> None:
         raise UsageError("text is encrypted for recipients", "give --encrypt-to")
     check_recipients(options.recipients)
     kind = destination_kind(request.output.destinations)
-    if request.output.file_per == "table" and kind == "directories":
+    if request.output.file_per == "table" and kind in KEPT:
         raise UsageError(
             "--file-per table joins the files of the work units, and encrypted text cannot be "
             "joined",
@@ -61,7 +61,7 @@ def _check_text(options: EncryptionOptions, request: Request) -> None:
             "--encrypt-to encrypts each work unit for itself, and one stream holds them all",
             "encrypt the stream: unloader run ... --to - | age -r RECIPIENT",
         )
-    if kind == "directories" and request.verify in COMPARING:
+    if kind in KEPT and request.verify in COMPARING:
         _check_identities(options, request.verify)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from unloader.resolve.outputs.naming import Naming
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.outputs.stripes import stripes
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.kinds import destination_kind, pipe_template
+from unloader.storage.kinds import KEPT, destination_kind, pipe_template
+from unloader.storage.paths import path_of
 
 
 def places(run: ResolvedRun) -> dict[str, str]:
@@ -28,13 +27,13 @@ def places(run: ResolvedRun) -> dict[str, str]:
         return {unit.id: "standard output" for unit in units if output.destination}
     if kind == "null":
         return {unit.id: output.destination for unit in units}
-    if kind == "directories":
+    if kind in KEPT:
         template = output.file_name
-        folders = [Path(each) for each in output.destinations]
+        folders = [path_of(each) for each in output.destinations]
     else:
         folder, template = pipe_template(output.destination)
         folders = [folder]
-    one = kind == "pipe" or (kind == "directories" and output.file_per == "table")
+    one = kind == "pipe" or (kind in KEPT and output.file_per == "table")
     naming = Naming.of(run, template, one=one)
     striped = stripes(run.plan, len(folders))
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
@@ -13,7 +12,8 @@ from unloader.model import OutputOptions, Projection, Request
 from unloader.request.names import Folding, choose_columns
 from unloader.sources.projection import OutputNeeds
 from unloader.storage.directories.leftovers import RUN
-from unloader.storage.kinds import destination_kind, overlapping
+from unloader.storage.kinds import KEPT, destination_kind, is_kept, overlapping
+from unloader.storage.paths import absolute, comparable
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
@@ -82,15 +82,15 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
     places: list[tuple[str, str]] = []
     for route, output in zip(routes, outputs, strict=True):
         kind = destination_kind(output.destinations)
-        if output.destination and kind not in ("directories", "null"):
+        if output.destination and kind not in (*KEPT, "null"):
             raise UsageError(
                 f"route {route.name} goes to {output.destination}, and a run of several routes "
                 "writes to directories",
                 "give it a directory, or run it by itself",
             )
-        if kind == "directories":
+        if kind in KEPT:
             places += ((route.name, each) for each in output.destinations if each)
-    paths = [PurePath(os.path.realpath(each)) for _, each in places]
+    paths = [comparable(each) for _, each in places]
     for (name, place), path in zip(places, paths, strict=True):
         if RUN in path.parts:
             raise UsageError(
@@ -131,9 +131,9 @@ def at_absolute_places(output: OutputOptions) -> OutputOptions:
 
     Whoever resumes a run by the directory of one route must find those of the others.
     """
-    if not output.destination or destination_kind(output.destinations) != "directories":
+    if not output.destination or not is_kept(output.destinations):
         return output
-    first, *others = (os.path.abspath(each) for each in output.destinations)
+    first, *others = (absolute(each) for each in output.destinations)
     return replace(output, destination=first, others=tuple(others))
 
 

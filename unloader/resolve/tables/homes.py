@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
 from unloader.records import dataclass
+from unloader.request.directory_names import above as above_of
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.outputs.directories import directories_of, directory_values
 from unloader.storage.base import Storage
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
+from unloader.storage.paths import absolute, comparable, path_of, real
+from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
     from unloader.resolve.resolved import ResolvedRun
@@ -58,8 +62,8 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
     if is_dropped(template):
         return template
     if not template:
-        return _above([os.path.abspath(run.output.options.destination) for run in runs])
-    above = "/".join(template.rstrip("/").split("/")[: directories_above(template)])
+        return _above([absolute(run.output.options.destination) for run in runs])
+    above = above_of(template, directories_above(template))
     if has_fields(above):
         above = directory_name(above, directory_values(runs[0].extract, runs[0].run_id))
     above = above or ("/" if template.startswith("/") else ".")
@@ -69,10 +73,10 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
 
 def _check_free(home: str, runs: Sequence[ResolvedRun]) -> None:
     """Check that no output of a table goes to the home itself."""
-    here = os.path.realpath(home)
+    here = real(home)
     for run in runs:
         for number, output in enumerate(run.outputs):
-            if here in map(os.path.realpath, directories_of(output.options)):
+            if here in map(real, directories_of(output.options)):
                 route = run.request.routes[number].name if run.request.routes else ""
                 label = f"{run.extract.table.label}{f', route {route},' if route else ''}"
                 raise at_home(label, home)
@@ -104,14 +108,29 @@ def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageErro
 
 def _above(directories: Sequence[str]) -> str:
     """Return the deepest directory that some others are in."""
-    found = os.path.commonpath([os.path.dirname(each) for each in directories])
-    if found == "/":
+    found = _common([str(path_of(each).parent) for each in directories])
+    if not found:
         raise UsageError(
             "the directories of the tables have nothing in common, and nothing says where the "
             "manifest of the run goes",
             "write to = '/DIRECTORY/{schema}.{table}' at the top of the job file: it goes there",
         )
     return found
+
+
+def _common(directories: Sequence[str]) -> str:
+    """Return the deepest directory that some are or lie in; empty where there is none but the root.
+
+    In an object store that is a prefix in one bucket.
+    """
+    paths = [path_of(each) for each in directories]
+    first = paths[0]
+    if not isinstance(first, Location):
+        found = os.path.commonpath(directories)
+        return "" if found == "/" else found
+    keys = [each.key for each in paths if isinstance(each, Location) and each.store == first.store]
+    common = os.path.commonpath([f"/{key}" for key in keys]).strip("/")
+    return str(replace(first, key=common)) if len(keys) == len(paths) and common else ""
 
 
 def directory_now(directory: str, recorded: str, home: str) -> str:
@@ -122,7 +141,10 @@ def directory_now(directory: str, recorded: str, home: str) -> str:
         recorded: The home, likewise.
         home: Where the home is now; it may have been moved.
     """
-    return os.path.join(os.path.abspath(home), os.path.relpath(directory, recorded))
+    if is_location(home):
+        within = os.path.relpath(comparable(directory), comparable(recorded))
+        return str(path_of(home) / within) if within != "." else home
+    return os.path.join(absolute(home), os.path.relpath(directory, recorded))
 
 
 def tables_label(number: int) -> str:
@@ -162,7 +184,7 @@ def home_above(storage: Storage, place: str, run_id: str) -> str:
     Raises:
         OSError: What is there cannot be read.
     """
-    found = os.path.abspath(place)
+    found = absolute(place)
     for _ in range(_MOST_LEVELS):
         if found == (found := os.path.dirname(found)):
             break
@@ -183,9 +205,9 @@ def _recorded_home(storage: Storage, place: str, run_id: str) -> str:
 
 def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:
     """Return the table of a run whose directory a place is; None if that is not known."""
-    here = os.path.realpath(place)
+    here = real(place)
     for table in recorded_tables(storage.record(home, RUN_RECORD), home):
-        if here in map(os.path.realpath, table.directories):
+        if here in map(real, table.directories):
             return table
     return None
 

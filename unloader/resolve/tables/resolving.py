@@ -6,7 +6,6 @@ is told of all of them at once.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -40,6 +39,7 @@ from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.several import hold_tables
+from unloader.storage.paths import real
 from writers.codecs.choice import Choice
 from writers.model import Compression
 
@@ -203,7 +203,7 @@ class _Resolving:
             found.setdefault(number, problem)
 
         taken = [
-            (os.path.realpath(place), number)
+            (real(place), number)
             for number, run in runs.items()
             for output in run.outputs
             for place in directories_of(output.options)

@@ -43,6 +43,7 @@ from writers.content.sums import total
 from writers.files.direct_io import refusal
 from writers.files.syncing import Steps
 from writers.model import ContentSums, OutputSpec
+from writers.objects.location import is_location
 
 _SYNCED_FROM_BYTES = 1024 * 1024
 """Smaller files of one of many tables are synced by the parent, many at a time: the worker would
@@ -158,7 +159,8 @@ class FileOutput:
         return (task,)
 
     def check(self) -> None:
-        """Do nothing: workers find out themselves."""
+        """Look whether a place was lost; what cannot be written, workers find out themselves."""
+        self._storage.check()
 
     def filter_event(self, event: Event) -> tuple[Event, ...]:
         """Let an event pass."""
@@ -304,7 +306,7 @@ class FileOutput:
     def _check_direct(self, observe: Observer) -> None:
         """Say once where files will go through the page cache after all."""
         for place, staging in zip(self._storage.places, self._stagings(), strict=True):
-            why = refusal(Path(staging.directory)) if staging.directory else None
+            why = _no_direct_io(staging.directory)
             if why is not None:
                 text = f"{place.name}: no direct I/O, {why}; files are written normally"
                 observe(Notice(text=text))
@@ -353,6 +355,13 @@ class FileOutput:
             replace(first, result=replace(first.result, files=(joined,))),
             *(replace(unit, result=replace(unit.result, files=())) for unit in others),
         ]
+
+
+def _no_direct_io(directory: str) -> str | None:
+    """Return why what is staged in a directory cannot be written directly, None where it can."""
+    if is_location(directory):
+        return "it is in an object store"
+    return refusal(Path(directory)) if directory else None
 
 
 def _check_stop(stop: Stop) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from unloader.errors import OutputFailed
@@ -11,9 +10,10 @@ from unloader.manifest.read import read_manifest
 from unloader.records import dataclass
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import is_kept
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import path_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ def left_of(run: ResolvedRun) -> Left:
     found = [
         left_of_output(of_output(run, number), completed=True)
         for number, output in enumerate(run.outputs)
-        if destination_kind(output.options.destinations) == "directories"
+        if is_kept(output.options.destinations)
     ]
     kinds = {each.what for each in found}
     if kinds == {"all"}:
@@ -62,7 +62,7 @@ def left_of_output(run: ResolvedRun, *, completed: bool = False) -> Left:
         if not completed:
             storage.complete(place)
         if MANIFEST in storage.names(place):
-            manifest = read_manifest(Path(place))
+            manifest = read_manifest(path_of(place))
             if manifest.run_id == run.run_id:
                 return Left(what="all", manifests=(manifest,))
         who = storage.who_was_here(place, counted=False)

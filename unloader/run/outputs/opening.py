@@ -11,7 +11,7 @@ from unloader.run.outputs.files import FileOutput
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.one_stream import StreamOutput
 from unloader.run.outputs.unit_pipes import PipeOutput
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import KEPT, destination_kind
 
 
 def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str = "") -> RunOutput:
@@ -37,7 +37,7 @@ def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str
 
 def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, home: str) -> RunOutput:
     kind = destination_kind(run.output.options.destinations)
-    if kind == "directories":
+    if kind in KEPT:
         return FileOutput(run, resumed_in, home=home)
     if kind == "null":
         return NullOutput(run)

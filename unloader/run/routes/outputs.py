@@ -35,7 +35,7 @@ from unloader.run.outputs.null import NullOutput
 from unloader.run.routes.showing import AllPlaces
 from unloader.run.routes.state import RouteState, as_read
 from unloader.storage.base import LiveStorage
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import is_kept
 from unloader.storage.model import RUN_RECORD
 from writers.files.syncing import Steps
 
@@ -304,7 +304,7 @@ def _opened(
     own = of_output(run, number)
     name = (run.request.routes or ())[number].name
     output = own.output.options
-    if not resumed or destination_kind(output.destinations) != "directories":
+    if not resumed or not is_kept(output.destinations):
         return RouteState(number=number, name=name, run=own, output=open_one(own, ()))
     left = left_of_output(own, completed=completed)
     if left.manifests:

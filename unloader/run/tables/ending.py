@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from contextlib import suppress
@@ -32,6 +31,7 @@ from unloader.run.tables.state import RunState, TableState
 from unloader.sources.abilities import kept_until
 from unloader.storage.base import RunStorage
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import absolute
 from writers.errors import WriteError
 
 MOST_NAMED = 20
@@ -137,7 +137,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
         snapshot=first.extract.snapshot,
         options=TablesRecord(
             to=state.options.destination,
-            directory=state.home if is_dropped(state.home) else os.path.abspath(state.home),
+            directory=state.home if is_dropped(state.home) else absolute(state.home),
             publish=state.options.publish,
             on_table_failure=state.options.on_failure,
         ),

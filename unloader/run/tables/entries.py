@@ -11,7 +11,7 @@ from unloader.manifest.tables import TableEntry
 from unloader.manifest.text import manifest_bytes
 from unloader.redaction import redact
 from unloader.run.tables.state import TableState
-from unloader.storage.kinds import destination_kind
+from unloader.storage.kinds import is_kept
 
 
 def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
@@ -32,7 +32,7 @@ def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
     for number, output in enumerate(run.outputs):
         name = routes[number].name if routes else ""
         manifest = known.get(name)
-        kept = destination_kind(output.options.destinations) == "directories"
+        kept = is_kept(output.options.destinations)
         directory = os.path.relpath(output.options.destination, home) if kept else ""
         if manifest is None:
             yield TableEntry(

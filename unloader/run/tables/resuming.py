@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
@@ -36,6 +35,7 @@ from unloader.run.tables.following import Following
 from unloader.selection.asked import TablesRequest
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import path_of
 
 
 def resume_either(
@@ -49,7 +49,7 @@ def resume_either(
     found = resume_tables(destination, again, observe=observe, stop=stop)
     if found is not None:
         return found
-    manifest = read_tables_manifest(Path(destination))
+    manifest = read_tables_manifest(path_of(destination))
     observe(Notice(text=f"the run in {destination} is finished: nothing is left to do"))
     return manifest
 
@@ -61,7 +61,7 @@ def resume_or_start_tables(
     template = home_template(asked.options.destination)
     # One of another day is for `resume` alone: a nightly job wants the rows of this night.
     homes = (
-        existing(template, f"{datetime.now(timezone.utc):%Y%m%d}")
+        existing(template, f"{datetime.now(timezone.utc):%Y%m%d}", storage_at(template).levels)
         if has_fields(template)
         else (template or ".",)
     )
@@ -118,7 +118,7 @@ def _finished_just_now(
     if not is_of_tables(record) or options_of_tables(record).job != job:
         return None
     observe(Notice(text=f"the run in {home} is finished: nothing is left to do"))
-    return read_tables_manifest(Path(home))
+    return read_tables_manifest(path_of(home))
 
 
 def _as_asked(broken: BrokenTables, asked: TablesRequest) -> BrokenTables:
@@ -153,10 +153,10 @@ def completed(home: str, observe: Observer) -> bytes:
         for text in each.messages:
             observe(Notice(text=text))
         record = each.record
-    if is_of_tables(record) and is_finished_home(Path(home)):
+    if is_of_tables(record) and is_finished_home(path_of(home)):
         run = first_of_tables(record, home)
         following = Following.of_run(run, home, options_of_tables(record).destination)
-        manifest = read_tables_manifest(Path(home))
+        manifest = read_tables_manifest(path_of(home))
         if run.run_id == manifest.run_id:
             following.after_all(manifest, observe)
             following.raised_after(manifest)
@@ -173,7 +173,7 @@ def _is_home(place: str) -> bool:
             f"what a run has left in {place} cannot be read: {error}",
             "check the permissions there",
         ) from error
-    return is_of_tables(record) if record else is_finished_home(Path(place))
+    return is_of_tables(record) if record else is_finished_home(path_of(place))
 
 
 def _check_no_table_of_a_run(place: str) -> None:

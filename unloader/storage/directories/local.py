@@ -73,6 +73,12 @@ class LocalDirectories:
             level = below
         return tuple(sorted(found))
 
+    def levels(self, place: str) -> tuple[str, ...]:
+        """Return the names of the directories in one, links left out."""
+        with suppress(OSError):
+            return tuple(sorted(name for name, inner in _entries(place).items() if inner))
+        return ()
+
     def read(self, place: str, name: str) -> bytes:
         """Return a whole file. Devices and pipes are refused: they may have no end."""
         return read_regular(Path(place, name))
@@ -80,6 +86,10 @@ class LocalDirectories:
     def put_new(self, place: str, name: str, data: bytes) -> None:
         """Write a small file under a name that no file has."""
         write_new(Path(place, name), data)
+
+    def size(self, place: str, name: str) -> int:
+        """Return the bytes of a file."""
+        return os.stat(Path(place, name)).st_size
 
     def file(self, place: str, name: str) -> Path:
         """Return the path of a file."""

@@ -74,6 +74,11 @@ class ObjectStorage:
             level = following
         return tuple(sorted(found))
 
+    def levels(self, place: str) -> tuple[str, ...]:
+        """Return the names of the prefixes one level below."""
+        room = Room(place)
+        return tuple(room.bucket.look(room.location.prefix)[0])
+
     def read(self, place: str, name: str) -> bytes:
         """Return a whole object."""
         room = Room(place)
@@ -83,6 +88,14 @@ class ObjectStorage:
         """Write a small object under a name that none has."""
         room = Room(place)
         room.bucket.put_new(room.final(name), data)
+
+    def size(self, place: str, name: str) -> int:
+        """Return the bytes of an object."""
+        room = Room(place)
+        found = room.bucket.size(room.final(name))
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", f"{place}/{name}")
+        return found
 
     def file(self, place: str, name: str) -> RemoteFile:
         """Return an object with a final name."""

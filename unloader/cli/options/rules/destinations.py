@@ -21,39 +21,54 @@ from unloader.storage.kinds import (
     NULL,
     NULL_ROWS,
     destination_kind,
+    is_kept,
     is_one_stream,
     overlapping,
     pipe_template,
     two_are_one,
 )
+from unloader.storage.paths import comparable
+from writers.errors import FormatError
 from writers.model import Compression
+from writers.objects.location import Location, is_location
 
 
 def check_destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that the rows can go where they are to go."""
     places = values.get("to") or ()
     for place in places:
+        if is_location(place):
+            continue
         if looks_like_source(place, KINDS):
             raise UsageError(
                 "--to looks like a URL or a login, which is not shown, and output goes to a "
                 "directory",
                 "give a directory; one of such a name is written ./NAME",
             )
-    if destination_kind(places) != "directories":
+    if not is_kept(places):
         _stream(values, given, places)
     else:
-        _directories(values, places)
+        _kept(values, given, places)
 
 
-def _directories(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
-    if any(destination_kind((place,)) != "directories" for place in places):
+def _kept(values: Mapping[str, Any], given: frozenset[str], places: tuple[str, ...]) -> None:
+    kind = destination_kind(places)
+    if any(destination_kind((place,)) != kind for place in places):
         raise _alone(places)
     for place in places:
         check_directory(place)
+        if kind == "objects":
+            _object_place(place)
+    for option in out_of_place("objects", given) if kind == "objects" else ():
+        if values[option.key] not in (False, 0):
+            raise UsageError(
+                f"--{option.name} does not apply to an object store: {option.not_for['objects']}",
+                "leave it out",
+            )
     if places and is_of_several(values):
         check_of_each_table(places)
     _earlier_runs(values, places)
-    if overlapping(paths := [PurePath(place) for place in places]):
+    if overlapping(paths := [_compared(place) for place in places]):
         first, second = (paths[at] for at in overlapping(paths) or ())
         raise UsageError(
             two_are_one(str(first), str(second), same=first == second),
@@ -64,6 +79,18 @@ def _directories(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
             f"--file-per table is one file, and --to names {len(places)} directories",
             "give one directory, or leave --file-per out",
         )
+
+
+def _object_place(place: str) -> None:
+    try:
+        Location.parse(place)
+    except FormatError as error:
+        raise UsageError(f"--to: {error.message}", error.hint) from None
+
+
+def _compared(place: str) -> PurePath:
+    """Return a place as it is written, options of an object store left out."""
+    return comparable(place) if is_location(place) else PurePath(place)
 
 
 def _tells_runs_apart(place: str, *, several: bool) -> bool:
@@ -178,6 +205,13 @@ def _pipe(values: Mapping[str, Any], place: str) -> None:
 
 
 def _alone(places: tuple[str, ...]) -> UsageError:
+    kinds = {destination_kind((place,)) for place in places}
+    if kinds == {"directories", "objects"}:
+        return UsageError(
+            "--to names directories and an object store, and one run publishes all of its files at "
+            "once",
+            "give places of one kind, or two routes",
+        )
     return UsageError(
         f"--to {','.join(places)} mixes directories and streams",
         "give directories only, or one stream",
