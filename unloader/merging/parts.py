@@ -6,7 +6,6 @@ telling the user which ones are meant.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 from dataclasses import fields
 
@@ -18,7 +17,7 @@ from unloader.records import dataclass
 from unloader.request.parts import part_directory
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
-from unloader.storage.paths import PlacePath, path_of
+from unloader.storage.paths import PlacePath, path_of, relative
 
 _AS_THE_MACHINE_IS = frozenset((
     "to", "overwrite", "overlap_buffer", "overlap_buffers", "direct_io", "min_free",
@@ -66,7 +65,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
         ) from error
     found, broken = [], []
     for place in places:
-        name = posixpath.relpath(place, home)
+        name = relative(place, home)
         if name == ".":
             continue
         if MANIFEST not in storage.names(place):

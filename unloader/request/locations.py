@@ -26,6 +26,7 @@ from unloader.redaction import (
 )
 from unloader.secrets.credentials import usual_credential
 from unloader.secrets.files import check_private
+from writers.objects.location import is_location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +168,11 @@ def holds_password(url: str) -> bool:
 def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
     """Return whether a text where a path belongs is a database's URL or a login.
 
-    A path that begins with a slash or a dot is a path, whatever it holds.
+    A path that begins with a slash or a dot is a path, whatever it holds. A place in an object
+    store is none of them; `writers.objects.location.Location` refuses credentials in it.
     """
+    if is_location(place):
+        return False
     place = place.removeprefix("pipe:")
     if place.startswith(("/", ".")):
         return False

@@ -51,6 +51,17 @@ def real(place: str) -> str:
     return f"{found.scheme}://{found.bucket}/{found.key}".rstrip("/")
 
 
+def relative(place: str, home: str) -> str:
+    """Return a place as it is seen from another one, as both are written.
+
+    Raises:
+        FormatError: As `path_of`.
+    """
+    if is_location(place) and is_location(home):
+        place, home = real(place), real(home)
+    return os.path.relpath(place, home)
+
+
 def comparable(place: str) -> PurePath:
     """Return the same as a path, of which one can be seen to lie in another."""
     return PurePath(real(place))

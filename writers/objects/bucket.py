@@ -324,6 +324,8 @@ class Bucket:
         from obstore import exceptions
 
         text = f"cannot {verb} {self._text(key)}: {said(error)}."
+        if "NoSuchBucket" in str(error):
+            return WriteError(text, "check the name of the bucket, and make it if it is missing.")
         if isinstance(
             error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
         ) or _is_refusal(error):
@@ -395,6 +397,8 @@ def said(error: BaseException) -> str:
     if parts:
         return ", ".join(parts)[:_MESSAGE_LENGTH]
     line = text.partition("\n")[0].strip() or type(error).__name__
+    if unanswered := re.search(r"after (\d+) retries.* - (.*)", line):
+        return f"no answer after {unanswered.group(1)} retries ({unanswered.group(2).strip()})"
     return line[:_MESSAGE_LENGTH].rstrip(". ")
 
 

@@ -12,7 +12,7 @@ from writers.errors import FormatError
 from writers.objects.location import Location
 
 _RETRIES: Any = {
-    "max_retries": 8,
+    "max_retries": 10,
     "retry_timeout": timedelta(seconds=120),
     "backoff": {
         "init_backoff": timedelta(milliseconds=100),

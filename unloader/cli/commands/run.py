@@ -21,6 +21,8 @@ from unloader.cli.watching import watched
 from unloader.errors import UsageError
 from unloader.request.parts import part_text
 from unloader.storage.kinds import KEPT, destination_kind
+from unloader.storage.model import MANIFEST
+from writers.objects.location import below
 
 if TYPE_CHECKING:
     from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
@@ -257,7 +259,7 @@ def _places(manifest: Manifest, places: tuple[str, ...]) -> Iterator[tuple[str, 
     for each in manifest.directories or ():
         held = f"{render.count(each.bytes)} bytes in {render.count(each.files)} files"
         yield "directory", f"{each.path} ({held})"
-    yield "manifest", f"{first.rstrip('/')}/_manifest.json"
+    yield "manifest", below(first, MANIFEST)
 
 
 def _speed(totals: TotalsRecord) -> str:

@@ -25,6 +25,7 @@ from unloader.request.settings import at_home
 from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
 from unloader.storage.paths import PlacePath, path_of
+from writers.errors import FormatError
 
 if TYPE_CHECKING:
     from unloader.request.job.model import Given, JobFile, Mistake, Place
@@ -108,7 +109,10 @@ def finished_directory(ctx: click.Context, argument: click.Parameter, place: str
             "what stands where DEST belongs looks like a source, and is not shown",
             f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
         )
-    return path_of(place)
+    try:
+        return path_of(place)
+    except FormatError as error:
+        raise UsageError(error.message, error.hint) from None
 
 
 def finished_directories(

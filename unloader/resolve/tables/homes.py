@@ -20,7 +20,7 @@ from unloader.resolve.outputs.directories import directories_of, directory_value
 from unloader.storage.base import Storage
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
-from unloader.storage.paths import absolute, comparable, path_of, real
+from unloader.storage.paths import absolute, path_of, real, relative
 from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
@@ -141,10 +141,10 @@ def directory_now(directory: str, recorded: str, home: str) -> str:
         recorded: The home, likewise.
         home: Where the home is now; it may have been moved.
     """
+    within = relative(directory, recorded)
     if is_location(home):
-        within = os.path.relpath(comparable(directory), comparable(recorded))
         return str(path_of(home) / within) if within != "." else home
-    return os.path.join(absolute(home), os.path.relpath(directory, recorded))
+    return os.path.join(absolute(home), within)
 
 
 def tables_label(number: int) -> str:

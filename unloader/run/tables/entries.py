@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from unloader.manifest.digest import digest_at_end
@@ -12,6 +11,7 @@ from unloader.manifest.text import manifest_bytes
 from unloader.redaction import redact
 from unloader.run.tables.state import TableState
 from unloader.storage.kinds import is_kept
+from unloader.storage.paths import relative
 
 
 def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
@@ -33,7 +33,7 @@ def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
         name = routes[number].name if routes else ""
         manifest = known.get(name)
         kept = is_kept(output.options.destinations)
-        directory = os.path.relpath(output.options.destination, home) if kept else ""
+        directory = relative(output.options.destination, home) if kept else ""
         if manifest is None:
             yield TableEntry(
                 table=what,

@@ -37,8 +37,6 @@ def check_destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that the rows can go where they are to go."""
     places = values.get("to") or ()
     for place in places:
-        if is_location(place):
-            continue
         if looks_like_source(place, KINDS):
             raise UsageError(
                 "--to looks like a URL or a login, which is not shown, and output goes to a "
