@@ -18,7 +18,6 @@ from unloader.request.directory_names import has_fields
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.resolution import new_run_id
 from unloader.resolve.tables.homes import at_home
-from unloader.storage.directories.refusals import refusal
 from unloader.storage.kinds import KEPT, destination_kind, is_kept, pipe_template, two_are_one
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import comparable
@@ -59,7 +58,7 @@ class Destinations:
                 return
         self.places[number] = options.destinations
         for place in options.destinations:
-            error = refusal(Path(place), overwrite=options.overwrite)
+            error = storage_at(place).refusal(place, overwrite=options.overwrite)
             if error is not None:
                 self.report(Problem(error=error, about="to", entry=entry))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import IO, Protocol
 
+from unloader.errors import OutputFailed
 from unloader.storage.model import (
     Claim,
     Cleaning,
@@ -197,6 +198,14 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
 
 class Storage(Protocol):
     """One kind of place."""
+
+    def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
+        """Return why a run would be refused a place, as far as that is seen; change nothing.
+
+        Args:
+            place: It may be missing.
+            overwrite: An earlier run there may be replaced.
+        """
 
     def take(self, claim: Claim) -> RunStorage:
         """Take all places of a run or none, making them where needed.

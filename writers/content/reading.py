@@ -21,9 +21,9 @@ from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
 from writers.files.read_back import (
     BLOCK_BYTES,
+    arrow_records,
     count_fixed,
     decompressed,
-    decompressed_arrow,
     is_plain,
 )
 from writers.files.readable import Readable, parquet_source
@@ -151,30 +151,19 @@ def _plain_batches(
     from pyarrow import csv
 
     names = [f"f{position}" for position in range(columns)]
-    with (
-        decompressed_arrow(path, compression) as file,
-        csv.open_csv(
-            file,
-            read_options=csv.ReadOptions(
-                use_threads=False,
-                block_size=block_bytes,
-                column_names=names,
-                skip_rows_after_names=1 if format.header else 0,
-            ),
-            parse_options=csv.ParseOptions(
-                delimiter=format.delimiter,
-                quote_char=format.enclosure,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-            ),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=[format.null],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        ) as reader,
-    ):
+    reading = csv.ReadOptions(
+        use_threads=False,
+        block_size=block_bytes,
+        column_names=names,
+        skip_rows_after_names=1 if format.header else 0,
+    )
+    values = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[format.null],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    with arrow_records(path, format, compression, reading, values) as reader:
         yield from reader
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -14,7 +15,7 @@ from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
 from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
-from writers.files.readable import Readable, arrow_stream, open_bytes, parquet_source
+from writers.files.readable import Readable, Stoppable, arrow_stream, open_bytes, parquet_source
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
@@ -163,25 +164,10 @@ def _count_records(
     from pyarrow import csv
 
     names = [f"f{position}" for position in range(columns)]
-    with (
-        decompressed_arrow(path, compression) as file,
-        csv.open_csv(
-            file,
-            read_options=csv.ReadOptions(
-                use_threads=False, block_size=block_bytes, column_names=names
-            ),
-            parse_options=csv.ParseOptions(
-                delimiter=text.delimiter,
-                quote_char=text.enclosure,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-            ),
-            # Counting records needs no values: one column is converted, as bytes.
-            convert_options=csv.ConvertOptions(
-                include_columns=names[:1], column_types={names[0]: pa.binary()}
-            ),
-        ) as reader,
-    ):
+    # Counting records needs no values: one column is converted, as bytes.
+    values = csv.ConvertOptions(include_columns=names[:1], column_types={names[0]: pa.binary()})
+    reading = csv.ReadOptions(use_threads=False, block_size=block_bytes, column_names=names)
+    with arrow_records(path, text, compression, reading, values) as reader:
         return sum(int(batch.num_rows) for batch in reader)
 
 
@@ -241,18 +227,47 @@ def count_fixed(path: Readable, text: TextFormat, compression: Compression) -> i
     return records
 
 
-def decompressed_arrow(path: Readable, compression: Compression) -> Any:
-    """Return a stream that Arrow reads without the interpreter.
+@contextmanager
+def arrow_records(
+    path: Readable, text: TextFormat, compression: Compression, reading: Any, values: Any
+) -> Iterator[Any]:
+    """Return Arrow's reader of the records of delimited text; it may be given up at any time.
 
-    Its CSV reader reads ahead in a thread of its own, which may still be at it when the program
-    ends. A file of Python's would need the interpreter there, and the program would be aborted.
+    Args:
+        path: The file.
+        text: For which `is_plain` holds.
+        compression: What it was compressed with.
+        reading: pyarrow's `ReadOptions`.
+        values: pyarrow's `ConvertOptions`.
+
+    Raises:
+        OSError: The file cannot be opened.
+        pyarrow.ArrowInvalid: It is no such text.
     """
     import pyarrow as pa
+    from pyarrow import csv
 
-    file = arrow_stream(path)
-    return (
-        file if compression.codec == "none" else pa.CompressedInputStream(file, compression.codec)
+    stoppable = None if isinstance(path, Path) else Stoppable(path.open())
+    file = arrow_stream(path) if stoppable is None else pa.PythonFile(stoppable, mode="r")
+    if compression.codec != "none":
+        file = pa.CompressedInputStream(file, compression.codec)
+    parsing = csv.ParseOptions(
+        delimiter=text.delimiter,
+        quote_char=text.enclosure,
+        newlines_in_values=True,
+        ignore_empty_lines=False,
     )
+    with file:
+        try:
+            with csv.open_csv(file, reading, parsing, values) as reader:
+                try:
+                    yield reader
+                finally:
+                    if stoppable is not None:
+                        stoppable.stop()
+        finally:
+            if stoppable is not None:
+                stoppable.stop()
 
 
 def decompressed(path: Readable, compression: Compression) -> Any:

@@ -95,11 +95,22 @@ class Bucket:
         import obstore
 
         try:
-            opened = obstore.open_reader(self._store, key, buffer_size=_READ_BYTES)
+            meta = obstore.head(self._store, key)
         except Exception as error:
             raise self._read_error(key, error) from None
-        raw = _Reader(opened, lambda error: self._read_error(key, error))
-        return io.BufferedReader(raw, 256 * 1024)
+        size, version = int(meta["size"]), meta.get("e_tag")
+
+        def piece(start: int, end: int) -> bytes:
+            options: Any = {"range": (start, end)}
+            if version is not None:
+                # All pieces are of one object, though it may be replaced meanwhile.
+                options["if_match"] = version
+            try:
+                return bytes(obstore.get(self._store, key, options=options).bytes())
+            except Exception as error:
+                raise self._read_error(key, error) from None
+
+        return io.BufferedReader(_Pieces(size, piece), _READ_BYTES)
 
     def size(self, key: str) -> int | None:
         """Return the bytes of an object; None if there is none.
@@ -350,11 +361,19 @@ class Bucket:
         return str(self.location.below(key)).partition("?")[0]
 
 
-class _Reader(io.RawIOBase):
-    """obstore's reader as the standard library knows readers."""
+class _Pieces(io.RawIOBase):
+    """An object that is read piece by piece, from any position.
 
-    def __init__(self, opened: Any, translate: Callable[[BaseException], OSError]) -> None:
-        self._opened, self._translate = opened, translate
+    All pieces are of one version of it, which obstore's own reader does not promise.
+
+    Args:
+        size: Of the object.
+        piece: Returns the bytes from one position to another.
+    """
+
+    def __init__(self, size: int, piece: Callable[[int, int], bytes]) -> None:
+        self._size, self._piece = size, piece
+        self._at = 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -366,20 +385,27 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read at most as much as the buffer takes."""
-        try:
-            data = self._opened.read(len(buffer))
-        except Exception as error:
-            raise self._translate(error) from None
-        buffer[: len(data)] = memoryview(data)
+        end = min(self._size, self._at + len(buffer))
+        if end <= self._at:
+            return 0
+        data = self._piece(self._at, end)
+        if len(data) != end - self._at:
+            raise OSError(errno.EIO, f"{len(data)} bytes came, and {end - self._at} were asked for")
+        buffer[: len(data)] = data
+        self._at = end
         return len(data)
 
-    def seek(self, offset: int, whence: int = 0) -> int:
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a position."""
-        return int(self._opened.seek(offset, whence))
+        from_where = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if from_where + offset < 0:
+            raise OSError(errno.EINVAL, "there is nothing in front of the first byte")
+        self._at = from_where + offset
+        return self._at
 
     def tell(self) -> int:
         """Return the position."""
-        return int(self._opened.tell())
+        return self._at
 
 
 def _version(answer: Any) -> object:

@@ -22,7 +22,6 @@ _SMALLEST_PART_BYTES = 8 * 1024 * 1024
 """S3 takes none below 5 MiB; each costs a request."""
 _MOST_PARTS = 10_000
 """Of S3, and fewer than Azure's: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html"""
-_LONGEST_PIECE = 4 * 1024 * 1024
 
 
 class Upload:
@@ -58,11 +57,11 @@ class Upload:
             WriteError: The store refused or failed, or the object gets larger than one may be.
         """
         for piece in pieces:
-            view = memoryview(piece).cast("B")
-            for start in range(0, len(view), _LONGEST_PIECE):
-                self._put(view[start : start + _LONGEST_PIECE])
+            # obstore keeps what it is given, and sends it later: memory that is used again would
+            # be sent with what it holds by then.
+            self._put(piece if isinstance(piece, bytes) else bytes(piece))
 
-    def _put(self, piece: memoryview) -> None:
+    def _put(self, piece: bytes) -> None:
         if self._interrupted:
             raise StoreFailed(f"{self._location} was given up.", "write it again.")
         if self.written + len(piece) > self._part_bytes * _MOST_PARTS:

@@ -70,6 +70,9 @@ class MemoryStorage:
         self.before_step: Callable[[], None] = lambda: None
         """Called before each step of a commit; what it raises is the death of the process."""
 
+    def refusal(self, place: str, *, overwrite: bool) -> None:
+        """Return that nothing is known against a place."""
+
     def take(self, claim: Claim) -> MemoryRun:
         """Take all places, or none."""
         told = [t for place in claim.places for run in self.complete(place) for t in run.messages]

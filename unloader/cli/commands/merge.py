@@ -9,6 +9,7 @@ import click
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
+from unloader.storage.model import MANIFEST
 from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _summary(manifest: Manifest, destination: PlacePath) -> str:
             ("files", render.count(totals.files)),
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
             ("verified", counted),
-            ("manifest", f"{str(destination).rstrip('/')}/_manifest.json"),
+            ("manifest", str(destination / MANIFEST)),
         )
     )
     return f"{render.table(heads, rows)}\n\n{facts}"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
 from unloader.storage.kinds import destination_kind
+from unloader.storage.model import MANIFEST
+from writers.objects.location import below
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
@@ -36,7 +38,7 @@ def _places(directory: str) -> Iterator[tuple[str, str]]:
         yield "dropped", directory
         return
     yield "directory", directory
-    yield "manifest", f"{directory.rstrip('/')}/_manifest.json"
+    yield "manifest", below(directory, MANIFEST)
 
 
 def verification(manifest: TablesManifest) -> str:

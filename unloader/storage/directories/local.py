@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from unloader.errors import OutputFailed
 from unloader.storage.directories.cleaning import clean
 from unloader.storage.directories.leftovers import (
     RUN,
@@ -22,6 +23,7 @@ from unloader.storage.directories.leftovers import (
     owners_for,
 )
 from unloader.storage.directories.recovery import complete, complete_all
+from unloader.storage.directories.refusals import refusal
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.directories.run_directory import read_record, read_regular
 from unloader.storage.model import (
@@ -41,6 +43,10 @@ from writers.files.staging import PART_SUFFIX
 
 class LocalDirectories:
     """Directories of this machine, network file systems included."""
+
+    def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
+        """Return why a run would be refused a directory."""
+        return refusal(Path(place), overwrite=overwrite)
 
     def take(self, claim: Claim) -> RunDirectories:
         """Take the directories of a run."""

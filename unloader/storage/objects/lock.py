@@ -12,6 +12,7 @@ import time
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.refusals import held
 from unloader.storage.objects.room import Room
 from writers.errors import StoreFailed
 from writers.objects.bucket import Superseded
@@ -75,7 +76,7 @@ class Lock:
                 self._room.lock, self._holder.to_bytes(), version
             )
         except Superseded:
-            raise _taken(self._room, found) from None
+            raise held(self._room, found) from None
         self.before = found
 
     def _take_over(self) -> None:
@@ -86,7 +87,7 @@ class Lock:
             )
         found, version = seen
         if is_alive(self._room, found):
-            raise _taken(self._room, found)
+            raise held(self._room, found)
         self.take_over(found, version)
 
     def _check_conditions(self) -> None:
@@ -221,10 +222,3 @@ def is_alive(room: Room, holder: Holder) -> bool:
         if (seen[0].nonce, seen[0].beat) != (holder.nonce, holder.beat):
             return True
     return False
-
-
-def _taken(room: Room, holder: Holder) -> OutputFailed:
-    return OutputFailed(
-        f"another run is writing to {room.name}: {holder.text()}",
-        f"see it with: unloader status '{room.name}'; or choose another --to",
-    )

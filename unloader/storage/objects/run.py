@@ -18,7 +18,6 @@ from typing import IO
 from unloader.errors import OutputFailed
 from unloader.storage.model import (
     JOURNAL,
-    MANIFEST,
     RECORDS,
     RUN_RECORD,
     STATUS,
@@ -36,7 +35,8 @@ from unloader.storage.objects.leftovers import abort_uploads, look
 from unloader.storage.objects.lock import BEAT_SECONDS, Lock, read_lock
 from unloader.storage.objects.publication import Placed, Publication, carry_out, sweep
 from unloader.storage.objects.recovery import complete, refused
-from unloader.storage.objects.room import RUN, Room, folder_name
+from unloader.storage.objects.refusals import not_free
+from unloader.storage.objects.room import Room, folder_name
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
 from writers.files.syncing import Steps, alone
@@ -59,7 +59,6 @@ class ObjectRun:
         _check_different(self._rooms)
         _check_rights(claim)
         self.notices: tuple[str, ...] = ()
-        self._shared = claim.shared
         self._publishing = self._published = False
         self._is_shown, self._show_lock = True, threading.Lock()
         self._journal: Journal | None = None
@@ -70,7 +69,9 @@ class ObjectRun:
             before = self._take(claim, me, folder, undo)
             if not claim.overwrite:
                 for room in self._rooms:
-                    self._check_free(room)
+                    error = not_free(room, shared=claim.shared)
+                    if error is not None:
+                        raise error
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self._rooms, claim.read_index)
             if claim.resumed:
@@ -116,18 +117,6 @@ class ObjectRun:
         if claim.resumed and (seen := read_lock(self._rooms[0])) is not None:
             folder = seen[0].folder
         return replace(me, folder=folder)
-
-    def _check_free(self, room: Room) -> None:
-        levels, objects = room.bucket.look(room.location.prefix)
-        names = sorted({*levels, *(each.key.rpartition("/")[2] for each in objects)} - {RUN})
-        finished = MANIFEST in names
-        if not names or (self._shared and not finished):
-            return
-        what = "a finished run" if finished else f"{names[0]} and maybe more"
-        raise OutputFailed(
-            f"{room.name} is not empty: it holds {what}",
-            "choose an empty prefix with --to, or replace an earlier run with --overwrite",
-        )
 
     def _begin(self, claim: Claim, before: Sequence[Holder | None]) -> None:
         """Remove what dead runs have left."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from unloader.errors import OutputFailed
 from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
@@ -24,6 +25,7 @@ from unloader.storage.objects.journal import read_journal
 from unloader.storage.objects.leftovers import look, nothing_counted
 from unloader.storage.objects.lock import is_alive, read_lock
 from unloader.storage.objects.recovery import complete
+from unloader.storage.objects.refusals import held, not_free
 from unloader.storage.objects.room import RUN, Room
 from unloader.storage.objects.run import ObjectRun, read_record
 from writers.errors import WriteError
@@ -35,6 +37,20 @@ _THREADS = 16
 
 class ObjectStorage:
     """S3 and its likes, Google's and Azure's."""
+
+    def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
+        """Return why a run would be refused a place; the right to write is not tried."""
+        room = Room(place)
+        try:
+            seen = read_lock(room)
+            if seen is not None and is_alive(room, seen[0]):
+                return held(room, seen[0])
+            return None if overwrite else not_free(room)
+        except OSError as error:
+            return OutputFailed(
+                f"cannot read {room.name}: {error.strerror or error}",
+                "check the name of the bucket, the credentials and their rights, and the network",
+            )
 
     def take(self, claim: Claim) -> ObjectRun:
         """Take the places of a run."""

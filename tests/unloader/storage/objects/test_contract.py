@@ -26,9 +26,7 @@ def killed(*_: object) -> None:
 @pytest.mark.parametrize(
     "step", ["_remove_replaced", "_copy", "_check_sizes", "_put_manifest", "sweep"]
 )
-def test_prefixes(
-    s3: S3Server, monkeypatch: pytest.MonkeyPatch, several: int, step: str
-) -> None:
+def test_prefixes(s3: S3Server, monkeypatch: pytest.MonkeyPatch, several: int, step: str) -> None:
     """Prefixes keep all promises, one or two, wherever a publication is cut short."""
     places = [s3.place(f"contract/{step}-{several}/{number}/out") for number in range(several)]
 
