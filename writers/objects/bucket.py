@@ -277,7 +277,7 @@ class Bucket:
     def _copy(self, source: Found, target: str) -> None:
         import obstore
 
-        special = bool(self.location.option("storage_class"))
+        special = self.location.option("storage_class") or self.location.tags
         if self.location.scheme == "s3" and (special or source.bytes > _LARGEST_COPY_BYTES):
             from writers.objects.s3 import copy_large
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from writers.errors import FormatError, StoreFailed
 from writers.objects.location import Location
@@ -89,6 +90,9 @@ def copy_large(store: Location, source: str, target: str) -> None:
     ):
         if value := store.option(option):
             extra[name] = value
+    if tags := store.tags:
+        # A copy in parts does not take those of the original with it.
+        extra |= {"TaggingDirective": "REPLACE", "Tagging": urlencode(tags)}
     with _translated("copy in", store):
         _client(store.store, os.getpid()).copy(
             {"Bucket": store.bucket, "Key": source}, store.bucket, target, ExtraArgs=extra

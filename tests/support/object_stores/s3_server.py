@@ -27,11 +27,15 @@ class S3Server:
     def client(self) -> Any:
         """Return boto3's client of it: what is checked is not read by what wrote it."""
         import boto3
+        from botocore.config import Config
 
+        # The server gives the checksum of checksums of an object in parts as that of its bytes.
+        config = Config(response_checksum_validation="when_required")
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
             region_name=_REGION,
+            config=config,
             aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         )

@@ -50,7 +50,7 @@ def _with_others(places: Sequence[str]) -> list[Room]:
                 raise OutputFailed(
                     f"there is nothing in {room.name}", "name the place that was given with --to"
                 )
-        for each in (room, *(map(Room, seen[0].places) if seen is not None else ())):
+        for each in (room, *(room.others(seen[0].places) if seen is not None else ())):
             if not any(each.is_same(known.name) for known in found):
                 found.append(each)
     return found
@@ -80,7 +80,7 @@ def _complete(room: Room) -> tuple[str, ...]:
         except (ValueError, FileNotFoundError):
             pass
         else:
-            take_back(publication, publication.rooms())
+            take_back(publication, home.others(publication.places))
         return (f"{error.message.rstrip('.')}; it is given up",)
 
 

@@ -64,10 +64,6 @@ class Publication:
         except (KeyError, TypeError) as error:
             raise ValueError(f"it lacks {error}") from None
 
-    def rooms(self) -> list[Room]:
-        """Return the `_run` of each place."""
-        return [Room(place) for place in self.places]
-
 
 def carry_out(
     publication: Publication, rooms: Sequence[Room], then: Callable[[], None] = lambda: None

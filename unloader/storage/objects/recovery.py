@@ -37,7 +37,7 @@ def pending(room: Room) -> tuple[Room, Holder, object] | None:
     seen = read_lock(room)
     if seen is None or not seen[0].places:
         return None
-    home = room if room.is_same(seen[0].places[0]) else Room(seen[0].places[0])
+    home = room.others(seen[0].places)[0]
     of_home = seen if home is room else read_lock(home)
     if of_home is None or of_home[0].folder != seen[0].folder or not of_home[0].is_publishing:
         return None
@@ -59,7 +59,7 @@ def complete(room: Room) -> tuple[Completed, ...]:
             return ()
         home, holder, version = found
         publication = _read(home, holder)
-        rooms = [home, *publication.rooms()[1:]]
+        rooms = home.others(publication.places)
         record = b""
         with suppress(FileNotFoundError):
             record = home.bucket.read(home.record(holder.folder, RUN_RECORD))

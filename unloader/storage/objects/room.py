@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 from unloader.storage.model import JOURNAL, MANIFEST
@@ -87,6 +89,21 @@ class Room:
             OSError: The store refused.
         """
         return [each.key.rpartition("/")[2] for each in self.bucket.look(self.location.prefix)[1]]
+
+    def others(self, places: Sequence[str]) -> list[Room]:
+        """Return the `_run` of each place of a run, as seen from this one of them.
+
+        A store may have another address for whoever comes later: places that were written with the
+        options that this one was written with are reached with those it has now.
+        """
+        mine = next((Location.parse(each) for each in places if self.is_same(each)), None)
+        found = []
+        for each in map(Location.parse, places):
+            now = each
+            if mine is not None and each.options == mine.options:
+                now = replace(each, options=self.location.options)
+            found.append(self if self.is_same(str(each)) else Room(str(now)))
+        return found
 
     def is_same(self, place: str) -> bool:
         """Tell whether a place that is written down is this one."""

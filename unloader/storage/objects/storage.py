@@ -125,10 +125,11 @@ class ObjectStorage:
 
     def record(self, place: str, name: str) -> bytes:
         """Return a record of the run that has a place or had it."""
-        seen = read_lock(Room(place))
+        room = Room(place)
+        seen = read_lock(room)
         if seen is None:
             return b""
-        home = Room(seen[0].places[0])
+        home = room.others(seen[0].places)[0]
         if name == JOURNAL:
             return read_journal(home, seen[0].folder)
         return read_record(home, seen[0].folder, name)
@@ -173,7 +174,8 @@ class ObjectStorage:
 
 
 def _of(place: str) -> tuple[Room, Holder]:
-    seen = read_lock(Room(place))
+    room = Room(place)
+    seen = read_lock(room)
     if seen is None or not seen[0].places:
         raise FileNotFoundError(errno.ENOENT, "no run is there", place)
-    return Room(seen[0].places[0]), seen[0]
+    return room.others(seen[0].places)[0], seen[0]

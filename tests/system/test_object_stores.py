@@ -1,0 +1,343 @@
+"""Runs into an object store: the same bytes as on a disk, all of them or none, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from long_tests import also
+from object_stores.faults import Rule, faulty
+from object_stores.s3_server import CREDENTIALS, S3Server, s3_server
+from processes import command
+
+ROWS = 400_000
+"""Units of 4 MiB and more: the objects have several parts, and buffers are used again."""
+_TEXT = "'text that makes the rows of this table longer ' || i"
+
+FOR_EVER = 10**6
+
+KILLS = "kills of runs into object stores"
+"""The kind of the long tests: a hundred kills at random moments."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """A server of S3's protocol."""
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of 400,000 rows in a DuckDB file; return its URL."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT i, {_TEXT} AS v, i * 1.5 AS d FROM range({ROWS}) r(i)"
+        )
+    return f"duckdb://{path}"
+
+
+def run(source: str, place: str, *options: str) -> tuple[str, ...]:
+    """Return the run of the table to a place, in two units of some 14 MB each."""
+    return ("run", source, "--table", "t", "--to", place, "--unit-bytes", "64MB", *options)
+
+
+def local(source: str, directory: Path, *options: str) -> dict[str, bytes]:
+    """Return the files of the same run into a directory."""
+    command.run(*run(source, str(directory), *options))
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name[0] != "_"}
+
+
+def files_of(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Return a run's files among the objects of a place."""
+    return {name: data for name, data in found.items() if name[0] != "_"}
+
+
+@pytest.mark.parametrize("workers", ["1", "8"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--format", "csv"),
+        ("--format", "parquet"),
+        ("--compression", "zstd", "--file-size", "3MB"),
+        ("--file-per", "table"),
+    ],
+    ids=["csv", "parquet", "files of a size", "one file"],
+)
+def test_the_same_bytes_as_on_a_disk(
+    server: S3Server, source: str, tmp_path: Path, options: tuple[str, ...], workers: str
+) -> None:
+    """Each object holds what the file of a local run holds, and nothing else is left there."""
+    key = f"same/{'-'.join(options)}-{workers}"
+    options = (*options, "--parallelism", workers, "--verify", "full")
+    if workers == "8":
+        options = (*options, "--unit-bytes", "4MB")
+    command.run(*run(source, server.place(key), *options))
+    there = server.objects(f"{key}/")
+    assert files_of(there) == local(source, tmp_path / "out", *options)
+    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    assert server.uploads() == []
+    command.run("verify", server.place(key), source)
+
+
+def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
+    """Bytes that are others than those that were written are a difference, and no hang."""
+    place = server.place("changed")
+    command.run(*run(source, place))
+    name = min(files_of(server.objects("changed/")))
+    data = bytearray(server.objects("changed/")[name])
+    data[len(data) // 2] ^= 1
+    data[10:20] = b",,,,,\n\n\n\n,"
+    server.client().put_object(Bucket=server.bucket, Key=f"changed/{name}", Body=bytes(data))
+    error = command.error_of("verify", place, status=8)
+    assert name in error
+
+
+def test_an_earlier_run_is_replaced_as_a_whole(server: S3Server, source: str) -> None:
+    """Without --overwrite it stays; with it nothing of it is left but files of nobody's."""
+    place = server.place("again")
+    command.run(*run(source, place, "--file-name", "old-{unit}.{ext}"))
+    before = server.objects("again/")
+    error = command.error_of(*run(source, place), status=6)
+    assert "it holds a finished run" in error
+    assert "--overwrite" in error
+    assert server.objects("again/") == before
+    server.client().put_object(Bucket=server.bucket, Key="again/mine.txt", Body=b"mine")
+    command.run(*run(source, place, "--overwrite", "--file-name", "new-{unit}.{ext}"))
+    names = set(server.objects("again/"))
+    assert not any(name.startswith("old-") for name in names)
+    assert names >= {"mine.txt", "_manifest.json"}
+
+
+def test_a_failed_run_leaves_nothing(server: S3Server, tmp_path: Path) -> None:
+    """A value that cannot be written ends the run: no object, no lock, no upload."""
+    path = tmp_path / "bad.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i, CASE WHEN i = 199999 THEN 'ä' ELSE 'a' END AS v "
+            "FROM range(200000) r(i)"
+        )
+    place = server.place("failed")
+    to = ("--to", place, "--encoding", "us-ascii", "--parallelism", "1")
+    command.error_of("run", f"duckdb://{path}", "--table", "t", *to, status=6)
+    names = {name for name in server.objects("failed/") if not name.startswith("_run/")}
+    assert names == set()
+    assert server.uploads() == []
+    command.run("clean", place)
+    assert server.objects("failed/") == {}
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param((Rule("part", "busy", 3),), id="busy while parts are sent"),
+        pytest.param((Rule("complete", "broken", 2),), id="500 after the last part"),
+        pytest.param((Rule("part", "cut", 2),), id="connection cut in a part"),
+        pytest.param((Rule("complete", "cut"),), id="connection cut at the end"),
+        pytest.param((Rule("complete", "lost"),), id="answer lost of an upload completed"),
+        pytest.param((Rule("part", "other etag"),), id="wrong ETag of a part"),
+        pytest.param((Rule("part", "slow", 2), Rule("copy", "slow", 2)), id="slow"),
+        pytest.param((Rule("copy", "busy", 3), Rule("copy", "cut", 2)), id="copies fail"),
+        pytest.param((Rule("copy", "lost", 2),), id="answers lost of copies"),
+        pytest.param((Rule("put", "lost", 1, key="lock.json"),), id="answer lost of the lock"),
+        pytest.param((Rule("put", "lost", 1, key="/_manifest.json"),), id="answer lost, manifest"),
+        pytest.param(
+            (Rule("put", "lost", 1, key="lock.json", skipped=2),), id="answer lost of publishing"
+        ),
+        pytest.param((Rule("delete", "broken", 2), Rule("list", "busy", 2)), id="clearing fails"),
+    ],
+)
+def test_faults_on_the_way(
+    server: S3Server,
+    source: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    rules: tuple[Rule, ...],
+) -> None:
+    """What breaks for a while is tried again, and the result is the same."""
+    key = f"faults/{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}"
+    with faulty(server, *rules) as (broken, faults):
+        command.run(*run(source, broken.place(key), "--parallelism", "2", "--retries", "5"))
+        assert faults.all_done(), "not all that was to be broken was asked for"
+        there = server.objects(f"{key}/")
+        command.run("verify", server.place(key), source)
+    assert files_of(there) == local(source, tmp_path / "out", "--parallelism", "2")
+    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+
+
+def test_a_store_that_stays_broken_ends_the_run(server: S3Server, source: str) -> None:
+    """It ends with one error, nothing has a final name, and resume goes on where it ended."""
+    place = server.place("stays")
+    with faulty(server, Rule("begin", "cut", FOR_EVER, key="0002-a")) as (broken, _):
+        error = command.error_of(*run(source, broken.place("stays"), "--retries", "0"), status=7)
+    assert "stays" in error or "unit" in error
+    assert not files_of(server.objects("stays/"))
+    command.run("resume", server.place("stays"))
+    command.run("verify", place, source)
+    assert server.uploads() == []
+
+
+def killed(running: command.Running) -> None:
+    """Kill a run with all its workers."""
+    os.killpg(running.process.pid, signal.SIGKILL)
+    running.process.communicate()
+
+
+def finished_units(server: S3Server, key: str) -> int:
+    """Count the units that the journal of a run has as finished."""
+    lines = b"".join(
+        data for name, data in server.objects(f"{key}/").items() if "journal.jsonl" in name
+    )
+    return lines.count(b'"event": "staged"')
+
+
+def test_a_killed_run_is_resumed(server: S3Server, source: str, tmp_path: Path) -> None:
+    """Finished units are kept, uploads that were broken off are aborted, by any way to the store."""
+    options = ("--parallelism", "1", "--unit-bytes", "20MB")
+    with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
+        running = command.Running(*run(source, slow.place("killed"), *options))
+        running.wait_until(
+            lambda: finished_units(server, "killed") > 0 and bool(server.uploads()),
+            "a finished unit, and another one begun",
+        )
+        killed(running)
+    place = server.place("killed")
+    assert not files_of(server.objects("killed/"))
+    assert server.uploads()
+    found = json.loads(command.run("status", place, "--json"))
+    assert found["state"] == "interrupted"
+    command.run("resume", place)
+    there = server.objects("killed/")
+    assert files_of(there) == local(source, tmp_path / "out", *options)
+    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    assert server.uploads() == []
+
+
+def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str) -> None:
+    """Staged objects, records and broken-off uploads go; a run that lives is left alone."""
+    place = server.place("cleaned")
+    with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
+        running = command.Running(*run(source, slow.place("cleaned"), "--parallelism", "1"))
+        running.wait_until(lambda: bool(server.uploads()), "an upload in parts")
+        error = command.error_of("clean", place, status=6)
+        assert "a run is writing to" in error
+        killed(running)
+    assert server.uploads()
+    dry = json.loads(command.run("clean", place, "--dry-run", "--json"))
+    assert dry["files"] >= 1
+    assert server.uploads()
+    command.run("clean", place)
+    assert server.objects("cleaned/") == {}
+    assert server.uploads() == []
+
+
+def test_two_runs_at_once(server: S3Server, source: str) -> None:
+    """The second is told whose the place is; the first can be asked to end, which leaves nothing."""
+    place = server.place("twice")
+    with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
+        running = command.Running(*run(source, slow.place("twice"), "--parallelism", "1"))
+        running.wait_until(lambda: bool(server.uploads()), "an upload in parts")
+        error = command.error_of(*run(source, place, "--overwrite"), status=6)
+        assert "another run is writing to" in error
+        command.run("stop", place)
+        assert running.finish()[0] == 130
+    assert not files_of(server.objects("twice/"))
+
+
+def test_parts_and_several_tables(server: S3Server, source: str, tmp_path: Path) -> None:
+    """Places within places: one for each table, and one for each part of a plan."""
+    command.run("run", source, "--schema", "main", "--to", server.place("many/{schema}.{table}"))
+    command.run("verify", server.place("many"), source)
+    assert "many/main.t/_manifest.json" in server.objects()
+    plan = tmp_path / "plan.json"
+    to = ("--to", server.place("parts"), "--unit-bytes", "4MB")
+    command.run("plan", source, "--table", "t", *to, "--output", str(plan))
+    for number in (1, 2):
+        command.run("run", str(plan), "--part", f"{number}/2")
+    command.run("merge", server.place("parts"))
+    command.run("verify", server.place("parts"), source)
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("/tmp/x,s3://b/y", "directories and an object store"),
+        ("s3://key:hunter2@b/y", "holds credentials"),
+        ("s3://b/y?secret_access_key=hunter2", "has no option secret_access_key"),
+        ("s3://b/y?endpoint=http://u:hunter2@host", "holds credentials"),
+        ("s3://b/y?endpoint=host", "no address of a server"),
+        ("s3://b/x//y", "empty part"),
+        ("s3://", "names no bucket"),
+        ("s3://b/y?kms_key=k", "without KMS"),
+        ("s3://b/y?storage_class", "cannot be read"),
+        ("s3://b/x,s3://b/x/y", "lies in"),
+    ],
+)
+def test_places_that_are_refused(source: str, place: str, expected: str) -> None:
+    """Each is refused before anything is asked of a store, and no secret is repeated."""
+    error = command.error_of("run", source, "--table", "t", "--to", place, status=2)
+    assert expected in error
+    assert "hunter2" not in error
+
+
+@pytest.mark.parametrize(
+    "options", [("--mode", "640"), ("--direct-io",), ("--min-free", "1GB")], ids=lambda o: o[0]
+)
+def test_options_of_disks_are_refused(source: str, options: tuple[str, ...]) -> None:
+    """What a disk has and a store has not is said, not dropped."""
+    error = command.error_of(*run(source, "s3://b/x"), *options, status=2)
+    assert f"{options[0]} does not apply to an object store" in error
+
+
+def test_marks_of_objects(server: S3Server, source: str) -> None:
+    """Storage class, encryption and tags are those that the place asks for."""
+    more = "&storage_class=STANDARD_IA&sse=AES256&tag=team:dwh&tag=kind:extract"
+    command.run(*run(source, server.place("marked", more)))
+    client = server.client()
+    for name in files_of(server.objects("marked/")):
+        key = {"Bucket": server.bucket, "Key": f"marked/{name}"}
+        head = client.head_object(**key)
+        assert head["StorageClass"] == "STANDARD_IA"
+        assert head["ServerSideEncryption"] == "AES256"
+        tags = {each["Key"]: each["Value"] for each in client.get_object_tagging(**key)["TagSet"]}
+        assert tags == {"team": "dwh", "kind": "extract"}
+
+
+@pytest.mark.parametrize("seed", [1, 2, *also(KILLS, *range(3, 101))])
+def test_kills_at_random_moments(server: S3Server, source: str, tmp_path: Path, seed: int) -> None:
+    """A kill leaves no final name without a manifest's run; the next run sets all right."""
+    moments = random.Random(seed)
+    key = f"kills/{seed}"
+    place = server.place(key)
+    options = ("--parallelism", "2", "--unit-bytes", "3MB", "--overwrite")
+    running = command.Running(*run(source, place, *options), "--quiet")
+    time.sleep(moments.uniform(0.2, 3.0))
+    killed(running)
+    there = server.objects(f"{key}/")
+    if "_manifest.json" in there:
+        command.run("verify", place, source)
+    again = ("resume", place) if moments.random() < 0.5 and there else run(source, place, *options)
+    done = command.ended(*again)
+    if done.returncode != 0:
+        # It died before there was anything to go on with.
+        assert again[0] == "resume", done.stderr
+        command.run(*run(source, place, *options))
+    command.run("verify", place, source)
+    there = server.objects(f"{key}/")
+    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    assert not [each for each in server.uploads() if each.startswith(key)]
