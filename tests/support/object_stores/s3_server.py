@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,13 +52,14 @@ class S3Server:
             Bucket=self.bucket, Prefix=prefix
         ):
             for each in page.get("Contents", ()):
-                body = client.get_object(Bucket=self.bucket, Key=each["Key"])["Body"]
-                found[each["Key"][len(prefix) :]] = body.read()
+                with suppress(client.exceptions.NoSuchKey):  # A run that goes on removes some.
+                    body = client.get_object(Bucket=self.bucket, Key=each["Key"])["Body"]
+                    found[each["Key"][len(prefix) :]] = body.read()
         return found
 
-    def uploads(self) -> list[str]:
-        """Return the keys of uploads that were neither completed nor aborted."""
-        answer = self.client().list_multipart_uploads(Bucket=self.bucket)
+    def uploads(self, prefix: str) -> list[str]:
+        """Return the keys below a prefix of uploads that were neither completed nor aborted."""
+        answer = self.client().list_multipart_uploads(Bucket=self.bucket, Prefix=prefix)
         return [each["Key"] for each in answer.get("Uploads", ())]
 
 
