@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from writers.errors import FormatError
+from writers.objects.endpoints import addressing, s3_endpoint
 from writers.objects.location import Location
 
 _RETRIES: Any = {
@@ -93,17 +94,6 @@ def _s3(store: Location) -> Any:
         retry_config=_RETRIES,
         **more,
     )
-
-
-def s3_endpoint(store: Location) -> str:
-    """Return the server to ask; empty for Amazon's own."""
-    named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    return store.option("endpoint") or named
-
-
-def addressing(store: Location) -> str:
-    """Return whether the bucket is named in the `path` or in the host (`virtual`)."""
-    return store.option("addressing") or ("path" if s3_endpoint(store) else "virtual")
 
 
 def _has_own_chain(environment: Mapping[str, str]) -> bool:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from writers.errors import FormatError, StoreFailed
+from writers.objects.endpoints import addressing, s3_endpoint
 from writers.objects.location import Location
-from writers.objects.opening import addressing, s3_endpoint
 
 
 class Pending(NamedTuple):

@@ -14,6 +14,7 @@ from unloader.request.directory_names import (
     existing,
     is_dated,
 )
+from unloader.storage.directories.local import LocalDirectories
 
 VALUES = DirectoryValues(
     schema="S.1", table="T+(x", date="20261122", run_id="20261122T013000Z-0a1b2c"
@@ -99,9 +100,13 @@ def test_directories_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / "d" / name).mkdir(parents=True)
     (tmp_path / "d" / "A" / "20261122T03").write_text("")
     (tmp_path / "d" / "A" / "20261122T04").symlink_to(tmp_path)
-    found = existing(f"{tmp_path}/d/{{table}}/{{date}}T{{schema}}/", "20261122")
+    found = existing(
+        f"{tmp_path}/d/{{table}}/{{date}}T{{schema}}/", "20261122", LocalDirectories().levels
+    )
     assert found == (f"{tmp_path}/d/B/20261122T02", f"{tmp_path}/d/A/20261122T01")
     monkeypatch.chdir(tmp_path / "d")
-    assert existing("{table}/{date}T01", "20261122") == ("A/20261122T01",)
-    assert existing("./{date}T01", "20261122") == ("./20261122T01",)
-    assert existing("/nowhere/{date}", "20261122") == ()
+    assert existing("{table}/{date}T01", "20261122", LocalDirectories().levels) == (
+        "A/20261122T01",
+    )
+    assert existing("./{date}T01", "20261122", LocalDirectories().levels) == ("./20261122T01",)
+    assert existing("/nowhere/{date}", "20261122", LocalDirectories().levels) == ()

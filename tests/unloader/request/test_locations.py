@@ -139,7 +139,8 @@ def test_an_empty_password_is_none() -> None:
         ("scott/tiger@h", True),
         ("scott:tiger@h", True),
         ("postgresql:x", True),
-        ("s3://bucket/x", True),
+        ("s3://bucket/x", False),
+        ("s4://bucket/x", True),
         ("x password=y", True),
     ],
 )

@@ -1,0 +1,160 @@
+"""Runs into an object store beside obstore's bare upload of the same bytes, in parts of one size.
+
+    python examples/bench_cloud.py --place 's3://bucket/bench?endpoint=http://127.0.0.1:7070' --json
+
+A table is made in a DuckDB file and unloaded to a directory once. Then, in turn: a run into the
+place, and as many processes as that has workers, which put the files of the directory under other
+keys there. `wall_vs_bare_put` is the run's time from its first row to its last file, as its
+manifest has it, by that of the bare puts, both without the start of a process; `total_vs_bare_put`
+has publishing with it. Credentials come from the environment. What was written is removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import obstore
+
+from writers.objects.bucket import Bucket
+from writers.objects.location import Location
+from writers.objects.opening import open_store
+
+_PART_BYTES = 8 * 1024 * 1024
+_IN_FLIGHT = 4
+
+
+def main() -> None:
+    """Measure, and print a table or one object."""
+    options = _options()
+    with tempfile.TemporaryDirectory() as folder:
+        source = f"duckdb://{folder}/t.duckdb"
+        _make(Path(folder, "t.duckdb"), options.rows)
+        local = Path(folder, "out")
+        _unload(source, str(local), options)
+        files = sorted(path for path in local.iterdir() if path.name[0] != "_")
+        size = sum(path.stat().st_size for path in files)
+        bare, reading, whole = [], [], []
+        for number in range(options.runs):
+            turns = [lambda: bare.append(_bare(options.place, files, options.workers))]
+            turns.append(lambda: _run(source, options, reading, whole))
+            for turn in turns if number % 2 else turns[::-1]:
+                turn()
+            _clear(options.place)
+    ratios = {
+        "wall_vs_bare_put": _paired(reading, bare),
+        "total_vs_bare_put": _paired(whole, bare),
+    }
+    found = {
+        "bytes": size,
+        "files": len(files),
+        "workers": options.workers,
+        "bare_put_s": bare,
+        "run_s": reading,
+        "run_with_publishing_s": whole,
+        "ratios": ratios,
+    }
+    if options.json:
+        print(json.dumps(found, indent=1))
+        return
+    print(f"{size / 1e6:.0f} MB in {len(files)} files, {options.workers} workers")
+    for name, ratio in ratios.items():
+        print(f"{name:20} {ratio:.2f}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--place", required=True, help="an empty prefix; all in it is removed")
+    parser.add_argument("--rows", type=int, default=6_000_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def _paired(ours: list[float], theirs: list[float]) -> float:
+    return round(statistics.median(a / b for a, b in zip(ours, theirs, strict=True)), 3)
+
+
+def _make(path: Path, rows: int) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i, 'a name that is some thirty bytes ' || i AS name, "
+            "i * 1.5 AS amount, TIMESTAMP '2024-01-01' + to_seconds(i) AS at, "
+            f"'another text of a middling length, as they are' AS note FROM range({rows}) r(i)"
+        )
+
+
+def _unload(source: str, place: str, options: argparse.Namespace) -> dict[str, object]:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "unloader", "run", source, "--table", "t", "--to", place),
+            *("--parallelism", str(options.workers), "--unit-bytes", "256MB", "--json"),
+            *("--verify", "none", "--overwrite", "--quiet"),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def _run(
+    source: str, options: argparse.Namespace, reading: list[float], whole: list[float]
+) -> None:
+    began = time.perf_counter()
+    manifest = _unload(source, str(Location.parse(options.place).below("run")), options)
+    took = time.perf_counter() - began
+    seconds = [
+        (unit["started_s"], unit["started_s"] + unit["seconds"])  # type: ignore[index]
+        for unit in manifest["units"]  # type: ignore[attr-defined]
+    ]
+    reading.append(max(end for _, end in seconds) - min(start for start, _ in seconds))
+    # What comes before the first row is the same with any destination.
+    whole.append(took - min(start for start, _ in seconds))
+
+
+def _bare(place: str, files: list[Path], workers: int) -> float:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(workers) as pool:
+        pool.map(_ready, [place] * workers)
+        began = time.perf_counter()
+        pool.starmap(_put, [(place, str(path)) for path in files], chunksize=1)
+        return time.perf_counter() - began
+
+
+def _ready(place: str) -> None:
+    """Open the store, and let no process have all of these."""
+    open_store(Location.parse(place))
+    time.sleep(0.2)
+
+
+def _put(place: str, path: str) -> None:
+    location = Location.parse(place).below("bare", Path(path).name)
+    with open(path, "rb") as file:
+        obstore.put(
+            open_store(location),
+            location.key,
+            file,
+            chunk_size=_PART_BYTES,
+            max_concurrency=_IN_FLIGHT,
+        )
+
+
+def _clear(place: str) -> None:
+    location = Location.parse(place)
+    bucket = Bucket(location)
+    bucket.delete(each.key for each in bucket.within(location.prefix))
+
+
+if __name__ == "__main__":
+    main()
