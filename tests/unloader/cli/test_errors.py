@@ -121,7 +121,7 @@ def test_a_mistake_is_one_line_with_a_way_out(
         (("--numa", "off", "--memory-policy", "bind"), "--memory-policy does not apply"),
         (("--numa", "off", "--near", "eth0"), "--near does not apply"),
         (("--to", "ftp://bucket/x"), "--to looks like a URL"),
-        (("--to", "s3:///x"), "s3:// names no bucket"),
+        (("--to", "s3://bucket/x"), "directories and an object store"),
         (("--table", "a.b.c"), "a.b.c"),
         (("--password-prompt",), "terminal"),
         (("--password-file", "nowhere"), "--password-file"),
