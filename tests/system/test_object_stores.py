@@ -177,6 +177,16 @@ def test_faults_on_the_way(
     assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
 
 
+def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -> None:
+    """The next attempt writes the object, and the parts of the first are gone with the run."""
+    with faulty(server, Rule("complete", "broken", FOR_EVER, key="0001-a1")) as (broken, _):
+        done = command.ended(*run(source, broken.place("attempts"), "--retry-delay", "0"))
+    assert done.returncode == 0, done.stderr
+    assert "InternalError" in done.stderr
+    assert server.uploads("attempts/") == []
+    command.run("verify", server.place("attempts"), source)
+
+
 def test_a_store_that_stays_broken_ends_the_run(server: S3Server, source: str) -> None:
     """It ends with one error, nothing has a final name, and resume goes on where it ended."""
     place = server.place("stays")

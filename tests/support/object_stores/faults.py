@@ -20,7 +20,7 @@ from typing import Any, Literal
 from object_stores.s3_server import S3Server
 
 Kind = Literal["part", "complete", "begin", "put", "copy", "get", "list", "delete"]
-Action = Literal["busy", "broken", "cut", "lost", "slow", "other etag"]
+Action = Literal["busy", "broken", "cut", "lost", "slow", "other etag", "unconditional"]
 _SLOW_SECONDS = 1.5
 
 
@@ -100,6 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._cut()
         if action == "slow":
             time.sleep(_SLOW_SECONDS)
+        if action == "unconditional":
+            del self.headers["If-None-Match"]
         status, headers, answer = self._ask(body)
         if action == "lost":
             return self._cut()

@@ -11,6 +11,9 @@ from itertools import groupby
 
 from unloader.storage.objects.room import Room
 
+_MOST_PIECES = 500
+"""Whoever reads the journal asks for each of them."""
+
 
 class Journal:
     """The journal of one run, written by one thread of its own.
@@ -24,7 +27,7 @@ class Journal:
     """
 
     def __init__(self, room: Room, folder: str) -> None:
-        self._room, self._prefix = room, room.journal(folder)
+        self._room, self._folder, self._prefix = room, folder, room.journal(folder)
         self._waiting: list[bytes] = []
         self._change = threading.Condition()
         self._busy = self._ended = False
@@ -95,12 +98,22 @@ class Journal:
                 key = self._key(self._epoch, self._piece)
             try:
                 self._room.bucket.put(key, data)
+                if self._piece >= _MOST_PIECES:
+                    self._join()
             # Whatever it is, whoever appends next is to know.
             except Exception as error:
                 self._failure = error
             with self._change:
                 self._busy = False
                 self._change.notify_all()
+
+    def _join(self) -> None:
+        """Make one object of all pieces, in one step."""
+        old = [each.key for each in self._room.bucket.within(self._prefix)]
+        data = read_journal(self._room, self._folder)
+        self._room.bucket.put(self._key(self._epoch + 1, 0), data)
+        self._epoch, self._piece = self._epoch + 1, 0
+        self._room.bucket.delete(old)
 
     def _key(self, epoch: int, piece: int) -> str:
         return f"{self._prefix}{epoch:06d}-{piece:09d}"

@@ -77,7 +77,7 @@ def carry_out(
     """
     home = rooms[0]
     manifest = home.bucket.read(home.manifest(publication.folder))
-    if not _stands(home, manifest):
+    if not stands(home, manifest):
         _remove_replaced(publication, rooms)
         _copy(publication, rooms)
         _check_sizes(publication, rooms)
@@ -86,7 +86,12 @@ def carry_out(
     sweep(rooms)
 
 
-def _stands(home: Room, manifest: bytes) -> bool:
+def stands(home: Room, manifest: bytes) -> bool:
+    """Tell whether this manifest has its final name.
+
+    Raises:
+        OSError: The store refused.
+    """
     try:
         return home.bucket.read(home.final(MANIFEST)) == manifest
     except FileNotFoundError:

@@ -60,9 +60,7 @@ def complete(room: Room) -> tuple[Completed, ...]:
         home, holder, version = found
         publication = _read(home, holder)
         rooms = home.others(publication.places)
-        record = b""
-        with suppress(FileNotFoundError):
-            record = home.bucket.read(home.record(holder.folder, RUN_RECORD))
+        record = home.read_record(holder.folder, RUN_RECORD)
         lock = _taken_over(home, holder, version)
         others = [_of_its_own(each, holder) for each in rooms[1:]]
         try:

@@ -54,6 +54,17 @@ class Room:
         """Return the key of a record of a run."""
         return f"{self.prefix}{folder}/{name}"
 
+    def read_record(self, folder: str, name: str) -> bytes:
+        """Return a record of a run; empty where there is none.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        try:
+            return self.bucket.read(self.record(folder, name))
+        except FileNotFoundError:
+            return b""
+
     def journal(self, folder: str) -> str:
         """Return what the keys of a journal's pieces begin with."""
         return f"{self.prefix}{folder}/{JOURNAL}/"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -33,16 +32,25 @@ from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.journal import Journal, read_journal
 from unloader.storage.objects.leftovers import abort_uploads, look
 from unloader.storage.objects.lock import BEAT_SECONDS, Lock, read_lock
-from unloader.storage.objects.publication import Placed, Publication, carry_out, sweep
+from unloader.storage.objects.publication import (
+    Placed,
+    Publication,
+    carry_out,
+    stands,
+    sweep,
+)
 from unloader.storage.objects.recovery import complete, refused
 from unloader.storage.objects.refusals import not_free
 from unloader.storage.objects.room import Room, folder_name
+from unloader.storage.objects.small_object import SmallObject
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
 from writers.files.syncing import Steps, alone
 from writers.objects.bucket import Superseded
 
 _TRIES = 3
+_PATIENCE_SECONDS = 10.0
+"""For a sign of life that is on its way when the run ends."""
 
 
 class ObjectRun:
@@ -59,7 +67,7 @@ class ObjectRun:
         _check_different(self._rooms)
         _check_rights(claim)
         self.notices: tuple[str, ...] = ()
-        self._publishing = self._published = False
+        self._publishing = self._has_discarded = False
         self._is_shown, self._show_lock = True, threading.Lock()
         self._journal: Journal | None = None
         places = tuple(room.name for room in self._rooms)
@@ -127,8 +135,7 @@ class ObjectRun:
             if not left.is_empty:
                 self.notices += (f"removed {left.text()}",)
             if claim.keeps_record and holder is not None and room is self._rooms[0]:
-                with suppress(FileNotFoundError):
-                    kept = room.bucket.read(room.record(holder.folder, RUN_RECORD))
+                kept = room.read_record(holder.folder, RUN_RECORD)
         sweep(self._rooms)
         if kept:
             self.keep(RUN_RECORD, kept)
@@ -197,7 +204,7 @@ class ObjectRun:
         """Return memory that becomes the object once it is closed: these files are small."""
         room = self._rooms[place]
         key = room.staging(self._me.folder).below(name).key
-        return _Staged(lambda data: room.bucket.put_new(key, data))
+        return SmallObject(lambda data: room.bucket.put_new(key, data))
 
     def staged_file(self, place: int, name: str) -> RemoteFile:
         """Return a staged object."""
@@ -206,9 +213,14 @@ class ObjectRun:
         return RemoteFile(name=str(location), open=partial(room.bucket.open, location.key))
 
     def discard(self, *stems: str) -> None:
-        """Remove whatever attempts with these stems have staged."""
+        """Remove whatever attempts with these stems have staged.
+
+        What the store does not remove now is removed behind publishing: another attempt does not
+        use the name again.
+        """
+        self._has_discarded = True
         for room in self._rooms:
-            with refused("clear", room):
+            with suppress(OSError, WriteError):
                 room.bucket.delete(
                     each.key
                     for each in room.staged(self._me.folder)
@@ -242,7 +254,7 @@ class ObjectRun:
                 if self._journal is not None:
                     self._journal.settle()
                 return read_journal(home, self._me.folder)
-            return read_record(home, self._me.folder, name)
+            return home.read_record(self._me.folder, name)
 
     def append(self, name: str, line: bytes) -> None:
         """Append to the journal; it is in the store a moment later, see `Journal`."""
@@ -277,7 +289,7 @@ class ObjectRun:
         """Tell whether the first place's `_run` has an object that asks this process to end."""
         home = self._rooms[0]
         with suppress(OSError):
-            asked = read_record(home, self._me.folder, STOP)
+            asked = home.read_record(self._me.folder, STOP)
             return asked.decode("utf-8", "replace").strip() == self._me.nonce
         return False
 
@@ -285,7 +297,7 @@ class ObjectRun:
         """Return what the object says that asks for other settings."""
         home = self._rooms[0]
         with suppress(OSError):
-            process, _, wish = read_record(home, self._me.folder, WISH).partition(b"\n")
+            process, _, wish = home.read_record(self._me.folder, WISH).partition(b"\n")
             return wish if process == self._me.nonce.encode() else b""
         return b""
 
@@ -312,24 +324,32 @@ class ObjectRun:
             self._locks[0].renew(is_publishing=True)
             self._publishing = True
 
+            waiting = [then]
+
             def ending() -> None:
-                then()
+                while waiting:
+                    waiting.pop()()
                 self._show_no_more()
 
             try:
+                if self._has_discarded:
+                    for room in self._rooms:
+                        abort_uploads(room)
                 carry_out(publication, self._rooms, ending)
+                for lock in reversed(self._locks):
+                    lock.remove()
             except (OutputFailed, WriteError, OSError) as error:
-                raise self._unfinished(error) from error
-            for lock in reversed(self._locks):
-                lock.remove()
-            self._published = True
+                if not stands(home, manifest):
+                    raise self._unfinished(error) from error
+                # Another process has brought it to its end, or what is left to be cleared.
+                ending()
+                return (f"what was staged in {home.name} is not cleared yet: {_said(error)}",)
         return ()
 
     def _unfinished(self, error: Exception) -> OutputFailed:
-        said = str(getattr(error, "message", error)).rstrip(". ")
         name = self._rooms[0].name
         return OutputFailed(
-            f"all is written, but not all has its final name yet: {said}",
+            f"all is written, but not all has its final name yet: {_said(error)}",
             f"bring it to its end with: unloader resume '{name}'",
         )
 
@@ -379,7 +399,7 @@ class ObjectRun:
         if manifest is not None:
             home.bucket.put(home.manifest(self._me.folder), manifest)
             return
-        with suppress(OutputFailed), refused("clear", home):
+        with suppress(OutputFailed, WriteError, OSError):
             self.check()
             if self._journal is not None:
                 self._journal.close()
@@ -397,10 +417,11 @@ class ObjectRun:
     def close(self) -> None:
         """Release the places to others."""
         self._ended.set()
-        self._beating.join()
+        self._beating.join(_PATIENCE_SECONDS)
         if self._journal is not None:
             self._journal.close()
-        for lock in self._locks:
+        # Where the store does not answer, whoever comes next sees that the lock is not renewed.
+        for lock in self._locks if not self._beating.is_alive() else ():
             _release(lock)
 
     def __enter__(self) -> ObjectRun:
@@ -410,39 +431,6 @@ class ObjectRun:
     def __exit__(self, *exception: object) -> None:
         """Close them."""
         self.close()
-
-
-class _Staged(io.BytesIO):
-    """A small object in the making."""
-
-    def __init__(self, put: Callable[[bytes], object]) -> None:
-        super().__init__()
-        self._put = put
-
-    def close(self) -> None:
-        """Write it, unless it was closed or is given up because of an error."""
-        if not self.closed:
-            data = self.getvalue()
-            super().close()
-            self._put(data)
-
-    def __exit__(self, kind: object, *exception: object) -> None:
-        """Write it, if all went well."""
-        if kind is not None:
-            super().close()
-        self.close()
-
-
-def read_record(room: Room, folder: str, name: str) -> bytes:
-    """Return a record of a run; empty where there is none.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    try:
-        return room.bucket.read(room.record(folder, name))
-    except FileNotFoundError:
-        return b""
 
 
 def _undo(lock: Lock) -> None:
@@ -456,6 +444,10 @@ def _release(lock: Lock) -> None:
     with suppress(OutputFailed, WriteError):
         if not lock.is_lost:
             lock.renew(is_released=True)
+
+
+def _said(error: Exception) -> str:
+    return str(getattr(error, "message", error)).rstrip(". ")
 
 
 def _known(name: str) -> str:

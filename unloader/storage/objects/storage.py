@@ -27,7 +27,7 @@ from unloader.storage.objects.lock import is_alive, read_lock
 from unloader.storage.objects.recovery import complete
 from unloader.storage.objects.refusals import held, not_free
 from unloader.storage.objects.room import RUN, Room
-from unloader.storage.objects.run import ObjectRun, read_record
+from unloader.storage.objects.run import ObjectRun
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
 from writers.objects.location import below
@@ -132,7 +132,7 @@ class ObjectStorage:
         home = room.others(seen[0].places)[0]
         if name == JOURNAL:
             return read_journal(home, seen[0].folder)
-        return read_record(home, seen[0].folder, name)
+        return home.read_record(seen[0].folder, name)
 
     def ask_to_stop(self, place: str) -> None:
         """Write an object into the `_run` of the run's first place."""

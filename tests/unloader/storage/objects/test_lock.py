@@ -1,0 +1,120 @@
+"""Who has a place, where no lock of this machine says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from object_stores.faults import Rule, faulty
+from object_stores.s3_server import S3Server
+
+from unloader.errors import OutputFailed
+from unloader.storage.model import MANIFEST, Claim, Index, Move
+from unloader.storage.objects import lock
+from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.run import ObjectRun
+from unloader.storage.objects.storage import ObjectStorage
+
+
+def claim(place: str, run_id: str, *, overwrite: bool = True) -> Claim:
+    """Return what a run asks for."""
+
+    def read_index(data: bytes, home: str) -> Index:
+        return Index(run_id=json.loads(data)["run_id"], places=(home,), files=((0, "a.csv"),))
+
+    return Claim(places=(place,), run_id=run_id, overwrite=overwrite, read_index=read_index)
+
+
+def staged(run: ObjectRun, text: str) -> list[Move]:
+    """Stage a file; return how it gets its final name."""
+    with run.open_staged(0, "1-a1.csv.part") as file:
+        file.write(text.encode())
+    return [Move(0, "1-a1.csv.part", "a.csv")]
+
+
+def manifest(run_id: str) -> bytes:
+    """Return a manifest, as far as a storage reads it."""
+    return json.dumps({"run_id": run_id}).encode()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make all processes those of other machines, and patience short."""
+    real = Holder.lives
+    monkeypatch.setattr(
+        Holder, "lives", lambda self: None if real(self) else real(self), raising=True
+    )
+    monkeypatch.setattr(lock, "WATCH_SECONDS", 2.0)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_run_that_gives_signs_of_life_is_left_alone(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock is renewed while it is watched."""
+    monkeypatch.setattr("unloader.storage.objects.run.BEAT_SECONDS", 0.2)
+    place = s3.place("lock/alive")
+    with ObjectStorage().take(claim(place, "one")) as run:
+        with pytest.raises(OutputFailed, match="another run is writing"):
+            ObjectStorage().take(claim(place, "two"))
+        run.check()
+        run.abandon(None)
+    assert s3.objects("lock/alive/") == {}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_run_that_was_cut_off_cannot_publish(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes back when another one has its place, which is then the only one that publishes."""
+    place = s3.place("lock/cut")
+    monkeypatch.setattr("unloader.storage.objects.run.BEAT_SECONDS", 3600.0)
+    lost = ObjectStorage().take(claim(place, "lost"))
+    moves = staged(lost, "of the lost one")
+    with ObjectStorage().take(claim(place, "next")) as following:
+        assert any("lost" in text for text in following.notices)
+        others = staged(following, "of the next one")
+        with pytest.raises((OutputFailed, Exception)) as refused:
+            lost.commit(moves, manifest("lost"))
+        assert "a.csv" not in s3.objects("lock/cut/"), refused.value
+        late = staged(lost, "late")
+        with pytest.raises(OutputFailed, match="another process has taken"):
+            lost.commit(late, manifest("lost"))
+        with pytest.raises(OutputFailed, match="another process has taken"):
+            lost.check()
+        lost.abandon(None)
+        lost.close()
+        following.commit(others, manifest("next"))
+    assert s3.objects("lock/cut/") == {"a.csv": b"of the next one", MANIFEST: manifest("next")}
+
+
+def test_a_store_that_ignores_conditions_is_refused(s3: S3Server) -> None:
+    """Two runs could not be kept apart there; nothing is left."""
+    lock._obeying.clear()
+    with (
+        faulty(s3, Rule("put", "unconditional", 10**6)) as (ignoring, _),
+        pytest.raises(OutputFailed, match="ignores If-None-Match"),
+    ):
+        ObjectStorage().take(claim(ignoring.place("lock/ignoring"), "one"))
+    assert s3.objects("lock/ignoring/") == {}
+
+
+def test_a_damaged_lock_is_told(s3: S3Server) -> None:
+    """It is not taken for nobody's."""
+    s3.client().put_object(Bucket=s3.bucket, Key="lock/damaged/_run/lock.json", Body=b"{")
+    with pytest.raises(OutputFailed, match="is damaged"):
+        ObjectStorage().take(claim(s3.place("lock/damaged"), "one"))
+
+
+def test_another_manifest_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
+    """Nobody agreed to replace it."""
+    place = s3.place("lock/meanwhile")
+    with ObjectStorage().take(claim(place, "one")) as run:
+        moves = staged(run, "mine")
+        s3.client().put_object(
+            Bucket=s3.bucket, Key=f"lock/meanwhile/{MANIFEST}", Body=manifest("other")
+        )
+        with pytest.raises(OutputFailed, match="has appeared"):
+            run.commit(moves, manifest("one"))
+        run.abandon(None)
+    assert s3.objects("lock/meanwhile/") == {MANIFEST: manifest("other")}
