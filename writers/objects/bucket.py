@@ -395,6 +395,15 @@ class _Pieces(io.RawIOBase):
         self._at = end
         return len(data)
 
+    def readall(self) -> bytes:
+        """Read the rest, in requests as large as those of a buffer."""
+        pieces = []
+        while self._at < self._size:
+            end = min(self._size, self._at + _READ_BYTES)
+            pieces.append(self._piece(self._at, end))
+            self._at = end
+        return b"".join(pieces)
+
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a position."""
         from_where = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]

@@ -12,7 +12,7 @@ from unloader.storage.objects.lock import Lock, is_alive, read_lock
 from unloader.storage.objects.publication import Publication, sweep, take_back
 from unloader.storage.objects.recovery import complete, pending, refused
 from unloader.storage.objects.room import Room
-from writers.errors import WriteError
+from writers.errors import FormatError, WriteError
 
 
 def clean(places: Sequence[str], *, dry_run: bool) -> Cleaning:
@@ -50,9 +50,20 @@ def _with_others(places: Sequence[str]) -> list[Room]:
                 raise OutputFailed(
                     f"there is nothing in {room.name}", "name the place that was given with --to"
                 )
-        for each in (room, *(room.others(seen[0].places) if seen is not None else ())):
+        for each in (room, *(_others(room, seen[0]) if seen is not None else ())):
             if not any(each.is_same(known.name) for known in found):
                 found.append(each)
+    return found
+
+
+def _others(room: Room, holder: Holder) -> list[Room]:
+    """Return the places of a run that are still its own."""
+    found = []
+    for each in room.others(holder.places):
+        with refused("clean", each):
+            seen = read_lock(each)
+        if seen is not None and seen[0].folder == holder.folder:
+            found.append(each)
     return found
 
 
@@ -77,10 +88,13 @@ def _complete(room: Room) -> tuple[str, ...]:
         # A record that cannot be read tells of no file: then there is nothing to take back.
         try:
             publication = Publication.read(home.bucket.read(home.publication(holder.folder)))
-        except (ValueError, FileNotFoundError):
+            rooms = home.others(publication.places)
+            publication.check(rooms)
+        except (ValueError, FileNotFoundError, FormatError):
             pass
         else:
-            take_back(publication, home.others(publication.places))
+            if len(_others(home, holder)) == len(rooms):
+                take_back(publication, rooms)
         return (f"{error.message.rstrip('.')}; it is given up",)
 
 

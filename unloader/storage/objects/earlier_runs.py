@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from unloader.errors import OutputFailed
 from unloader.storage.model import MANIFEST, Index, ReadIndex
-from unloader.storage.objects.room import Room
+from unloader.storage.objects.room import Room, is_plain
 
 
 class EarlierRuns:
@@ -43,7 +43,7 @@ class EarlierRuns:
                     )
                 # The first is where the manifest is, wherever it was when that was written.
                 found[self._rooms.index(home) if ours is None else ours] |= {
-                    name for at, name in index.files if at == number and _is_plain(name)
+                    name for at, name in index.files if at == number and is_plain(name)
                 }
             found[self._rooms.index(home)].add(MANIFEST)
         return found
@@ -75,8 +75,3 @@ class EarlierRuns:
         except FileNotFoundError:
             return None
         return self._read_index(data, room.name)
-
-
-def _is_plain(name: str) -> bool:
-    """Only files of the place itself: a manifest that was tampered with may not reach out."""
-    return name not in ("", ".", "..") and "/" not in name

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from unloader.errors import OutputFailed
 from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
-from unloader.storage.objects.room import Room
+from unloader.storage.objects.room import Room, is_plain
 from writers.errors import StoreFailed
 from writers.objects.bucket import Found
 
@@ -63,6 +63,24 @@ class Publication:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"it lacks {error}") from None
+
+    def check(self, rooms: Sequence[Room]) -> None:
+        """Check that it stays within its own places, whoever may have written into them.
+
+        Raises:
+            ValueError: It does not.
+        """
+        if len(self.replaced) != len(rooms):
+            raise ValueError("it has not what each place gets")
+        finals = [each.final for each in self.files]
+        if not all(map(is_plain, (*finals, *(name for names in self.replaced for name in names)))):
+            raise ValueError("a name leads out of its place")
+        for file in self.files:
+            if not 0 <= file.place < len(rooms):
+                raise ValueError(f"there is no place {file.place}")
+            within = rooms[file.place].staging(self.folder).prefix
+            if not (file.staged.startswith(within) and is_plain(file.staged[len(within) :])):
+                raise ValueError(f"{file.staged} was not staged by this run")
 
 
 def carry_out(

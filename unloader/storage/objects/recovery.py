@@ -10,9 +10,9 @@ from unloader.errors import OutputFailed
 from unloader.storage.model import RUN_RECORD, Completed
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.lock import Lock, is_alive, read_lock
-from unloader.storage.objects.publication import Publication, carry_out
+from unloader.storage.objects.publication import Publication, carry_out, stands, sweep
 from unloader.storage.objects.room import Room
-from writers.errors import WriteError
+from writers.errors import FormatError, WriteError
 
 
 @contextmanager
@@ -58,13 +58,18 @@ def complete(room: Room) -> tuple[Completed, ...]:
         if found is None:
             return ()
         home, holder, version = found
-        publication = _read(home, holder)
-        rooms = home.others(publication.places)
         record = home.read_record(holder.folder, RUN_RECORD)
+        publication, rooms = _read(home, holder)
         lock = _taken_over(home, holder, version)
         others = [_of_its_own(each, holder) for each in rooms[1:]]
         try:
-            carry_out(publication, rooms)
+            if None in others:
+                # They were given back already, or never were this run's.
+                _check_stands(home, holder)
+                mine = (home, *(each for each, own in zip(rooms[1:], others, strict=True) if own))
+                sweep(mine)
+            else:
+                carry_out(publication, rooms)
             for each in (*others, lock):
                 if each is not None:
                     each.remove()
@@ -81,15 +86,30 @@ def complete(room: Room) -> tuple[Completed, ...]:
     return (Completed(place=home.name, run_id=publication.run_id, record=record, messages=(text,)),)
 
 
-def _read(home: Room, holder: Holder) -> Publication:
+def _read(home: Room, holder: Holder) -> tuple[Publication, list[Room]]:
+    """Return what is to be done, and the places of it, the first one being the home."""
     try:
-        return Publication.read(home.bucket.read(home.publication(holder.folder)))
-    except (ValueError, FileNotFoundError) as error:
-        raise OutputFailed(
-            f"the record of how run {holder.run_id} is published into {home.name} is damaged: "
-            f"{error}",
-            f"remove what it has left with: unloader clean '{home.name}'; then unload again",
-        ) from None
+        publication = Publication.read(home.bucket.read(home.publication(holder.folder)))
+        rooms = home.others(publication.places)
+        if publication.folder != holder.folder or not rooms or rooms[0] is not home:
+            raise ValueError("it is of another run")
+        publication.check(rooms)
+    except (ValueError, FileNotFoundError, FormatError) as error:
+        raise _damaged(home, holder, str(error)) from None
+    return publication, rooms
+
+
+def _check_stands(home: Room, holder: Holder) -> None:
+    """Check that all is published, where a place of it is not the run's any more."""
+    if not stands(home, home.bucket.read(home.manifest(holder.folder))):
+        raise _damaged(home, holder, "one of its places is not the run's")
+
+
+def _damaged(home: Room, holder: Holder, why: str) -> OutputFailed:
+    return OutputFailed(
+        f"the record of how run {holder.run_id} is published into {home.name} is damaged: {why}",
+        f"remove what it has left with: unloader clean '{home.name}'; then unload again",
+    )
 
 
 def _taken_over(room: Room, holder: Holder, version: object) -> Lock:

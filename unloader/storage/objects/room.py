@@ -21,6 +21,11 @@ def folder_name(run_id: str, nonce: str) -> str:
     return f"{quote(run_id, safe='-_.')}.{nonce}"
 
 
+def is_plain(name: str) -> bool:
+    """Tell whether a name is one of the place itself: what was tampered with may not reach out."""
+    return name not in ("", ".", "..") and "/" not in name
+
+
 class Room:
     """The `_run` of one place, in the bucket that it lies in.
 

@@ -118,3 +118,41 @@ def test_another_manifest_that_came_meanwhile_is_not_replaced(s3: S3Server) -> N
             run.commit(moves, manifest("one"))
         run.abandon(None)
     assert s3.objects("lock/meanwhile/") == {MANIFEST: manifest("other")}
+
+
+def dead_publication(s3: S3Server, key: str, **changes: object) -> str:
+    """Leave a run that died while it was published, with a record that somebody has changed."""
+    place = s3.place(key)
+    with ObjectStorage().take(claim(place, "dead")) as run:
+        moves = staged(run, "mine")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("unloader.storage.objects.run.carry_out", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run.commit(moves, manifest("dead"))
+    (name,) = [name for name in s3.objects(f"{key}/") if name.endswith("publication.json")]
+    record = json.loads(s3.objects(f"{key}/")[name]) | changes
+    data = json.dumps(record).encode()
+    s3.client().put_object(Bucket=s3.bucket, Key=f"{key}/{name}", Body=data)
+    return place
+
+
+@pytest.mark.parametrize("what", ["staged", "final", "replaced", "places"])
+def test_a_record_that_was_tampered_with_does_not_reach_out(s3: S3Server, what: str) -> None:
+    """Who may write into one prefix does not make others copy, replace or remove elsewhere."""
+    key = f"lock/tampered-{what}"
+    s3.client().put_object(Bucket=s3.bucket, Key="elsewhere/secret.csv", Body=b"secret")
+    changes: dict[str, object] = {
+        "staged": {"files": [[0, "elsewhere/secret.csv", 6, "a.csv"]]},
+        "final": {"files": [[0, f"{key}/_run/x/staged/a", 4, "../../elsewhere/secret.csv"]]},
+        "replaced": {"replaced": [["../../elsewhere/secret.csv"]]},
+        "places": {
+            "places": [s3.place(key), s3.place("elsewhere")],
+            "replaced": [[], ["secret.csv"]],
+        },
+    }[what]
+    place = dead_publication(s3, key, **changes)
+    with pytest.raises(OutputFailed, match="is damaged"):
+        ObjectStorage().complete(place)
+    ObjectStorage().clear([place], dry_run=False)
+    assert s3.objects("elsewhere/") == {"secret.csv": b"secret"}
+    assert s3.objects(f"{key}/") == {}
