@@ -75,6 +75,11 @@ class ObjectRun:
         folder = folder_name(claim.run_id, me.nonce)
         with refused("take", self._rooms[0]), ExitStack() as undo:
             before = self._take(claim, me, folder, undo)
+            # What a dead run has left may take long to remove.
+            self._ended = threading.Event()
+            self._beating = threading.Thread(target=self._beat, name="lock", daemon=True)
+            self._beating.start()
+            undo.callback(self._stop_beating)
             if not claim.overwrite:
                 for room in self._rooms:
                     error = not_free(room, shared=claim.shared)
@@ -87,9 +92,6 @@ class ObjectRun:
             else:
                 self._begin(claim, before)
             undo.pop_all()
-        self._ended = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name="lock", daemon=True)
-        self._beating.start()
 
     def _take(
         self, claim: Claim, me: Holder, folder: str, undo: ExitStack
@@ -165,6 +167,10 @@ class ObjectRun:
             for lock in self._locks:
                 with suppress(WriteError, OutputFailed):
                     lock.renew()
+
+    def _stop_beating(self) -> None:
+        self._ended.set()
+        self._beating.join(_PATIENCE_SECONDS)
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -416,8 +422,7 @@ class ObjectRun:
 
     def close(self) -> None:
         """Release the places to others."""
-        self._ended.set()
-        self._beating.join(_PATIENCE_SECONDS)
+        self._stop_beating()
         if self._journal is not None:
             self._journal.close()
         # Where the store does not answer, whoever comes next sees that the lock is not renewed.
