@@ -187,13 +187,18 @@ def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -
     command.run("verify", server.place("attempts"), source)
 
 
-def test_a_store_that_stays_broken_ends_the_run(server: S3Server, source: str) -> None:
+def test_a_store_that_stays_broken_ends_the_run(
+    server: S3Server, source: str, tmp_path: Path
+) -> None:
     """It ends with one error, nothing has a final name, and resume goes on where it ended."""
     place = server.place("stays")
     with faulty(server, Rule("begin", "cut", FOR_EVER, key="0002-a")) as (broken, _):
         error = command.error_of(*run(source, broken.place("stays"), "--retries", "0"), status=7)
     assert "stays" in error or "unit" in error
     assert not files_of(server.objects("stays/"))
+    page = tmp_path / "page.html"
+    command.run("report", place, "--output", str(page))
+    assert "InternalError" in page.read_text() or "0002" in page.read_text()
     command.run("resume", server.place("stays"))
     command.run("verify", place, source)
     assert server.uploads("stays/") == []

@@ -9,7 +9,7 @@ from typing import Any
 from unloader.errors import ConfigError, OutputFailed, UnloaderError
 from unloader.json_reading import decode
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import parse_manifest, read_manifest
+from unloader.manifest.read import document_of, parse_manifest, read_manifest
 from unloader.manifest.read_tables import (
     is_finished_home,
     parse_tables_manifest,
@@ -23,6 +23,7 @@ from unloader.report.of_tables import TablesReport, tables_report
 from unloader.report.sweep_model import SweepPage
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
+from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
 from writers.objects.location import Location
 
@@ -102,11 +103,22 @@ def _ceilings(path: Path) -> dict[str, Any]:
 
 
 def _of_run_in(place: PlacePath) -> RunReport | TablesReport:
-    """Return the report of the run in a directory, finished or, without one, broken."""
-    if isinstance(place, Path):
-        left = place / RUN / MANIFEST
-        if not (place / MANIFEST).exists() and left.exists():
-            place = left.parent
+    """Return the report of the run at a place, finished or, without one, broken."""
+    left = _left_in(place)
+    if left:
+        document = document_of(left, place / RUN / MANIFEST)
+        if is_of_tables(document):
+            return tables_report(parse_tables_manifest(left, place / RUN / MANIFEST))
+        return of_manifest(parse_manifest(left, place / RUN))
     if is_finished_home(place):
         return tables_report(read_tables_manifest(place))
     return of_manifest(read_manifest(place))
+
+
+def _left_in(place: PlacePath) -> bytes:
+    """Return the manifest that a broken run has left, where no finished one stands."""
+    name, storage = str(place), storage_at(str(place))
+    with suppress(OSError):
+        if MANIFEST not in storage.names(name):
+            return storage.record(name, MANIFEST)
+    return b""
