@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from long_tests import also
+from amounts import amount
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import CREDENTIALS, S3Server, s3_server
 from processes import command
@@ -23,9 +23,6 @@ ROWS = 400_000
 _TEXT = "'text that makes the rows of this table longer ' || i"
 
 FOR_EVER = 10**6
-
-KILLS = "kills of runs into object stores"
-"""The kind of the long tests: a hundred kills at random moments."""
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +327,7 @@ def test_marks_of_objects(server: S3Server, source: str) -> None:
         assert tags == {"team": "dwh", "kind": "extract"}
 
 
-@pytest.mark.parametrize("seed", [1, 2, *also(KILLS, *range(3, 101))])
+@pytest.mark.parametrize("seed", range(amount("UNLOADER_TEST_STORE_KILLS", 2, 16)))
 def test_kills_at_random_moments(server: S3Server, source: str, tmp_path: Path, seed: int) -> None:
     """A kill leaves no final name without a manifest's run; the next run sets all right."""
     moments = random.Random(seed)
