@@ -185,6 +185,7 @@ LEAF_ERRORS: dict[str, type[UnloaderError]] = {
     "numa.errors:StartError": ConfigError,
     "writers.errors:FormatError": ConfigError,
     "writers.errors:StoreFailed": StorageUnavailable,
+    "writers.errors:Superseded": OutputFailed,
     "writers.errors:SchemaMismatch": UnloaderError,
     "writers.errors:ValueNotRepresentable": OutputFailed,
     "writers.errors:WriteError": OutputFailed,

@@ -29,3 +29,7 @@ class ValueNotRepresentable(WriteError):
 
 class StoreFailed(WriteError):
     """An object store failed in a way that another attempt may get past."""
+
+
+class Superseded(StoreFailed):
+    """An object is not the version any more that was to be replaced."""

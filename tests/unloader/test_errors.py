@@ -23,6 +23,7 @@ from unloader.errors import (
     SnapshotGone,
     SnapshotTooOld,
     SourceError,
+    StorageUnavailable,
     TransientSourceError,
     UnloaderError,
     WorkerLost,
@@ -125,7 +126,9 @@ def test_errors_that_are_worth_a_retry() -> None:
     assert TransientSourceError.exit_code == SourceError.exit_code
     assert WorkerLost.exit_code == PartialUnload.exit_code
     assert SnapshotGone.exit_code == SnapshotTooOld.exit_code == SourceError.exit_code
-    again = {cls for cls in tree() if issubclass(cls, (TransientSourceError, WorkerLost))}
+    assert StorageUnavailable.exit_code == OutputFailed.exit_code
+    kinds = (TransientSourceError, WorkerLost, StorageUnavailable)
+    again = {cls for cls in tree() if issubclass(cls, kinds)}
     assert {cls for cls in tree() if cls.retryable} == again
     assert SnapshotTooOld in again
     assert SnapshotGone not in again

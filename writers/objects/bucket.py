@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, NamedTuple, TypeVar
 
-from writers.errors import StoreFailed, WriteError
+from writers.errors import StoreFailed, Superseded, WriteError
 from writers.objects.location import Location
 from writers.objects.opening import open_store
 
@@ -22,10 +22,6 @@ _LARGEST_COPY_BYTES = 5 * 1024**3
 _THREADS = 16
 """Requests at once where there are many objects."""
 _MESSAGE_LENGTH = 300
-
-
-class Superseded(Exception):
-    """An object is not the version that was to be replaced."""
 
 
 class Found(NamedTuple):
@@ -196,7 +192,10 @@ class Bucket:
         except (exceptions.PreconditionError, FileNotFoundError) as error:
             if isinstance(mode, str):
                 raise self.failed("write", key, error) from None
-            raise Superseded(self._text(key)) from None
+            raise Superseded(
+                f"{self._text(key)} was replaced or removed by another process.",
+                "find out which other run is writing there.",
+            ) from None
         except Exception as error:
             raise self.failed("write", key, error) from None
 

@@ -6,9 +6,9 @@ import pytest
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 
-from writers.errors import StoreFailed, WriteError
+from writers.errors import StoreFailed, Superseded, WriteError
 from writers.objects import upload
-from writers.objects.bucket import Bucket, Superseded
+from writers.objects.bucket import Bucket
 from writers.objects.location import Location
 from writers.objects.upload import Upload
 

@@ -187,8 +187,14 @@ class RunDirectories:
     def show(self, data: bytes) -> None:
         """Replace the record of how far the run is, in the first directory's `_run`, unsynced."""
         with self._show_lock:
-            if self._is_shown:
+            if not self._is_shown:
+                return
+            try:
                 self.first.replace_status(data)
+            except FileNotFoundError:
+                # While it is published it goes elsewhere, and nobody has looked at it before.
+                if not self._publishing:
+                    raise
 
     def stop_asked(self) -> bool:
         """Tell whether the first directory's `_run` has a file that asks for the end."""

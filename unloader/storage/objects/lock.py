@@ -14,8 +14,7 @@ from unloader.errors import OutputFailed
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.refusals import held
 from unloader.storage.objects.room import Room
-from writers.errors import StoreFailed
-from writers.objects.bucket import Superseded
+from writers.errors import StoreFailed, Superseded
 from writers.objects.location import Location
 
 BEAT_SECONDS = 5.0
@@ -179,8 +178,8 @@ class Lock:
         """
         self.renew()
         with self._guard:
-            self.is_lost = True
             self._room.bucket.delete([self._room.lock])
+            self.is_lost = True
 
 
 def read_lock(room: Room) -> tuple[Holder, object] | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from unloader.errors import OutputFailed
 from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
-from unloader.storage.objects.room import Room, is_plain
+from unloader.storage.objects.room import PUBLICATION, Room, is_plain
 from writers.errors import StoreFailed
 from writers.objects.bucket import Found
 
@@ -188,6 +188,8 @@ def sweep(rooms: Sequence[Room]) -> None:
     for room in reversed(rooms):
         keys = {each.key for each in room.bucket.within(room.prefix)} - {room.lock}
         staged = {key for key in keys if "/staged/" in key}
-        # The records go after the staged files that they tell of.
-        room.bucket.delete(staged)
-        room.bucket.delete(keys - staged)
+        last = {key for key in keys - staged if key.endswith(PUBLICATION)}
+        # The records go after the staged files that they tell of. Without its record a publication
+        # has nothing left to be done but this.
+        for part in (staged, keys - staged - last, last):
+            room.bucket.delete(part)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.model import RUN_RECORD, Completed
+from unloader.storage.model import MANIFEST, RUN_RECORD, Completed
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.lock import Lock, is_alive, read_lock
 from unloader.storage.objects.publication import Publication, carry_out, stands, sweep
@@ -58,6 +58,9 @@ def complete(room: Room) -> tuple[Completed, ...]:
         if found is None:
             return ()
         home, holder, version = found
+        if _is_being_cleared(home, holder):
+            _clear(home, holder, version)
+            return ()
         record = home.read_record(holder.folder, RUN_RECORD)
         publication, rooms = _read(home, holder)
         lock = _taken_over(home, holder, version)
@@ -97,6 +100,31 @@ def _read(home: Room, holder: Holder) -> tuple[Publication, list[Room]]:
     except (ValueError, FileNotFoundError, FormatError) as error:
         raise _damaged(home, holder, str(error)) from None
     return publication, rooms
+
+
+def _clear(home: Room, holder: Holder, version: object) -> None:
+    """Remove the rest of a run that is published."""
+    rooms = home.others(holder.places)
+    lock = _taken_over(home, holder, version)
+    others = [_of_its_own(each, holder) for each in rooms[1:]]
+    sweep((home, *(each for each, own in zip(rooms[1:], others, strict=True) if own)))
+    for each in (*others, lock):
+        if each is not None:
+            each.remove()
+
+
+def _is_being_cleared(home: Room, holder: Holder) -> bool:
+    """Tell whether all of a run is published, and its records were being removed when it died.
+
+    They are there before its lock says that it is published, and go behind its manifest.
+    """
+    keys = {each.key for each in home.bucket.within(home.prefix)}
+    if keys >= {home.publication(holder.folder), home.manifest(holder.folder)}:
+        return False
+    try:
+        return f'"{holder.run_id}"'.encode() in home.bucket.read(home.final(MANIFEST))
+    except FileNotFoundError:
+        return False
 
 
 def _check_stands(home: Room, holder: Holder) -> None:

@@ -13,7 +13,7 @@ from writers.objects.location import Location, is_location
 RUN = "_run"
 _LOCK = "lock.json"
 _STAGED = "staged"
-_PUBLICATION = "publication.json"
+PUBLICATION = "publication.json"
 
 
 def folder_name(run_id: str, nonce: str) -> str:
@@ -76,7 +76,7 @@ class Room:
 
     def publication(self, folder: str) -> str:
         """Return the key of the record of a publication."""
-        return self.record(folder, _PUBLICATION)
+        return self.record(folder, PUBLICATION)
 
     def manifest(self, folder: str) -> str:
         """Return the key of the manifest before it has its final name."""

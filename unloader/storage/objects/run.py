@@ -43,10 +43,9 @@ from unloader.storage.objects.recovery import complete, refused
 from unloader.storage.objects.refusals import not_free
 from unloader.storage.objects.room import Room, folder_name
 from unloader.storage.objects.small_object import SmallObject
-from writers.errors import WriteError
+from writers.errors import Superseded, WriteError
 from writers.files.readable import RemoteFile
 from writers.files.syncing import Steps, alone
-from writers.objects.bucket import Superseded
 
 _TRIES = 3
 _PATIENCE_SECONDS = 10.0

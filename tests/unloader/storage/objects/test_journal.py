@@ -33,9 +33,7 @@ def test_lines_stay_in_order(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> N
     assert read_journal(room, "run") == b"anew\nmore\n"
 
 
-def test_a_line_that_is_not_written_is_told(
-    s3: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_is_not_written_is_told(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever appends next, or waits, is told that the store refused."""
     monkeypatch.setitem(opening._RETRIES, "max_retries", 2)
     rules = Rule("put", "broken", 10**6, key="journal.jsonl")

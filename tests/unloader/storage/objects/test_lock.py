@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from object_stores.faults import Rule, faulty
@@ -14,6 +17,7 @@ from unloader.storage.objects import lock
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.run import ObjectRun
 from unloader.storage.objects.storage import ObjectStorage
+from writers.objects.bucket import Bucket
 
 
 def claim(place: str, run_id: str, *, overwrite: bool = True) -> Claim:
@@ -156,3 +160,34 @@ def test_a_record_that_was_tampered_with_does_not_reach_out(s3: S3Server, what: 
     ObjectStorage().clear([place], dry_run=False)
     assert s3.objects("elsewhere/") == {"secret.csv": b"secret"}
     assert s3.objects(f"{key}/") == {}
+
+
+@pytest.mark.parametrize("several", [1, 2])
+@pytest.mark.parametrize("deletions", [1, 2, 3, 4, 5, 6])
+def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deletions: int) -> None:
+    """All is published: whoever comes next removes the rest, and loses nothing."""
+    key = f"lock/clearing-{several}-{deletions}"
+    places = tuple(s3.place(f"{key}/{number}") for number in range(several))
+    run = ObjectStorage().take(replace(claim(places[0], "dead"), places=places))
+    moves = staged(run, "mine")
+    left = [None] * deletions
+    real = Bucket.delete
+
+    def dying(bucket: Bucket, keys: Iterable[str]) -> None:
+        chosen = list(keys)
+        if chosen and f"{MANIFEST}" in "".join(s3.objects(f"{key}/0/")):
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+        real(bucket, chosen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bucket, "delete", dying)
+        with suppress(KeyboardInterrupt):
+            run.commit(moves, manifest("dead"))
+    run.close()
+    ObjectStorage().complete(places[0])
+    for place in places:
+        with ObjectStorage().take(claim(place, "next")) as following:
+            following.abandon(None)
+    assert s3.objects(f"{key}/") == {"0/a.csv": b"mine", f"0/{MANIFEST}": manifest("dead")}
