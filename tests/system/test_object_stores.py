@@ -24,6 +24,8 @@ _TEXT = "'text that makes the rows of this table longer ' || i"
 
 FOR_EVER = 10**6
 
+MORE = pytest.mark.long("runs into object stores")
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
@@ -65,7 +67,7 @@ def files_of(found: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if name[0] != "_"}
 
 
-@pytest.mark.parametrize("workers", ["1", "8"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("8", marks=MORE)])
 @pytest.mark.parametrize(
     "options",
     [
@@ -141,19 +143,23 @@ def test_a_failed_run_leaves_nothing(server: S3Server, tmp_path: Path) -> None:
     [
         pytest.param((Rule("part", "busy", 3),), id="busy while parts are sent"),
         pytest.param((Rule("complete", "broken", 2),), id="500 after the last part"),
-        pytest.param((Rule("part", "cut", 2),), id="connection cut in a part"),
-        pytest.param((Rule("complete", "cut"),), id="connection cut at the end"),
+        pytest.param((Rule("part", "cut", 2),), id="connection cut in a part", marks=MORE),
+        pytest.param((Rule("complete", "cut"),), id="connection cut at the end", marks=MORE),
         pytest.param((Rule("complete", "lost"),), id="answer lost of an upload completed"),
-        pytest.param((Rule("part", "other etag"),), id="wrong ETag of a part"),
-        pytest.param((Rule("part", "slow", 2), Rule("copy", "slow", 2)), id="slow"),
-        pytest.param((Rule("copy", "busy", 3), Rule("copy", "cut", 2)), id="copies fail"),
-        pytest.param((Rule("copy", "lost", 2),), id="answers lost of copies"),
+        pytest.param((Rule("part", "other etag"),), id="wrong ETag of a part", marks=MORE),
+        pytest.param((Rule("part", "slow", 2), Rule("copy", "slow", 2)), id="slow", marks=MORE),
+        pytest.param(
+            (Rule("copy", "busy", 3), Rule("copy", "cut", 2)), id="copies fail", marks=MORE
+        ),
+        pytest.param((Rule("copy", "lost", 2),), id="answers lost of copies", marks=MORE),
         pytest.param((Rule("put", "lost", 1, key="lock.json"),), id="answer lost of the lock"),
         pytest.param((Rule("put", "lost", 1, key="/_manifest.json"),), id="answer lost, manifest"),
         pytest.param(
             (Rule("put", "lost", 1, key="lock.json", skipped=2),), id="answer lost of publishing"
         ),
-        pytest.param((Rule("delete", "broken", 2), Rule("list", "busy", 2)), id="clearing fails"),
+        pytest.param(
+            (Rule("delete", "broken", 2), Rule("list", "busy", 2)), id="clearing fails", marks=MORE
+        ),
     ],
 )
 def test_faults_on_the_way(
