@@ -204,6 +204,30 @@ def test_rows_are_those_of_the_server_and_of_the_plain_decoder(
     assert error == NO_MORE_ROWS
 
 
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_arrays_keep_their_values_while_others_are_let_go(kept: int) -> None:
+    """Memory serves the next batch only once its array is gone."""
+    rows = [(number, f"{number} {'x' * (number % 90)}") for number in range(80_000)]
+    types = [COLUMNS[name][0] for name in ("int64", "text")]
+    kinds = [COLUMNS[name][2] for name in ("int64", "text")]
+    decoder = RowDecoder([COLUMNS[name][1] for name in ("int64", "text")])
+    held: list[tuple[int, list[pa.Array]]] = []
+    count = 0
+    for wire in responses(types, rows, [20_000], 65_535):
+        decoder.begin(20_000)
+        decoder.feed(wire)
+        decoder.passed_on()
+        decoder.finish()
+        held.append((count, decoder.take(kinds)))
+        count += len(held[-1][1][0])
+        for first, arrays in held:
+            numbers, texts = (array.to_pylist() for array in arrays)
+            assert list(zip(numbers, texts, strict=True)) == rows[first : first + len(texts)]
+            del arrays
+        del held[: max(0, len(held) - kept)]
+    assert count == len(rows)
+
+
 ROW_HEADER = bytes.fromhex("06 22 01 01 00 01 0a 00 00 00")
 END = Outcome(rows=1, kind="select").encode(24) + b"\x1d"
 

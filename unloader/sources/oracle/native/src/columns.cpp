@@ -1,9 +1,7 @@
 #include "columns.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "../../../../../writers/native/src/utf8.h"
@@ -16,6 +14,7 @@ namespace {
 constexpr size_t MOST_TEXT = INT32_MAX;
 constexpr size_t SLACK = 32;  // may be overwritten behind a text
 constexpr int64_t LEAST_VALUES = 64;
+constexpr size_t MOST_EXPECTED = 8 * 1024 * 1024;  // room for text before there is any
 
 size_t width_of(Kind kind) {
     switch (kind) {
@@ -40,35 +39,20 @@ void release(ArrowArray* array) {
 
 }  // namespace
 
-Memory::Memory(Memory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), room_(std::exchange(other.room_, 0)) {}
-
-Memory& Memory::operator=(Memory&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(room_, other.room_);
-    return *this;
-}
-
-Memory::~Memory() { std::free(data_); }
-
-void Memory::grow(size_t least) {
-    if (least <= room_) return;
-    const size_t room = least < 2 * room_ ? 2 * room_ : least;
-    void* data = std::realloc(data_, room);
-    if (data == nullptr) throw std::bad_alloc();
-    data_ = static_cast<uint8_t*>(data);
-    room_ = room;
-}
-
 Column::Column(const Description& description)
     : description_(description), width_(width_of(description.kind)) {}
 
 void Column::reserve(int64_t values) {
     if (values <= room_) return;
-    fixed_.grow((static_cast<size_t>(values) + 1) * width_);
-    validity_.grow(static_cast<size_t>(values) / 8 + 1);
-    if (is_sized()) ends()[0] = 0;
+    fixed_.grow((static_cast<size_t>(values) + 1) * width_, (static_cast<size_t>(size_) + 1) * width_);
+    validity_.grow(static_cast<size_t>(values) / 8 + 1, static_cast<size_t>(size_) / 8 + 1);
     room_ = values;
+    if (!is_sized()) return;
+    ends()[0] = 0;
+    if (size_before_ == 0 || text_size_ != 0) return;
+    const auto expected = static_cast<double>(text_before_) * static_cast<double>(values) /
+                          static_cast<double>(size_before_) * 1.1;
+    room_for_text(expected < MOST_EXPECTED ? static_cast<size_t>(expected) : MOST_EXPECTED);
 }
 
 void Column::room_for_one() {
@@ -77,7 +61,7 @@ void Column::room_for_one() {
 
 void Column::room_for_text(size_t size) {
     const size_t wanted = text_size_ + size + SLACK;
-    if (wanted > text_.room()) text_.grow(wanted);
+    if (wanted > text_.room()) text_.grow(wanted, text_size_);
 }
 
 void Column::add_bit(bool valid) {
@@ -269,6 +253,8 @@ void Column::take(ArrowArray* array) {
     kept->buffers[0] = nulls_ ? validity_.data() : nullptr;
     kept->buffers[1] = fixed_.data();
     kept->buffers[2] = text_.data();
+    text_before_ = text_size_;
+    size_before_ = size_;
     kept->memories[0] = std::move(validity_);
     kept->memories[1] = std::move(fixed_);
     kept->memories[2] = std::move(text_);

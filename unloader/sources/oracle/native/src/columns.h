@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../../../../../writers/native/src/arrow_abi.h"
+#include "memory.h"
 
 namespace unloader::oracle {
 
@@ -29,27 +30,6 @@ struct Description {
     uint8_t places;   // behind the point of a number; of a moment's second
     uint8_t unused;
     uint32_t limit;   // bytes of a value, at most
-};
-
-// Bytes that only grow; taken over by an Arrow array in the end. Never filled with zeros first.
-class Memory {
-public:
-    Memory() = default;
-    Memory(Memory&& other) noexcept;
-    Memory& operator=(Memory&& other) noexcept;
-    Memory(const Memory&) = delete;
-    Memory& operator=(const Memory&) = delete;
-    ~Memory();
-
-    uint8_t* data() const { return data_; }
-    size_t room() const { return room_; }
-
-    // Throws std::bad_alloc.
-    void grow(size_t least);
-
-private:
-    uint8_t* data_ = nullptr;
-    size_t room_ = 0;
 };
 
 class Column {
@@ -96,6 +76,8 @@ private:
     Memory text_;
     Memory validity_;
     size_t text_size_ = 0;
+    size_t text_before_ = 0;  // of the array before, and its values: as much a value is to be expected
+    int64_t size_before_ = 0;
     int64_t size_ = 0;
     int64_t room_ = 0;  // for values
     int64_t nulls_ = 0;
