@@ -171,6 +171,8 @@ class OutputSpec:
     encryption: Encryption = PLAIN
     synced_from_bytes: int = 0
     """Smaller files are closed without being synced: that is left to the caller."""
+    stays_cached: bool = False
+    """Files are read again soon. Others leave the page cache once they are on their device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,12 @@ class OpenFile(Protocol):
 
 
 def open_file(
-    path: Path, *, direct: bool = False, min_free_bytes: int = 0, synced_from_bytes: int = 0
+    path: Path,
+    *,
+    direct: bool = False,
+    min_free_bytes: int = 0,
+    synced_from_bytes: int = 0,
+    stays_cached: bool = False,
 ) -> OpenFile:
     """Create or empty a file; a pipe or device is opened as it is.
 
@@ -73,6 +78,7 @@ def open_file(
         direct: Write past the page cache where the file system can.
         min_free_bytes: What must stay free on the disk of a regular file: writing waits for it.
         synced_from_bytes: A smaller file is closed without being synced.
+        stays_cached: Keep the pages of a synced file: it is read again soon.
 
     Raises:
         OSError: It cannot be opened for writing; BrokenPipeError for a pipe without a reader.
@@ -85,7 +91,9 @@ def open_file(
             written = open_direct(descriptor, path, min_free_bytes)
             if written is not None:
                 return written
-        return RegularFile(descriptor, path, min_free_bytes, synced_from_bytes)
+        return RegularFile(
+            descriptor, path, min_free_bytes, synced_from_bytes, stays_cached=stays_cached
+        )
     except BaseException:
         os.close(descriptor)
         raise
@@ -112,6 +120,7 @@ class RegularFile:
         path: Its name.
         min_free_bytes: See `open_file`.
         synced_from_bytes: See `open_file`.
+        stays_cached: See `open_file`.
     """
 
     is_regular = True
@@ -122,12 +131,14 @@ class RegularFile:
         path: Path,
         min_free_bytes: int = 0,
         synced_from_bytes: int = 0,
+        *,
+        stays_cached: bool = False,
     ) -> None:
         self._descriptor = descriptor
         self._path = path
         self._synced_from = synced_from_bytes
         self._writes = GuardedWrites(descriptor, path, min_free_bytes)
-        self._writeback = Writeback(descriptor)
+        self._writeback = Writeback(descriptor, drops=not stays_cached)
         self.written = 0
 
     def whole(self, buffer_bytes: int) -> int:
@@ -144,6 +155,7 @@ class RegularFile:
     def finish(self) -> None:
         if self.written >= self._synced_from:
             sync(self._descriptor, self._path)
+            self._writeback.ended()
         else:
             os.stat(self._path)  # One that was unlinked meanwhile is lost.
 

@@ -60,6 +60,7 @@ class Sink:
         min_free_bytes: What must stay free on the disk: writing waits for it. 0 does not look.
         recipients: Public keys of age that the compressed bytes are encrypted for; empty for none.
         synced_from_bytes: A smaller file is not synced; one that is written directly always is.
+        stays_cached: Else a file that was synced leaves the page cache.
 
     Raises:
         WriteError: The file cannot be created.
@@ -78,6 +79,7 @@ class Sink:
         min_free_bytes: int = 0,
         recipients: tuple[str, ...] = (),
         synced_from_bytes: int = 0,
+        stays_cached: bool = False,
     ) -> None:
         if buffer_bytes < 1 or buffers < 1:
             raise FormatError(
@@ -103,6 +105,7 @@ class Sink:
                     direct=direct_io,
                     min_free_bytes=min_free_bytes,
                     synced_from_bytes=synced_from_bytes,
+                    stays_cached=stays_cached,
                 )
             except OSError as exc:
                 raise write_error("create", self.path, exc) from exc

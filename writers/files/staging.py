@@ -66,6 +66,7 @@ class StagedFiles:
                 min_free_bytes=self._spec.min_free_bytes,
                 recipients=self._spec.encryption.recipients,
                 synced_from_bytes=self._spec.synced_from_bytes,
+                stays_cached=self._spec.stays_cached,
             )
         return self._sink
 

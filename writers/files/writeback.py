@@ -4,6 +4,10 @@ Left alone, Linux lets dirty pages pile up for seconds and then writes them in o
 the next writer waits. Here each step of a file is started as soon as it is there, and before
 much more follows an older step must have arrived: so much of a file is dirty at most, whatever
 its size and the machine's memory.
+
+What has arrived leaves the page cache. Nobody waits for it there, it would push out what others
+read, and the pages serve the next step: measured, the kernel takes as much CPU for a page that it
+has to find as the encoder for its text, and three times as much in a virtual machine.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 STEP_BYTES = 4 * 1024 * 1024
@@ -30,10 +35,12 @@ class Writeback:
 
     Args:
         descriptor: Of the file, which begins empty.
+        drops: Have what has arrived leave the page cache.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, drops: bool = False) -> None:
         self._descriptor = descriptor
+        self._drops = drops
         self._started = self._arrived = 0
         self._call = _sync_file_range()
 
@@ -56,7 +63,18 @@ class Writeback:
         late = size - WINDOW_STEPS * STEP_BYTES
         if late > self._arrived:
             self._ask(self._arrived, late - self._arrived, _WAIT_BEFORE | _START | _WAIT_AFTER)
+            self._drop(self._arrived, late - self._arrived)
             self._arrived = late
+
+    def ended(self) -> None:
+        """Take note that the file was synced, and nothing more comes."""
+        self._drop(0, 0)
+
+    def _drop(self, offset: int, length: int) -> None:
+        """Advise the kernel, which may do as it likes; a length of 0 is up to the end."""
+        if self._drops and (advise := getattr(os, "posix_fadvise", None)) is not None:
+            with suppress(OSError):
+                advise(self._descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
     def _ask(self, offset: int, length: int, what: int) -> None:
         if self._call is None or self._call(self._descriptor, offset, length, what) == 0:

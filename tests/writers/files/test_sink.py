@@ -357,6 +357,43 @@ def test_a_file_below_a_size_is_left_to_the_caller_to_sync(
         lost.close()
 
 
+def cached_pages(path: Path) -> int:
+    """Return how many pages of a file are in the page cache, by mincore(2)."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        memory = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE)
+        found = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        with memory:
+            first = ctypes.c_char.from_buffer(memory)
+            start = ctypes.c_void_p(ctypes.addressof(first))
+            assert ctypes.CDLL(None).mincore(start, ctypes.c_size_t(size), found) == 0
+            del first
+    return sum(each & 1 for each in found)
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_what_was_synced_leaves_the_page_cache(tmp_path: Path, stays: bool) -> None:
+    """Of a large file while it is written, too; unless it is said to be read again soon."""
+    size = 40 * 1024 * 1024
+    sink = Sink(
+        tmp_path / "f",
+        compression=Compression(),
+        buffer_bytes=4 * 1024 * 1024,
+        buffers=2,
+        stays_cached=stays,
+    )
+    sink.write(bytes(size))
+    sink.settle()
+    amid = cached_pages(tmp_path / "f")
+    sink.close()
+    pages = size // mmap.PAGESIZE
+    if not stays and cached_pages(tmp_path / "f") == pages:
+        pytest.skip("this file system keeps its files in memory (tmpfs)")
+    assert (amid == pages) == stays
+    assert cached_pages(tmp_path / "f") == (pages if stays else 0)
+    assert (tmp_path / "f").read_bytes() == bytes(size)
+
+
 def test_file_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
     """A file whose directory was removed under it is not reported as written."""
     (tmp_path / "staging").mkdir()

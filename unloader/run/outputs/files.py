@@ -148,6 +148,8 @@ class FileOutput:
                 self._output.spec(staging.directory),
                 min_free_bytes=self._output.options.min_free_bytes,
                 synced_from_bytes=self._synced_from,
+                # All parts are read again to be joined.
+                stays_cached=self._one,
             ),
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),

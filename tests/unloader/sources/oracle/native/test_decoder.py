@@ -207,14 +207,14 @@ def test_rows_are_those_of_the_server_and_of_the_plain_decoder(
 @pytest.mark.parametrize("kept", [0, 1, 3])
 def test_arrays_keep_their_values_while_others_are_let_go(kept: int) -> None:
     """Memory serves the next batch only once its array is gone."""
-    rows = [(number, f"{number} {'x' * (number % 90)}") for number in range(80_000)]
+    rows = [(number, f"{number} {'x' * (number % 90)}") for number in range(30_000)]
     types = [COLUMNS[name][0] for name in ("int64", "text")]
     kinds = [COLUMNS[name][2] for name in ("int64", "text")]
     decoder = RowDecoder([COLUMNS[name][1] for name in ("int64", "text")])
     held: list[tuple[int, list[pa.Array]]] = []
     count = 0
-    for wire in responses(types, rows, [20_000], 65_535):
-        decoder.begin(20_000)
+    for wire in responses(types, rows, [10_000], 65_535):
+        decoder.begin(10_000)
         decoder.feed(wire)
         decoder.passed_on()
         decoder.finish()
