@@ -5,6 +5,7 @@ Everything here crosses the process boundary, so nothing holds a file, a thread 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -173,6 +174,45 @@ class OutputSpec:
     """Smaller files are closed without being synced: that is left to the caller."""
     stays_cached: bool = False
     """Files are read again soon. Others leave the page cache once they are on their device."""
+    finals: FinalNames | None = None
+    """Where given, the parts of each file are uploaded to its final name, and nothing is staged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalNames:
+    """The final names of a unit's files, in an object store that shows no upload by itself."""
+
+    place: str
+    """As `writers.objects.location` writes it."""
+    name: Callable[[int], str]
+    """Returns the name of a file by its number, from 0; picklable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedPart:
+    """A part of an object, as the store has it."""
+
+    etag: str
+    checksum: str
+    """In base64; empty where none was sent."""
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncompletedUpload:
+    """An object whose parts are all in the store; nobody sees it until the upload is completed."""
+
+    name: str
+    """Of the object, in its place."""
+    id: str
+    algorithm: str
+    """Of the parts' checksums; empty where none were sent."""
+    parts: tuple[UploadedPart, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size of the object."""
+        return sum(part.bytes for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +225,14 @@ class WrittenFile:
     bytes: int
     checksum: str
     """Name of the algorithm, a colon and lower-case hex digits, over the bytes of the file."""
+    upload: UncompletedUpload | None = field(default=None, metadata={"json_optional": True})
+    """What makes an object of it, where it lies nowhere yet. It is no part of a manifest."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest's form of this file."""
-        return asdict(self)
+        document = asdict(self)
+        del document["upload"]
+        return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ def test_a_failed_run_leaves_nothing(server: S3Server, tmp_path: Path) -> None:
         pytest.param((Rule("complete", "cut"),), id="connection cut at the end", marks=MORE),
         pytest.param((Rule("complete", "lost"),), id="answer lost of an upload completed"),
         pytest.param((Rule("part", "other etag"),), id="wrong ETag of a part", marks=MORE),
-        pytest.param((Rule("part", "slow", 2), Rule("copy", "slow", 2)), id="slow", marks=MORE),
+        pytest.param((Rule("part", "slow", 2), Rule("complete", "slow")), id="slow", marks=MORE),
         pytest.param(
             (Rule("copy", "busy", 3), Rule("copy", "cut", 2)), id="copies fail", marks=MORE
         ),
@@ -171,8 +171,12 @@ def test_faults_on_the_way(
 ) -> None:
     """What breaks for a while is tried again, and the result is the same."""
     key = f"faults/{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}"
+    # What is read before it is published is copied to its final name.
+    options = ("--verify", "full") if any(rule.kind == "copy" for rule in rules) else ()
     with faulty(server, *rules) as (broken, faults):
-        command.run(*run(source, broken.place(key), "--parallelism", "2", "--retries", "5"))
+        command.run(
+            *run(source, broken.place(key), "--parallelism", "2", "--retries", "5", *options)
+        )
         assert faults.all_done(), "not all that was to be broken was asked for"
         there = server.objects(f"{key}/")
         command.run("verify", server.place(key), source)
@@ -182,10 +186,10 @@ def test_faults_on_the_way(
 
 def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -> None:
     """The next attempt writes the object, and the parts of the first are gone with the run."""
-    with faulty(server, Rule("complete", "broken", FOR_EVER, key="0001-a1")) as (broken, _):
+    with faulty(server, Rule("part", "other etag", key="0001")) as (broken, _):
         done = command.ended(*run(source, broken.place("attempts"), "--retry-delay", "0"))
     assert done.returncode == 0, done.stderr
-    assert "InternalError" in done.stderr
+    assert "is not in the store as it was sent" in done.stderr
     assert server.uploads("attempts/") == []
     command.run("verify", server.place("attempts"), source)
 
@@ -195,7 +199,7 @@ def test_a_store_that_stays_broken_ends_the_run(
 ) -> None:
     """It ends with one error, nothing has a final name, and resume goes on where it ended."""
     place = server.place("stays")
-    with faulty(server, Rule("begin", "cut", FOR_EVER, key="0002-a")) as (broken, _):
+    with faulty(server, Rule("begin", "cut", FOR_EVER, key="0002")) as (broken, _):
         error = command.error_of(*run(source, broken.place("stays"), "--retries", "0"), status=7)
     assert "stays" in error or "unit" in error
     assert not files_of(server.objects("stays/"))

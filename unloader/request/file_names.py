@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from unloader.errors import ConfigError, UsageError
 from unloader.records import dataclass
@@ -33,6 +34,24 @@ class NameValues:
     ext: str
     date: str
     """Day of the snapshot, YYYYMMDD."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitNames:
+    """The final names of one unit's files: a function that can be sent to another process."""
+
+    template: str
+    values: NameValues
+    """Of the first file."""
+
+    def __call__(self, number: int) -> str:
+        """Return the name of a file by its number, from 0.
+
+        Raises:
+            ConfigError: As `file_name`.
+        """
+        part = None if self.values.part is None else number + 1
+        return file_name(self.template, replace(self.values, part=part))
 
 
 def check_template(
@@ -88,15 +107,25 @@ def file_name(template: str, values: NameValues) -> str:
         "ext": values.ext,
         "date": values.date,
     }
-    name = _FIELD.sub(lambda match: _safe(filled[match.group(1)]), template)
-    if name.startswith(_NO_START):
-        name = f"%{ord(name[0]):02X}{name[1:]}"
+    name = _begun_safely(_FIELD.sub(lambda match: _safe(filled[match.group(1)]), template))
     if len(name.encode()) > _MAX_BYTES:
         raise ConfigError(
             f"the file name {name[:60]}... is longer than {_MAX_BYTES} bytes",
             "shorten it with --file-name",
         )
     return name
+
+
+def any_name(template: str, values: NameValues) -> str:
+    """Return what all names of a run are like, with `*` for any text: unit, partition and part."""
+    filled = {"schema": values.schema, "table": values.table, "ext": values.ext}
+    filled["date"] = values.date
+
+    def text(match: re.Match[str]) -> str:
+        known = filled.get(match.group(1))
+        return "*" if known is None else _safe(known)
+
+    return _begun_safely(_FIELD.sub(text, template))
 
 
 def check_distinct(names: Iterable[str]) -> None:
@@ -113,6 +142,10 @@ def check_distinct(names: Iterable[str]) -> None:
                 f"two files would be named {name}", "add {unit} and {part} to --file-name"
             )
         seen.add(folded)
+
+
+def _begun_safely(name: str) -> str:
+    return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(_NO_START) else name
 
 
 def _safe(text: str) -> str:

@@ -26,7 +26,8 @@ def damaged_units(
 ) -> dict[str, str]:
     """Return the units whose staged files are not as they were reported, with what is wrong.
 
-    Each file is read as a whole, and its size and checksum are compared.
+    Each file is read as a whole, and its size and checksum are compared. Of an upload, which nobody
+    can read, the sizes and checksums of its parts are.
 
     Args:
         storage: Where they are staged.
@@ -65,7 +66,10 @@ def _damage(storage: RunStorage, unit: FinishedUnit) -> str:
     """Return what is wrong with the files of a unit; empty if nothing is."""
     for file in unit.result.files:
         try:
-            check_bytes(storage.staged_file(unit.directory, file.path), file)
+            if file.upload is not None:
+                storage.compare_upload(unit.directory, file.upload)
+            else:
+                check_bytes(storage.staged_file(unit.directory, file.path), file)
         except (VerifyMismatch, WriteError) as error:
             return str(getattr(error, "message", error))
     return ""

@@ -27,6 +27,7 @@ from unloader.storage.model import (
 )
 from writers.files.readable import Readable
 from writers.files.syncing import Steps
+from writers.model import UncompletedUpload
 
 
 class RunPlaces(Protocol):
@@ -134,6 +135,13 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
     def staged_file(self, place: int, name: str) -> Readable:
         """Return a staged file, to be read again."""
 
+    def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
+        """Compare an upload to a final name with what the store has of it.
+
+        Raises:
+            WriteError: They differ, or it is gone.
+        """
+
     def discard(self, *stems: str) -> None:
         """Remove the staged files whose names begin with one of these and a dot, at all places."""
 
@@ -165,11 +173,14 @@ class RunStorage(RunPlaces, LiveStorage, Protocol):
             OutputFailed: It cannot be read.
         """
 
-    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
-        """Remove all staged files but these.
+    def discard_others(
+        self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
+    ) -> None:
+        """Remove all staged files and uploads but these.
 
         Args:
             kept: Number of the place, and name.
+            uploads: Their ids.
         """
 
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from unloader.records import dataclass
+from writers.model import UncompletedUpload
 
 MANIFEST = "_manifest.json"
 """Name of the file whose presence means that a run is finished. It gets its final name last."""
@@ -77,6 +78,9 @@ class Claim:
     """Rights of files; None is as the umask has it. Directories get what goes with them."""
     owner_group: str = ""
     """`[USER][:GROUP]` of files and directories; empty is as the system chooses."""
+    names: str = ""
+    """What all final names are like, with `*` for any text, where no staged file is read before it
+    is published; else empty. A storage may then have its files uploaded to their final names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,9 @@ class Staging:
     """The local directory that writers make files in; empty if there is none."""
     stream: str | None = None
     """The pipe that takes all bytes instead of files."""
+    finals: str = ""
+    """The place, where files are uploaded to their final names and published by completing that;
+    empty where they are staged. See `writers.model.FinalNames`."""
 
 
 class Move(NamedTuple):
@@ -117,6 +124,8 @@ class Move(NamedTuple):
     place: int
     staged: str
     final: str
+    upload: UncompletedUpload | None = None
+    """What there is of it instead, where it is not staged; see `Staging.finals`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from writers.files.conveyor import Blocked, Encrypt
     from writers.files.open_files import OpenFile
     from writers.files.ring import Buffer
-    from writers.model import Compression
+    from writers.model import Compression, UncompletedUpload
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Sink:
     Args:
         path: The file; it is created or emptied. A pipe or device is written to as it is, and an
             object is there once all of it is.
+        held: An object is not there even then: `upload` tells what completes it.
         compression: Applied to each buffer: its bytes become one whole frame, so the file
             depends on the bytes and the size of the buffers only.
         buffer_bytes: Size of one buffer, before compression.
@@ -80,6 +81,7 @@ class Sink:
         recipients: tuple[str, ...] = (),
         synced_from_bytes: int = 0,
         stays_cached: bool = False,
+        held: bool = False,
     ) -> None:
         if buffer_bytes < 1 or buffers < 1:
             raise FormatError(
@@ -94,10 +96,7 @@ class Sink:
         encrypt = _encrypting(recipients) if recipients else None
         self._file: OpenFile
         if isinstance(self.path, Location):
-            # Imported on use: few write to an object store.
-            from writers.objects.upload import Upload
-
-            self._file = Upload(self.path, buffer_bytes=buffer_bytes, in_flight=buffers)
+            self._file = _open_object(self.path, buffer_bytes, buffers, held=held)
         else:
             try:
                 self._file = open_file(
@@ -121,6 +120,11 @@ class Sink:
             Ring(buffers, whole),
             buffer_bytes,
         )
+
+    @property
+    def upload(self) -> UncompletedUpload | None:
+        """What makes an object of what was written; None unless it is held, and closed."""
+        return getattr(self._file, "uncompleted", None)
 
     @property
     def bytes_accepted(self) -> int:
@@ -282,6 +286,17 @@ class Sink:
             raise write_error("write", self.path, failure) from failure
         if failure is not None:
             raise failure
+
+
+def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: bool) -> OpenFile:
+    # Imported on use: few write to an object store.
+    if held:
+        from writers.objects.held_upload import HeldUpload
+
+        return HeldUpload(location, buffer_bytes=buffer_bytes, in_flight=buffers)
+    from writers.objects.upload import Upload
+
+    return Upload(location, buffer_bytes=buffer_bytes, in_flight=buffers)
 
 
 def _encrypting(recipients: tuple[str, ...]) -> Encrypt:

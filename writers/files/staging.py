@@ -13,7 +13,7 @@ from writers.model import StageSeconds, WrittenFile
 from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
-    from writers.model import Compression, OutputSpec
+    from writers.model import Compression, OutputSpec, UncompletedUpload
 
 PART_SUFFIX = ".part"
 """Ends the name of every file that is not published yet."""
@@ -54,10 +54,8 @@ class StagedFiles:
             WriteError: It cannot be created.
         """
         if self._sink is None:
-            number = f".{len(self._done) + 1:03d}" if self._spec.file_size_bytes else ""
-            name = f"{self._stem}{number}.{self._extension}{PART_SUFFIX}"
             self._sink = Sink(
-                Path(self._spec.stream) if self._spec.stream else self._place(name),
+                Path(self._spec.stream) if self._spec.stream else self._place(len(self._done)),
                 compression=self._compression,
                 buffer_bytes=self._spec.buffer_bytes,
                 buffers=self._spec.buffers,
@@ -67,6 +65,7 @@ class StagedFiles:
                 recipients=self._spec.encryption.recipients,
                 synced_from_bytes=self._spec.synced_from_bytes,
                 stays_cached=self._spec.stays_cached,
+                held=self._spec.finals is not None,
             )
         return self._sink
 
@@ -83,8 +82,9 @@ class StagedFiles:
         """
         sink = self.sink()
         size, checksum = sink.close()
+        name = sink.path.name if sink.upload is None else self._name(len(self._done))
         self._done.append(
-            WrittenFile(path=sink.path.name, rows=rows, bytes=size, checksum=checksum)
+            WrittenFile(path=name, rows=rows, bytes=size, checksum=checksum, upload=sink.upload)
         )
         self._done_stages = _with_sink(self._done_stages, sink)
         self._sink = None
@@ -100,12 +100,20 @@ class StagedFiles:
             self._sink.abort()
             self._sink = None
         # What has gone through a pipe is nowhere, and the pipe is not ours to remove.
-        for file in () if self._spec.stream else self._done:
-            _remove(self._place(file.path))
+        for number, file in enumerate(() if self._spec.stream else self._done):
+            _remove(self._place(number), file.upload)
         self._done.clear()
 
-    def _place(self, name: str) -> Path | Location:
-        """Return where a file of that name is written."""
+    def _name(self, number: int) -> str:
+        """Return what a file is called while it is staged, and in the records of its unit."""
+        part = f".{number + 1:03d}" if self._spec.file_size_bytes else ""
+        return f"{self._stem}{part}.{self._extension}{PART_SUFFIX}"
+
+    def _place(self, number: int) -> Path | Location:
+        """Return where a file is written, by its number from 0."""
+        finals, name = self._spec.finals, self._name(number)
+        if finals is not None:
+            return Location.parse(finals.place).below(finals.name(number))
         if is_location(self._spec.directory):
             return Location.parse(self._spec.directory).below(name)
         return Path(self._spec.directory, name)
@@ -124,11 +132,16 @@ class StagedFiles:
         return replace(stages, encode_s=encode_seconds)
 
 
-def _remove(file: Path | Location) -> None:
-    """Remove a file or an object, or leave it to whoever clears the place."""
+def _remove(file: Path | Location, upload: UncompletedUpload | None) -> None:
+    """Remove a file, an object or an upload, or leave it to whoever clears the place."""
     if isinstance(file, Path):
         with contextlib.suppress(OSError):
             file.unlink()
+        return
+    if upload is not None:
+        from writers.objects.held_upload import remove as give_up
+
+        give_up(file, upload.id)
         return
     from writers.objects.upload import remove
 

@@ -31,7 +31,7 @@ _OPTIONS = {
 }
 _CHOICES = {
     "addressing": ("path", "virtual"),
-    "checksum": ("sha256", "crc64nvme", "none"),
+    "checksum": ("sha256", "crc32c", "crc64nvme", "none"),
     "sse": ("AES256", "aws:kms", "aws:kms:dsse"),
 }
 _FORMS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"

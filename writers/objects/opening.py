@@ -72,6 +72,9 @@ def _s3(store: Location) -> Any:
     if endpoint:
         config["endpoint"] = endpoint
     checksum = store.option("checksum") or "sha256"
+    if checksum == "crc32c":
+        # The library does not know it.
+        checksum = "sha256"
     if checksum != "none":
         config["checksum_algorithm"] = checksum
     if sse := store.option("sse"):

@@ -1,23 +1,20 @@
-"""What only S3 has, through boto3: profiles, uploads that were broken off, and large copies."""
+"""S3 through boto3: profiles, the client that asks, its errors, and copies of large objects."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
-from writers.errors import FormatError, StoreFailed
+from writers.errors import FormatError, StoreFailed, WriteError
 from writers.objects.endpoints import addressing, s3_endpoint
 from writers.objects.location import Location
 
-
-class Pending(NamedTuple):
-    """An upload in parts that was neither completed nor aborted. Its parts cost money."""
-
-    key: str
-    id: str
+MOST_CONNECTIONS = 16
+"""Of one process to one store."""
+_REQUEST_SECONDS = 90
+"""Without a byte of an answer."""
 
 
 def credentials_of_profile(store: Location) -> Any:
@@ -40,68 +37,58 @@ def region_of_profile(store: Location) -> str:
     return _session(store.option("profile")).region_name or ""
 
 
-def pending_uploads(location: Location) -> list[Pending]:
-    """Return the uploads within a location that were never ended.
-
-    Raises:
-        StoreFailed: The store refused.
-    """
-    found = []
-    with _translated("list the uploads in", location):
-        asked: dict[str, Any] = {"Bucket": location.bucket, "Prefix": location.prefix}
-        while True:
-            answer = _client(location.store, os.getpid()).list_multipart_uploads(**asked)
-            for each in answer.get("Uploads") or ():
-                # Some servers do not look at the prefix.
-                if each["Key"].startswith(location.prefix):
-                    found.append(Pending(each["Key"], each["UploadId"]))
-            if not answer.get("IsTruncated"):
-                return found
-            asked["KeyMarker"] = answer["NextKeyMarker"]
-            asked["UploadIdMarker"] = answer["NextUploadIdMarker"]
-
-
-def abort_uploads(store: Location, uploads: Iterable[Pending]) -> None:
-    """Abort uploads; one that has ended meanwhile is none any more.
-
-    Raises:
-        StoreFailed: The store refused.
-    """
-    client = _client(store.store, os.getpid())
-    with _translated("abort uploads in", store):
-        for each in uploads:
-            try:
-                client.abort_multipart_upload(Bucket=store.bucket, Key=each.key, UploadId=each.id)
-            except client.exceptions.NoSuchUpload:
-                continue
-
-
 def copy_large(store: Location, source: str, target: str) -> None:
     """Copy an object within its bucket, in parts where it is large, by the server itself.
 
     Raises:
         StoreFailed: The store refused.
     """
-    extra: dict[str, str] = {}
+    extra = marks(store)
+    if store.tags:
+        # A copy in parts does not take those of the original with it.
+        extra["TaggingDirective"] = "REPLACE"
+    with translated("copy in", store):
+        client(store).copy(
+            {"Bucket": store.bucket, "Key": source}, store.bucket, target, ExtraArgs=extra
+        )
+
+
+def marks(store: Location) -> dict[str, str]:
+    """Return what a new object is to have, as a request says it."""
+    found = {}
     for option, name in (
         ("storage_class", "StorageClass"),
         ("sse", "ServerSideEncryption"),
         ("kms_key", "SSEKMSKeyId"),
     ):
         if value := store.option(option):
-            extra[name] = value
+            found[name] = value
     if tags := store.tags:
-        # A copy in parts does not take those of the original with it.
-        extra |= {"TaggingDirective": "REPLACE", "Tagging": urlencode(tags)}
-    with _translated("copy in", store):
-        _client(store.store, os.getpid()).copy(
-            {"Bucket": store.bucket, "Key": source}, store.bucket, target, ExtraArgs=extra
-        )
+        found["Tagging"] = urlencode(tags)
+    return found
+
+
+def client(store: Location, *, sends_parts: bool = False) -> Any:
+    """Return a client, the same one each time in a process; any thread may use it.
+
+    Args:
+        store: Anywhere in it.
+        sends_parts: The requests have bodies whose checksums are signed with their headers: so the
+            bodies are not read once more for the signature.
+
+    Raises:
+        FormatError: boto3 is missing, or the profile is.
+    """
+    return _client(store.store, sends_parts, os.getpid())
 
 
 @lru_cache(maxsize=16)
-def _client(store: Location, _: int) -> Any:
+def _client(store: Location, sends_parts: bool, _: int) -> Any:
     from botocore.config import Config
+
+    s3: dict[str, Any] = {"addressing_style": addressing(store)}
+    if sends_parts:
+        s3["payload_signing_enabled"] = False
 
     session = _session(store.option("profile"))
     return session.client(
@@ -110,7 +97,12 @@ def _client(store: Location, _: int) -> Any:
         region_name=store.option("region") or session.region_name or "us-east-1",
         config=Config(
             retries={"mode": "standard", "max_attempts": 8},
-            s3={"addressing_style": addressing(store)},
+            connect_timeout=10,
+            read_timeout=_REQUEST_SECONDS,
+            max_pool_connections=MOST_CONNECTIONS,
+            # Checksums are what this room says; the library adds none of its own.
+            request_checksum_calculation="when_required",
+            s3=s3,
         ),
     )
 
@@ -139,7 +131,7 @@ def _no_credentials(store: Location) -> FormatError:
     )
 
 
-class _translated:
+class translated:
     """Turns the errors of boto3 into our own."""
 
     def __init__(self, verb: str, location: Location) -> None:
@@ -149,10 +141,55 @@ class _translated:
         """Begin."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Raise StoreFailed for an error of boto3."""
+        """Raise WriteError for an error of boto3: StoreFailed where trying again may help."""
         if error is None or not type(error).__module__.startswith(("botocore", "boto3")):
             return
-        raise StoreFailed(
-            f"cannot {self._verb} {self._location}: {error}.",
-            "check the rights of these credentials on the bucket.",
-        ) from error
+        raise error_of(self._verb, self._location, error) from error
+
+
+def error_of(verb: str, location: Location, error: BaseException) -> WriteError:
+    """Return our own error for one of boto3, met while something was done."""
+    code = code_of(error)
+    kind = WriteError if code in _REFUSALS else StoreFailed
+    hint = _REFUSALS.get(code, "check the store, its limits and the network.")
+    text = f"cannot {verb} {str(location).partition('?')[0]}: {error}"
+    return kind(f"{text.rstrip('. ')}.", hint)
+
+
+def code_of(error: BaseException) -> str:
+    """Return what the store called it, or the library."""
+    response = getattr(error, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", "")) or type(error).__name__
+
+
+_HINTS: dict[str, tuple[str, ...]] = {
+    "give these credentials the right to write and delete there, and to end uploads.": (
+        "AccessDenied",
+        "AllAccessDisabled",
+        "403",
+        "MethodNotAllowed",
+    ),
+    "check the name of the bucket, and make it if it is missing.": (
+        "NoSuchBucket",
+        "InvalidBucketName",
+    ),
+    "check the credentials of this process.": (
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "InvalidToken",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+    ),
+    "check the options of the place.": (
+        "InvalidArgument",
+        "InvalidRequest",
+        "InvalidStorageClass",
+        "InvalidTag",
+        "NotImplemented",
+        "PermanentRedirect",
+        "AuthorizationHeaderMalformed",
+    ),
+}
+_REFUSALS = {code: hint for hint, codes in _HINTS.items() for code in codes}
+"""What the store goes on refusing, and what is to be done."""

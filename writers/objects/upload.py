@@ -20,8 +20,22 @@ if TYPE_CHECKING:
 
 _SMALLEST_PART_BYTES = 8 * 1024 * 1024
 """S3 takes none below 5 MiB; each costs a request."""
-_MOST_PARTS = 10_000
+MOST_PARTS = 10_000
 """Of S3, and fewer than Azure's: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html"""
+
+
+def part_bytes_of(buffer_bytes: int) -> int:
+    """Return the size of parts where a buffer of the output has that size."""
+    return max(_SMALLEST_PART_BYTES, buffer_bytes)
+
+
+def too_large(location: Location, part_bytes: int) -> WriteError:
+    """Return the error for an object that would have too many parts."""
+    return WriteError(
+        f"{location.name} gets larger than {MOST_PARTS:,} parts of {part_bytes:,} bytes, the most "
+        "that a store takes.",
+        "ask for smaller files with --file-size, or for larger parts with --overlap-buffer.",
+    )
 
 
 class Upload:
@@ -41,7 +55,7 @@ class Upload:
     def __init__(self, location: Location, *, buffer_bytes: int, in_flight: int) -> None:
         self._location = location
         self._bucket = Bucket(location)
-        self._part_bytes = max(_SMALLEST_PART_BYTES, buffer_bytes)
+        self._part_bytes = part_bytes_of(buffer_bytes)
         self._writer: Any = self._bucket.writer(location.key, self._part_bytes, max(1, in_flight))
         self._interrupted = self._finished = False
         self.written = 0
@@ -64,13 +78,8 @@ class Upload:
     def _put(self, piece: bytes) -> None:
         if self._interrupted:
             raise StoreFailed(f"{self._location} was given up.", "write it again.")
-        if self.written + len(piece) > self._part_bytes * _MOST_PARTS:
-            raise WriteError(
-                f"{self._location.name} gets larger than {_MOST_PARTS:,} parts of "
-                f"{self._part_bytes:,} bytes, the most that a store takes.",
-                "ask for smaller files with --file-size, or for larger parts with "
-                "--overlap-buffer.",
-            )
+        if self.written + len(piece) > self._part_bytes * MOST_PARTS:
+            raise too_large(self._location, self._part_bytes)
         try:
             self._writer.write(piece)
         except Exception as error:

@@ -20,7 +20,9 @@ from typing import Any, Literal
 from object_stores.s3_server import S3Server
 
 Kind = Literal["part", "complete", "begin", "put", "copy", "get", "list", "delete"]
-Action = Literal["busy", "broken", "cut", "lost", "slow", "other etag", "unconditional"]
+Action = Literal[
+    "busy", "broken", "cut", "lost", "slow", "other etag", "unconditional", "no upload"
+]
 _SLOW_SECONDS = 1.5
 
 
@@ -96,6 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
         if action == "broken":
             return self._answer(500, {}, b"<Error><Code>InternalError</Code></Error>")
+        if action == "no upload":
+            return self._answer(404, {}, b"<Error><Code>NoSuchUpload</Code></Error>")
         if action == "cut":
             return self._cut()
         if action == "slow":

@@ -32,6 +32,7 @@ from unloader.storage.model import (
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
 from writers.files.syncing import Steps
+from writers.model import UncompletedUpload
 
 
 @dataclass
@@ -294,7 +295,13 @@ class MemoryRun:
         """Return a record."""
         return self._room(0).records.get(name, b"")
 
-    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
+    def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
+        """Refuse: nothing is uploaded here."""
+        raise WriteError(f"{upload.name} is in no object store.", "unload it again.")
+
+    def discard_others(
+        self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
+    ) -> None:
         """Drop what is staged but not named."""
         for number, room in enumerate(self._rooms.values()):
             for name in [name for name in room.staged if (number, name) not in kept]:

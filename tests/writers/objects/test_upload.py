@@ -51,7 +51,7 @@ def test_nothing_is_there_before_the_end(s3: S3Server) -> None:
 
 def test_an_object_that_gets_too_large(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told before the store would say so after the last part."""
-    monkeypatch.setattr(upload, "_MOST_PARTS", 2)
+    monkeypatch.setattr(upload, "MOST_PARTS", 2)
     written = opened(s3.place("upload/large"))
     written.put([b"1" * PART, b"2" * PART])
     with pytest.raises(WriteError, match="larger than 2 parts") as refused:

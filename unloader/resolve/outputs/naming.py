@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from partition_planner.model import WorkUnit
 from unloader.records import dataclass
-from unloader.request.file_names import NameValues, file_name
+from unloader.request.file_names import NameValues, UnitNames, any_name
 from unloader.resolve.resolved import ResolvedRun
 from writers.registry import extension
 
@@ -50,17 +50,26 @@ class Naming:
         Raises:
             ConfigError: The name is longer than file systems allow.
         """
-        return file_name(
-            self.template,
-            NameValues(
-                schema=self.schema,
-                table=self.table,
-                partition="" if self.one else unit.partition or "",
-                unit="" if self.one else unit.id,
-                part=number + 1 if self.numbered else None,
-                ext=self.ext,
-                date=self.date,
-            ),
+        return self.of_unit(unit)(number)
+
+    def of_unit(self, unit: WorkUnit) -> UnitNames:
+        """Return the names of all files of a unit."""
+        partition, name = ("", "") if self.one else (unit.partition or "", unit.id)
+        return UnitNames(template=self.template, values=self._values(partition, name))
+
+    def pattern(self) -> str:
+        """Return what all names are like, with `*` for any text."""
+        return any_name(self.template, self._values("", ""))
+
+    def _values(self, partition: str, unit: str) -> NameValues:
+        return NameValues(
+            schema=self.schema,
+            table=self.table,
+            partition=partition,
+            unit=unit,
+            part=1 if self.numbered else None,
+            ext=self.ext,
+            date=self.date,
         )
 
     def first_names(self, units: Sequence[WorkUnit]) -> dict[str, str]:

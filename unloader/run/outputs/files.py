@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from partition_planner.model import WorkUnit
 from unloader.engine.schedule import Assignment
 from unloader.errors import Interrupted, OutputFailed, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
@@ -16,7 +17,7 @@ from unloader.manifest.digest import digest_at_end
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_index
 from unloader.manifest.text import manifest_bytes
-from unloader.model import OutputTask
+from unloader.model import COMPARING, OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.outputs.naming import Naming
 from unloader.resolve.outputs.stripes import stripes
@@ -42,7 +43,7 @@ from unloader.verification.recorded import TABLE
 from writers.content.sums import total
 from writers.files.direct_io import refusal
 from writers.files.syncing import Steps
-from writers.model import ContentSums, OutputSpec
+from writers.model import ContentSums, FinalNames, OutputSpec
 from writers.objects.location import is_location
 
 _SYNCED_FROM_BYTES = 1024 * 1024
@@ -94,6 +95,7 @@ class FileOutput:
                 home=home,
                 mode=output.mode,
                 owner_group=output.owner_group,
+                names="" if _reads_staged(run) else self._naming.pattern(),
             )
         )
         self._observe: Observer = silent
@@ -124,8 +126,10 @@ class FileOutput:
             text = f"unit {unit} was done and is read again: {wrong}"
             self._observe(Notice(text=text))
         kept = without(found, strangers | damaged.keys())
+        files = [(each.directory, f) for each in kept.finished.values() for f in each.result.files]
         self._storage.discard_others(
-            {(unit.directory, f.path) for unit in kept.finished.values() for f in unit.result.files}
+            {(directory, file.path) for directory, file in files if file.upload is None},
+            {file.upload.id for _, file in files if file.upload is not None},
         )
         self._storage.keep(JOURNAL, compacted(kept))
         for each in kept.finished.values():
@@ -150,6 +154,7 @@ class FileOutput:
                 synced_from_bytes=self._synced_from,
                 # All parts are read again to be joined.
                 stays_cached=self._one,
+                finals=self._finals(assignment.unit, staging),
             ),
             stem=_stem(assignment.unit.id, assignment.attempt),
             header=self._headers.of_task(not self._one),
@@ -159,6 +164,12 @@ class FileOutput:
             filter=self._output.options.filter,
         )
         return (task,)
+
+    def _finals(self, unit: WorkUnit, staging: Staging) -> FinalNames | None:
+        """Return where a unit's files are uploaded to, where they are not staged."""
+        if not staging.finals:
+            return None
+        return FinalNames(place=staging.finals, name=self._naming.of_unit(unit))
 
     def check(self) -> None:
         """Look whether a place was lost; what cannot be written, workers find out themselves."""
@@ -265,8 +276,8 @@ class FileOutput:
             finals = []
             for part, file in enumerate(finished.result.files):
                 name = self._naming.name(unit, part)
-                moves.append(Move(place=number, staged=file.path, final=name))
-                finals.append(replace(file, path=name))
+                moves.append(Move(place=number, staged=file.path, final=name, upload=file.upload))
+                finals.append(replace(file, path=name, upload=None))
             published.append(replace(finished, finals=tuple(finals), directory=number))
         # From here on a signal comes too late.
         _check_stop(stop)
@@ -364,6 +375,11 @@ def _no_direct_io(directory: str) -> str | None:
     if is_location(directory):
         return "it is in an object store"
     return refusal(Path(directory)) if directory else None
+
+
+def _reads_staged(run: ResolvedRun) -> bool:
+    """Return whether files are read again before they have final names: to compare or join them."""
+    return run.request.verify in COMPARING or run.output.options.file_per == "table"
 
 
 def _check_stop(stop: Stop) -> None:

@@ -47,6 +47,7 @@ from unloader.storage.model import (
 from writers.errors import WriteError
 from writers.files.publish import NamedLater, check_moves, remove_staged
 from writers.files.syncing import Steps, Wanted, alone, opened_for_sync
+from writers.model import UncompletedUpload
 
 _T = TypeVar("_T")
 _TRIES = 3
@@ -178,7 +179,13 @@ class RunDirectories:
             self._journals[name] = opened
         return self._journals[name]
 
-    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
+    def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
+        """Refuse: nothing is uploaded here."""
+        raise WriteError(f"{upload.name} is in no object store.", "unload it again.")
+
+    def discard_others(
+        self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
+    ) -> None:
         """Remove all staged files but these."""
         for number, directory in enumerate(self.all):
             names = {name for place, name in kept if place == number}

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from unloader.errors import OutputFailed
 from unloader.storage.model import Cleaning, Leftover
 from unloader.storage.objects.holder import Holder
-from unloader.storage.objects.leftovers import abort_uploads, look
+from unloader.storage.objects.leftovers import look
 from unloader.storage.objects.lock import Lock, is_alive, read_lock
 from unloader.storage.objects.publication import Publication, sweep, take_back
 from unloader.storage.objects.recovery import complete, pending, refused
 from unloader.storage.objects.room import Room
+from unloader.storage.objects.uploads import abort_uploads
 from writers.errors import FormatError, WriteError
 
 
@@ -46,7 +47,7 @@ def _with_others(places: Sequence[str]) -> list[Room]:
         with refused("clean", room):
             levels, objects = room.bucket.look(room.location.prefix)
             seen = read_lock(room)
-            if not (levels or objects) and not abort_uploads(room, dry_run=True):
+            if not (levels or objects) and not abort_uploads(room, (), dry_run=True):
                 raise OutputFailed(
                     f"there is nothing in {room.name}", "name the place that was given with --to"
                 )
@@ -106,14 +107,15 @@ def _clear(room: Room, *, dry_run: bool) -> list[Leftover]:
             f"a run is writing to {room.name}",
             f"wait until it ends, or end it with: unloader stop '{room.name}'",
         )
-    left = look(room, holder, uploads=abort_uploads(room, dry_run=True))
+    names = holder.names if holder is not None else ()
+    left = look(room, holder, uploads=abort_uploads(room, names, dry_run=True))
     if holder is None and left.is_empty and not room.bucket.within(room.prefix):
         return []
     if not dry_run:
         lock = Lock(room, Holder.here("", (room.name,)))
         lock.take()
         try:
-            abort_uploads(room)
+            abort_uploads(room, lock.names)
             sweep([room])
         finally:
             lock.remove()

@@ -27,6 +27,9 @@ class Holder:
     """Of the run; the first has its records."""
     home: str = ""
     """See `Claim.home`."""
+    names: tuple[str, ...] = ()
+    """What final names are like that uploads may have been begun to, by this run or by those whose
+    leftovers it has found; see `Claim.names`."""
     nonce: str
     """Tells this process of the run from all others."""
     host: str
@@ -105,6 +108,7 @@ def _holder(document: Mapping[str, Any]) -> Holder:
         folder=str(document["folder"]),
         places=tuple(str(place) for place in document["places"]),
         home=str(document["home"]),
+        names=tuple(str(each) for each in document.get("names", ())),
         nonce=str(document["nonce"]),
         host=str(document["host"]),
         boot=str(document["boot"]),

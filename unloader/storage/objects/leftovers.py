@@ -33,23 +33,3 @@ def look(room: Room, holder: Holder | None, *, uploads: int = 0) -> Leftover:
 def nothing_counted(room: Room, holder: Holder) -> Leftover:
     """Return whose it is that is left at a place, as if that were nothing."""
     return Leftover(directory=room.name, run_id=holder.run_id, units=0, files=0, bytes=0)
-
-
-def abort_uploads(room: Room, *, dry_run: bool = False) -> int:
-    """Abort the uploads that were broken off in the `_run` of a place; return how many there were.
-
-    Only S3 can tell them. Azure drops the parts of its own after a week, Google by a rule of the
-    bucket.
-
-    Raises:
-        WriteError: The store refused.
-    """
-    if room.location.scheme != "s3":
-        return 0
-    from writers.objects import s3
-
-    within = room.location.below("_run")
-    pending = s3.pending_uploads(within)
-    if pending and not dry_run:
-        s3.abort_uploads(within, pending)
-    return len(pending)

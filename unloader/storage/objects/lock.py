@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects.holder import Holder
@@ -70,6 +71,9 @@ class Lock:
             OutputFailed: Somebody else was quicker.
             WriteError: The store refused or failed.
         """
+        # Until what it has left is removed, that must be found, whoever dies.
+        names = tuple(dict.fromkeys((*self._holder.names, *found.names)))
+        self._holder = replace(self._holder, names=names)
         try:
             self._version = self._room.bucket.replace(
                 self._room.lock, self._holder.to_bytes(), version
@@ -77,6 +81,11 @@ class Lock:
         except Superseded:
             raise held(self._room, found) from None
         self.before = found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See `Holder.names`."""
+        return self._holder.names
 
     def _take_over(self) -> None:
         seen = read_lock(self._room)

@@ -1,8 +1,9 @@
 """Giving all files of a run their final names, so that whoever comes next can bring it to its end.
 
-An object cannot be renamed: it is copied by the store to its final name, and the staged one goes
-once the manifest stands. All steps can be done twice. It begins with the lock of the first place,
-which says from then on that the run is complete.
+An object cannot be renamed. A file that was uploaded to its final name appears there as its upload
+is completed; a staged one is copied by the store, and goes once the manifest stands. All steps can
+be done twice. It begins with the lock of the first place, which says from then on that the run is
+complete.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from unloader.errors import OutputFailed
+from unloader.json_fields import from_json
 from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
 from unloader.storage.objects.room import PUBLICATION, Room, is_plain
+from unloader.storage.objects.uploads import Completion, complete_uploads
 from writers.errors import StoreFailed
+from writers.model import UncompletedUpload
 from writers.objects.bucket import Found
 
 
@@ -28,6 +32,8 @@ class Placed(NamedTuple):
     """Its key."""
     bytes: int
     final: str
+    upload: UncompletedUpload | None = None
+    """What becomes the object, where there is no staged one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,11 @@ class Publication:
     files: tuple[Placed, ...]
     replaced: tuple[tuple[str, ...], ...]
     """Of each place: names of earlier runs' files and manifests, all of which go."""
+
+    @property
+    def uploads(self) -> frozenset[str]:
+        """The ids of the uploads that become objects."""
+        return frozenset(each.upload.id for each in self.files if each.upload is not None)
 
     def to_bytes(self) -> bytes:
         """Return it as it lies in the store."""
@@ -58,7 +69,7 @@ class Publication:
                 run_id=str(document["run_id"]),
                 folder=str(document["folder"]),
                 places=tuple(map(str, document["places"])),
-                files=tuple(Placed(*each) for each in document["files"]),
+                files=tuple(map(_placed, document["files"])),
                 replaced=tuple(tuple(map(str, names)) for names in document["replaced"]),
             )
         except (KeyError, TypeError) as error:
@@ -78,9 +89,21 @@ class Publication:
         for file in self.files:
             if not 0 <= file.place < len(rooms):
                 raise ValueError(f"there is no place {file.place}")
+            if file.upload is not None:
+                if file.upload.name != file.final:
+                    raise ValueError(f"{file.upload.name} was not uploaded to {file.final}")
+                continue
             within = rooms[file.place].staging(self.folder).prefix
             if not (file.staged.startswith(within) and is_plain(file.staged[len(within) :])):
                 raise ValueError(f"{file.staged} was not staged by this run")
+
+
+def _placed(fields: Sequence[Any]) -> Placed:
+    place, staged, size, final, *more = fields
+    upload = more[0] if more else None
+    if upload is not None:
+        upload = from_json(UncompletedUpload, upload, "an upload")
+    return Placed(place, staged, size, final, upload)
 
 
 def carry_out(
@@ -96,10 +119,12 @@ def carry_out(
     home = rooms[0]
     manifest = home.bucket.read(home.manifest(publication.folder))
     if not stands(home, manifest):
-        _remove_replaced(publication, rooms)
+        _remove_manifests(publication, rooms)
+        _complete(publication, rooms)
         _copy(publication, rooms)
         _check_sizes(publication, rooms)
         _put_manifest(home, manifest)
+    _remove_replaced(publication, rooms)
     then()
     sweep(rooms)
 
@@ -116,13 +141,38 @@ def stands(home: Room, manifest: bytes) -> bool:
         return False
 
 
-def _remove_replaced(publication: Publication, rooms: Sequence[Room]) -> None:
-    """Remove what earlier runs have here, their manifests first: none stands without its files."""
+def _remove_manifests(publication: Publication, rooms: Sequence[Room]) -> None:
+    """Remove those of earlier runs, which are to lose files: none stands without all of its own."""
     for room, names in zip(rooms, publication.replaced, strict=True):
         room.bucket.delete(room.final(name) for name in names if name == MANIFEST)
+
+
+def _remove_replaced(publication: Publication, rooms: Sequence[Room]) -> None:
+    """Remove what else earlier runs have here, and was not written again."""
     for number, (room, names) in enumerate(zip(rooms, publication.replaced, strict=True)):
         stay = {each.final for each in publication.files if each.place == number} | {MANIFEST}
         room.bucket.delete(room.final(name) for name in names if name not in stay)
+
+
+def _complete(publication: Publication, rooms: Sequence[Room]) -> None:
+    for number, room in enumerate(rooms):
+        earlier = set(publication.replaced[number])
+        try:
+            complete_uploads(
+                room,
+                [
+                    Completion(each.upload, each.final in earlier)
+                    for each in publication.files
+                    if each.place == number and each.upload is not None
+                ],
+            )
+        except FileNotFoundError as error:
+            raise _gone("an upload", error, rooms[0]) from None
+        except FileExistsError as error:
+            raise OutputFailed(
+                f"another object has come to {error.filename}, which no earlier run wrote",
+                "move it away",
+            ) from None
 
 
 def _copy(publication: Publication, rooms: Sequence[Room]) -> None:
@@ -130,29 +180,32 @@ def _copy(publication: Publication, rooms: Sequence[Room]) -> None:
         pairs = [
             (Found(each.staged, each.bytes), room.final(each.final))
             for each in publication.files
-            if each.place == number
+            if each.place == number and each.upload is None
         ]
         try:
             room.bucket.copy_all(pairs)
         except FileNotFoundError as error:
-            raise OutputFailed(
-                f"a staged file is gone: {error.filename}",
-                "find out what removed it; remove what the run has left with: unloader clean "
-                f"'{rooms[0].name}'; then unload again",
-            ) from None
+            raise _gone("a staged file", error, rooms[0]) from None
+
+
+def _gone(what: str, error: FileNotFoundError, home: Room) -> OutputFailed:
+    return OutputFailed(
+        f"{what} is gone: {error.filename}",
+        "find out what removed it; remove what the run has left with: unloader clean "
+        f"'{home.name}'; then unload again",
+    )
 
 
 def _check_sizes(publication: Publication, rooms: Sequence[Room]) -> None:
-    """Compare the size of each copy with what was staged."""
+    """Compare the size of each object with what was written."""
     for number, room in enumerate(rooms):
         there = {each.key: each.bytes for each in room.bucket.look(room.location.prefix)[1]}
         for file in publication.files:
             key = room.final(file.final)
             if file.place == number and there.get(key) != file.bytes:
                 raise StoreFailed(
-                    f"the copy of {file.staged} to {key} has {there.get(key)} bytes, and not "
-                    f"{file.bytes}.",
-                    "run the same command again, which copies it again.",
+                    f"{key} has {there.get(key)} bytes in the store, and not {file.bytes}.",
+                    "run the same command again, which makes it again.",
                 )
 
 
@@ -169,13 +222,17 @@ def _put_manifest(home: Room, manifest: bytes) -> None:
 def take_back(publication: Publication, rooms: Sequence[Room]) -> None:
     """Remove what has its final name already, of a publication that cannot be finished.
 
+    What it was to replace has no manifest any more, and goes, too; unless that still stands.
+
     Raises:
         WriteError: The store refused or failed.
+        OSError: The same, of reading.
     """
-    for number, room in enumerate(rooms):
-        room.bucket.delete(
-            room.final(each.final) for each in publication.files if each.place == number
-        )
+    for number, (room, earlier) in enumerate(zip(rooms, publication.replaced, strict=True)):
+        names = {each.final for each in publication.files if each.place == number}
+        stands = room.bucket.size(room.final(MANIFEST)) is not None
+        names = names - set(earlier) if stands else names | set(earlier)
+        room.bucket.delete(room.final(name) for name in names)
 
 
 def sweep(rooms: Sequence[Room]) -> None:

@@ -12,6 +12,7 @@ from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.lock import Lock, is_alive, read_lock
 from unloader.storage.objects.publication import Publication, carry_out, stands, sweep
 from unloader.storage.objects.room import Room
+from unloader.storage.objects.uploads import abort_uploads
 from writers.errors import FormatError, WriteError
 
 
@@ -73,6 +74,8 @@ def complete(room: Room) -> tuple[Completed, ...]:
                 sweep(mine)
             else:
                 carry_out(publication, rooms)
+                for one in rooms:
+                    abort_uploads(one, holder.names)
             for each in (*others, lock):
                 if each is not None:
                     each.remove()

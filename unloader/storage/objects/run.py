@@ -30,7 +30,7 @@ from unloader.storage.model import (
 from unloader.storage.objects.earlier_runs import EarlierRuns
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.journal import Journal, read_journal
-from unloader.storage.objects.leftovers import abort_uploads, look
+from unloader.storage.objects.leftovers import look
 from unloader.storage.objects.lock import BEAT_SECONDS, Lock, read_lock
 from unloader.storage.objects.publication import (
     Placed,
@@ -43,9 +43,16 @@ from unloader.storage.objects.recovery import complete, refused
 from unloader.storage.objects.refusals import not_free
 from unloader.storage.objects.room import Room, folder_name
 from unloader.storage.objects.small_object import SmallObject
+from unloader.storage.objects.uploads import (
+    abort_uploads,
+    compare_upload,
+    ids_of_uploads,
+    uploads_to_final_names,
+)
 from writers.errors import Superseded, WriteError
 from writers.files.readable import RemoteFile
 from writers.files.syncing import Steps, alone
+from writers.model import UncompletedUpload
 
 _TRIES = 3
 _PATIENCE_SECONDS = 10.0
@@ -70,7 +77,10 @@ class ObjectRun:
         self._is_shown, self._show_lock = True, threading.Lock()
         self._journal: Journal | None = None
         places = tuple(room.name for room in self._rooms)
+        self._uploads_to_finals = uploads_to_final_names(claim, self._rooms)
         me = Holder.here(claim.run_id, places, home=claim.home)
+        if self._uploads_to_finals:
+            me = replace(me, names=(claim.names,))
         folder = folder_name(claim.run_id, me.nonce)
         with refused("take", self._rooms[0]), ExitStack() as undo:
             before = self._take(claim, me, folder, undo)
@@ -131,7 +141,7 @@ class ObjectRun:
         """Remove what dead runs have left."""
         kept = b""
         for room, holder in zip(self._rooms, before, strict=True):
-            uploads = abort_uploads(room) if holder is not None else 0
+            uploads = abort_uploads(room, holder.names) if holder is not None else 0
             left = look(room, holder, uploads=uploads)
             if not left.is_empty:
                 self.notices += (f"removed {left.text()}",)
@@ -142,7 +152,7 @@ class ObjectRun:
             self.keep(RUN_RECORD, kept)
 
     def _go_on(self, claim: Claim, before: Sequence[Holder | None]) -> None:
-        """Keep what the dead run has; its broken-off uploads are of no use."""
+        """Keep what the dead run has, uploads to final names included; see `discard_others`."""
         for room, holder in zip(self._rooms, before, strict=True):
             here = holder is not None and holder.run_id == claim.run_id
             if not here and not self._is_its_record(claim):
@@ -151,7 +161,7 @@ class ObjectRun:
                     f"run {claim.run_id} has nothing in {room.name} any more",
                     "start again, without resume",
                 )
-            abort_uploads(room)
+            abort_uploads(room, ())
             old = (STATUS, STOP, WISH)
             room.bucket.delete(room.record(self._me.folder, name) for name in old)
 
@@ -181,7 +191,8 @@ class ObjectRun:
         if self._journal is not None:
             self._journal.settle()
         location = self._rooms[place].staging(self._me.folder)
-        return Staging(label=str(location), directory=str(location))
+        finals = self._rooms[place].name if self._uploads_to_finals else ""
+        return Staging(label=str(location), directory=str(location), finals=finals)
 
     def marks(self) -> tuple[str, ...]:
         """Return none: there are no files."""
@@ -217,11 +228,15 @@ class ObjectRun:
         location = room.staging(self._me.folder).below(name)
         return RemoteFile(name=str(location), open=partial(room.bucket.open, location.key))
 
+    def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
+        """Compare the parts of an upload with those in the store."""
+        compare_upload(self._rooms[place], upload)
+
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged.
 
         What the store does not remove now is removed behind publishing: another attempt does not
-        use the name again.
+        use the name again. So are uploads, of which the store does not say whose they are.
         """
         self._has_discarded = True
         for room in self._rooms:
@@ -232,9 +247,12 @@ class ObjectRun:
                     if each.key.rpartition("/")[2].startswith(tuple(f"{s}." for s in stems))
                 )
 
-    def discard_others(self, kept: Collection[tuple[int, str]]) -> None:
-        """Remove all staged objects but these."""
-        for number, room in enumerate(self._rooms):
+    def discard_others(
+        self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
+    ) -> None:
+        """Remove all staged objects and uploads but these."""
+        for number, (room, lock) in enumerate(zip(self._rooms, self._locks, strict=True)):
+            abort_uploads(room, lock.names, kept=frozenset(uploads))
             names = {name for place, name in kept if place == number}
             with refused("clear", room):
                 room.bucket.delete(
@@ -309,7 +327,7 @@ class ObjectRun:
     def commit(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
     ) -> tuple[str, ...]:
-        """Publish: copy every staged object to its final name, the manifest last."""
+        """Publish: complete every upload, or copy every staged object; the manifest is last."""
         return alone(self.committing(moves, manifest, then))
 
     def committing(
@@ -338,8 +356,8 @@ class ObjectRun:
 
             try:
                 if self._has_discarded:
-                    for room in self._rooms:
-                        abort_uploads(room)
+                    for room, lock in zip(self._rooms, self._locks, strict=True):
+                        abort_uploads(room, lock.names, kept=publication.uploads)
                 carry_out(publication, self._rooms, ending)
                 for lock in reversed(self._locks):
                     lock.remove()
@@ -367,17 +385,10 @@ class ObjectRun:
         earlier = self._earlier.names()
         files: list[Placed] = []
         for number, room in enumerate(self._rooms):
-            staged = {each.key: each.bytes for each in room.staged(self._me.folder)}
+            mine = [move for move in moves if move.place == number]
+            placed = _placed(room, self._me.folder, mine)
             taken = set(room.names()) - earlier[number]
-            for move in moves:
-                if move.place != number:
-                    continue
-                key = room.staging(self._me.folder).below(move.staged).key
-                if key not in staged:
-                    raise WriteError(
-                        f"{move.staged} is not in {room.staging(self._me.folder)} any more.",
-                        "find out what removed it, then unload again.",
-                    )
+            for move in mine:
                 if move.final in taken:
                     raise WriteError(
                         f"{room.name} has {move.final} already, or two files are to have that "
@@ -385,7 +396,7 @@ class ObjectRun:
                         "move it away, or choose another --to or --file-name.",
                     )
                 taken.add(move.final)
-                files.append(Placed(number, key, staged[key], move.final))
+            files += placed
         return Publication(
             run_id=self._me.run_id,
             folder=self._me.folder,
@@ -409,8 +420,8 @@ class ObjectRun:
             if self._journal is not None:
                 self._journal.close()
                 self._journal = None
-            for room in self._rooms:
-                abort_uploads(room)
+            for room, lock in zip(self._rooms, self._locks, strict=True):
+                abort_uploads(room, lock.names)
             sweep(self._rooms)
             for lock in reversed(self._locks):
                 lock.remove()
@@ -435,6 +446,31 @@ class ObjectRun:
     def __exit__(self, *exception: object) -> None:
         """Close them."""
         self.close()
+
+
+def _placed(room: Room, folder: str, moves: Sequence[Move]) -> list[Placed]:
+    """Return what the files of a place are made of.
+
+    Raises:
+        WriteError: A staged one is missing, or an upload.
+    """
+    staged = {each.key: each.bytes for each in room.staged(folder)}
+    uploads = ids_of_uploads(room) if any(move.upload is not None for move in moves) else set()
+    found = []
+    for move in moves:
+        key = room.staging(folder).below(move.staged).key
+        if move.upload is None and key in staged:
+            found.append(Placed(move.place, key, staged[key], move.final))
+        elif move.upload is not None and move.upload.id in uploads:
+            found.append(Placed(move.place, key, move.upload.bytes, move.final, move.upload))
+        else:
+            what = f"{move.staged} is" if move.upload is None else f"the upload of {move.final} is"
+            raise WriteError(
+                f"{what} not in {room.staging(folder) if move.upload is None else room.name} any "
+                "more.",
+                "find out what removed it, then unload again.",
+            )
+    return found
 
 
 def _undo(lock: Lock) -> None:

@@ -17,6 +17,7 @@ from unloader.storage.model import (
     Cleaning,
     Completed,
     Disk,
+    Leftover,
     WhoWasHere,
 )
 from unloader.storage.objects.cleaning import clean
@@ -28,6 +29,7 @@ from unloader.storage.objects.recovery import complete
 from unloader.storage.objects.refusals import held, not_free
 from unloader.storage.objects.room import RUN, Room
 from unloader.storage.objects.run import ObjectRun
+from unloader.storage.objects.uploads import abort_uploads
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
 from writers.objects.location import below
@@ -162,7 +164,7 @@ class ObjectStorage:
             pid=holder.pid,
             places=holder.places,
             is_running=is_alive(room, holder),
-            left=look(room, holder) if counted else nothing_counted(room, holder),
+            left=_left(room, holder) if counted else nothing_counted(room, holder),
             host=holder.host,
             since=holder.since,
             home=holder.home,
@@ -171,6 +173,11 @@ class ObjectStorage:
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         """Remove what dead runs have left in places."""
         return clean(places, dry_run=dry_run)
+
+
+def _left(room: Room, holder: Holder) -> Leftover:
+    uploads = abort_uploads(room, holder.names, dry_run=True) if holder.names else 0
+    return look(room, holder, uploads=uploads)
 
 
 def _of(place: str) -> tuple[Room, Holder]:

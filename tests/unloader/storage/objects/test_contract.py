@@ -22,13 +22,23 @@ def killed(*_: object) -> None:
     raise Killed
 
 
-@pytest.mark.parametrize("several", [1, 2])
+_COMMON = ("_remove_manifests", "_check_sizes", "_put_manifest", "_remove_replaced", "sweep")
+
+
 @pytest.mark.parametrize(
-    "step", ["_remove_replaced", "_copy", "_check_sizes", "_put_manifest", "sweep"]
+    ("several", "step", "uploads"),
+    [
+        *((1, step, False) for step in ("_copy", *_COMMON)),
+        *((2, step, False) for step in ("_copy", "sweep")),
+        *((2, step, True) for step in ("_complete", *_COMMON)),
+    ],
 )
-def test_prefixes(s3: S3Server, monkeypatch: pytest.MonkeyPatch, several: int, step: str) -> None:
+def test_prefixes(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch, several: int, step: str, uploads: bool
+) -> None:
     """Prefixes keep all promises, one or two, wherever a publication is cut short."""
-    places = [s3.place(f"contract/{step}-{several}/{number}/out") for number in range(several)]
+    key = f"contract/{step}-{several}-{uploads}"
+    places = [s3.place(f"{key}/{number}/out") for number in range(several)]
 
     def cut_short(run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
         with monkeypatch.context() as patch:
@@ -36,5 +46,6 @@ def test_prefixes(s3: S3Server, monkeypatch: pytest.MonkeyPatch, several: int, s
             with pytest.raises(Killed):
                 run.commit(moves, manifest)
 
-    check_storage(ObjectStorage(), places, cut_short=cut_short)
-    assert not [key for key in s3.objects(f"contract/{step}-{several}/") if "_run" in key]
+    check_storage(ObjectStorage(), places, cut_short=cut_short, uploads=uploads)
+    assert not [each for each in s3.objects(f"{key}/") if "_run" in each]
+    assert s3.uploads(f"{key}/") == []

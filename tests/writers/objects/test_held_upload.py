@@ -1,0 +1,130 @@
+"""Objects whose parts are all sent, and which are there once somebody completes them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+
+import pytest
+from object_stores.faults import Rule, faulty
+from object_stores.s3_server import S3Server
+
+from writers.errors import StoreFailed, WriteError
+from writers.model import UncompletedUpload
+from writers.objects import multipart
+from writers.objects.held_upload import HeldUpload
+from writers.objects.location import Location
+
+PART = 8 * 1024 * 1024
+
+
+def opened(place: str) -> HeldUpload:
+    """Begin an object in parts of 8 MiB."""
+    return HeldUpload(Location.parse(place), buffer_bytes=1, in_flight=3)
+
+
+def held(place: str, *pieces: bytes) -> UncompletedUpload:
+    """Send an object; return what completes it."""
+    written = opened(place)
+    written.put(pieces)
+    written.finish()
+    written.close()
+    assert written.uncompleted is not None
+    return written.uncompleted
+
+
+@pytest.mark.parametrize("checksum", ["sha256", "crc32c", "none"])
+@pytest.mark.parametrize("size", [0, 1, PART, 5 * PART + 17])
+def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str, size: int) -> None:
+    """Whatever the memory holds that the bytes came in, by then; and not before."""
+    key = f"held/{checksum}/{size}"
+    place = s3.place(key, f"&checksum={checksum}")
+    written = opened(place)
+    memory = bytearray(700_001)
+    expected = hashlib.sha256()
+    left = size
+    while left:
+        memory[:] = os.urandom(1000) * 700 + b"x"
+        count = min(left, len(memory))
+        expected.update(memoryview(memory)[:count])
+        written.put([memoryview(memory)[:count]])
+        left -= count
+    memory[:] = bytes(len(memory))
+    written.finish()
+    written.close()
+    upload = written.uncompleted
+    assert upload is not None
+    assert upload.bytes == size == written.written
+    assert [part.bytes for part in upload.parts[:-1]] == [PART] * (size // PART - (size == PART))
+    assert s3.objects(key) == {}
+    multipart.complete(Location.parse(place), upload, replaces=False)
+    assert hashlib.sha256(s3.objects(key)[""]).digest() == expected.digest()
+    assert s3.uploads(key) == []
+
+
+def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
+    """Neither in the store nor of threads that send."""
+    written = opened(s3.place("held/given-up"))
+    written.put([b"1" * (2 * PART + 5)])
+    assert s3.uploads("held/given-up")
+    written.interrupt()
+    with pytest.raises(StoreFailed, match="given up"):
+        written.put([b"1" * PART])
+    written.close()
+    assert s3.uploads("held/given-up") == []
+
+
+def test_a_completion_is_made_once(s3: S3Server) -> None:
+    """Whoever does it again finds it done; another object in the way stays what it is."""
+    location = Location.parse(s3.place("held/once"))
+    upload = held(str(location), b"1" * PART, b"2")
+    for _ in range(2):
+        multipart.complete(location, upload, replaces=False)
+    with faulty(s3, Rule("complete", "no upload", 1)) as (broken, _):
+        multipart.complete(Location.parse(broken.place("held/once")), upload, replaces=True)
+    other = held(str(location), b"1" * PART, b"3")
+    with pytest.raises(FileExistsError):
+        multipart.complete(location, other, replaces=False)
+    with (
+        faulty(s3, Rule("complete", "no upload", 1)) as (broken, _),
+        pytest.raises(FileNotFoundError),
+    ):
+        multipart.complete(Location.parse(broken.place("held/once")), other, replaces=True)
+    assert s3.objects("held/once")[""][-1:] == b"2"
+    multipart.complete(location, other, replaces=True)
+    assert s3.objects("held/once")[""][-1:] == b"3"
+
+
+def test_an_upload_that_was_changed_is_told(s3: S3Server) -> None:
+    """A part that is another, is missing, or an upload that is gone."""
+    location = Location.parse(s3.place("held/changed"))
+    upload = held(str(location), b"1" * PART, b"2")
+    multipart.compare(location, upload)
+    first, last = upload.parts
+    with pytest.raises(StoreFailed, match="part 2 of changed"):
+        multipart.compare(location, replace(upload, parts=(first, replace(last, etag='"0"'))))
+    with pytest.raises(StoreFailed, match="has 2 parts of changed, and 1"):
+        multipart.compare(location, replace(upload, parts=(first,)))
+    multipart.abort_uploads(location, multipart.pending_uploads(location.parent))
+    with pytest.raises(StoreFailed, match="NoSuchUpload"):
+        multipart.compare(location, upload)
+
+
+def test_a_bucket_that_is_missing_is_no_failure_of_the_moment(s3: S3Server) -> None:
+    """Another attempt would not get past it."""
+    location = Location.parse(s3.place("x"))
+    with pytest.raises(WriteError, match="NoSuchBucket") as refused:
+        multipart.begin(replace(location, bucket="no-such-bucket"), "SHA256")
+    assert not isinstance(refused.value, StoreFailed)
+    assert "name of the bucket" in refused.value.hint
+
+
+def test_uploads_of_others_are_not_listed(s3: S3Server) -> None:
+    """Only those of a place itself, where that is asked for."""
+    client = s3.client()
+    for key in ("listed/a", "listed/b/c", "listedx"):
+        client.create_multipart_upload(Bucket=s3.bucket, Key=key)
+    place = Location.parse(s3.place("listed"))
+    assert {each.key for each in multipart.pending_uploads(place)} == {"listed/a", "listed/b/c"}
+    assert {each.key for each in multipart.pending_uploads(place, deep=False)} == {"listed/a"}
