@@ -6,7 +6,9 @@ A table is made in a DuckDB file and unloaded to a directory once. Then, in turn
 place, and as many processes as that has workers, which put the files of the directory under other
 keys there. `wall_vs_bare_put` is the run's time from its first row to its last file, as its
 manifest has it, by that of the bare puts, both without the start of a process; `total_vs_bare_put`
-has publishing with it. Credentials come from the environment. What was written is removed.
+has publishing with it. Where the command `aws` is found, and the place is in S3, the files of a run
+to a directory are copied by it, too: `wall_vs_local_then_cp` is the run with publishing by that run
+and the copy. Credentials come from the environment. What was written is removed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,6 +29,7 @@ import duckdb
 import obstore
 
 from writers.objects.bucket import Bucket
+from writers.objects.endpoints import s3_endpoint
 from writers.objects.location import Location
 from writers.objects.opening import open_store
 
@@ -42,10 +47,13 @@ def main() -> None:
         _unload(source, str(local), options)
         files = sorted(path for path in local.iterdir() if path.name[0] != "_")
         size = sum(path.stat().st_size for path in files)
-        bare, reading, whole = [], [], []
+        bare, reading, whole, copied = [], [], [], []
+        place = str(Location.parse(options.place).below("run"))
         for number in range(options.runs):
             turns = [lambda: bare.append(_bare(options.place, files, options.workers))]
-            turns.append(lambda: _run(source, options, reading, whole))
+            turns.append(lambda: _run(source, place, options, reading, whole))
+            if shutil.which("aws") and options.place.startswith("s3://"):
+                turns.append(lambda: copied.append(_local_then_cp(source, local, options)))
             for turn in turns if number % 2 else turns[::-1]:
                 turn()
             _clear(options.place)
@@ -53,6 +61,8 @@ def main() -> None:
         "wall_vs_bare_put": _paired(reading, bare),
         "total_vs_bare_put": _paired(whole, bare),
     }
+    if copied:
+        ratios["wall_vs_local_then_cp"] = _paired(whole, copied)
     found = {
         "bytes": size,
         "files": len(files),
@@ -60,6 +70,7 @@ def main() -> None:
         "bare_put_s": bare,
         "run_s": reading,
         "run_with_publishing_s": whole,
+        "local_then_cp_s": copied,
         "ratios": ratios,
     }
     if options.json:
@@ -108,11 +119,30 @@ def _unload(source: str, place: str, options: argparse.Namespace) -> dict[str, o
     return found
 
 
+def _local_then_cp(source: str, local: Path, options: argparse.Namespace) -> float:
+    whole: list[float] = []
+    _run(source, str(local), options, [], whole)
+    to = Location.parse(options.place)
+    more = [f"--endpoint-url={endpoint}"] if (endpoint := s3_endpoint(to.store)) else []
+    target = f"s3://{to.bucket}/{to.below('copied').key}"
+    began = time.perf_counter()
+    subprocess.run(
+        ["aws", "s3", "cp", "--recursive", "--only-show-errors", *more, str(local), target],
+        check=True,
+        env={"AWS_DEFAULT_REGION": "us-east-1", **os.environ},
+    )
+    return whole[0] + time.perf_counter() - began
+
+
 def _run(
-    source: str, options: argparse.Namespace, reading: list[float], whole: list[float]
+    source: str,
+    place: str,
+    options: argparse.Namespace,
+    reading: list[float],
+    whole: list[float],
 ) -> None:
     began = time.perf_counter()
-    manifest = _unload(source, str(Location.parse(options.place).below("run")), options)
+    manifest = _unload(source, place, options)
     took = time.perf_counter() - began
     seconds = [
         (unit["started_s"], unit["started_s"] + unit["seconds"])  # type: ignore[index]

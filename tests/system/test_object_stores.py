@@ -268,8 +268,10 @@ def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str)
 def test_two_runs_at_once(server: S3Server, source: str) -> None:
     """The second is told whose the place is; the first can be asked to end, which leaves nothing."""
     place = server.place("twice")
+    # Many units, one behind the other: it goes on for as long as the others need to start.
+    options = ("--parallelism", "1", "--unit-bytes", "2MB")
     with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
-        running = command.Running(*run(source, slow.place("twice"), "--parallelism", "1"))
+        running = command.Running(*run(source, slow.place("twice"), *options))
         running.wait_until(lambda: bool(server.uploads("twice/")), "an upload in parts")
         error = command.error_of(*run(source, place, "--overwrite"), status=6)
         assert "another run is writing to" in error
