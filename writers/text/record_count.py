@@ -33,7 +33,7 @@ class RecordCounter:
 
     def add(self, text: bytes | bytearray | memoryview) -> None:
         """Count the records that end in a text, which goes on where the last one ended."""
-        if self._native is not None and isinstance(text, (bytes, bytearray)):
+        if self._native is not None and not (isinstance(text, memoryview) and text.readonly):
             inside = ctypes.byref(self._inside)
             where = text if isinstance(text, bytes) else (ctypes.c_char * 0).from_buffer(text)
             self.records += self._native(where, len(text), self._enclosure, inside)

@@ -178,7 +178,7 @@ class Connection:
             self._libpq.PQclear(result)
         return columns
 
-    def copy(self, sql: str, chunk_bytes: int) -> Generator[bytearray | memoryview, None, int]:
+    def copy(self, sql: str, chunk_bytes: int) -> Generator[memoryview, None, int]:
         """Yield what a `COPY ... TO STDOUT` sends, in chunks of whole rows; return their number.
 
         The socket is read only while the caller waits for a chunk. A COPY that is broken off closes

@@ -14,6 +14,7 @@ from enum import Enum
 from functools import lru_cache
 from importlib.util import find_spec
 
+from unloader.sources.postgres.libpq.buffers import BUFFERS
 from unloader.sources.postgres.libpq.library import libpq
 
 ABI_VERSION = 1
@@ -84,15 +85,17 @@ class Rows:
         else:
             self._loop = _PlainLoop(handle, wake)
 
-    def next(self) -> bytearray | memoryview | None:
+    def next(self) -> memoryview | None:
         """Return the next chunk, None after the last; `ended` then says why.
 
-        A row that is a chunk by itself for its length is a view of libpq's memory.
+        Its memory is used again once no view of it is left. A row that is a chunk by itself for its
+        length is a view of libpq's memory.
         """
-        buffer = bytearray(min(self._buffer_bytes, self._chunk_bytes))
+        most = self._chunk_bytes
+        buffer = BUFFERS.take(min(self._buffer_bytes, most), most)
         size = 0
         while self.ended is None:
-            status = self._loop.fill(buffer, size, self._chunk_bytes)
+            status = self._loop.fill(buffer, size, most)
             filled = self._loop.filled
             size = filled.size
             self.count += filled.rows
@@ -100,17 +103,18 @@ class Rows:
                 raise MemoryError("no memory for a row of COPY")
             if status == _WIDE:
                 return _owned(filled.wide, filled.wide_size)
-            if status == _FULL and len(buffer) < self._chunk_bytes:
+            if status == _FULL and len(buffer) < most:
                 # Most tables are small, and a buffer is written to when it is made.
-                buffer += bytes(min(3 * len(buffer), self._chunk_bytes - len(buffer)))
+                larger = BUFFERS.take(min(4 * len(buffer), most), most)
+                larger[:size] = memoryview(buffer)[:size]
+                buffer = larger
                 self._buffer_bytes = len(buffer)
                 continue
             if status in _ENDS:
                 self.ended = _ENDS[status]
             # After a signal its handler has run by now, and there is more to come.
             if size and status != _SIGNAL:
-                del buffer[size:]
-                return buffer
+                return memoryview(buffer)[:size]
         return None
 
     def close(self) -> None:

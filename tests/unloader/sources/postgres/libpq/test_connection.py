@@ -234,11 +234,13 @@ over = threading.Event()
 def cancel():
     while not over.is_set():
         connection.cancel()
-threading.Thread(target=cancel).start()
+thread = threading.Thread(target=cancel)
+thread.start()
 try:
     connection.query("SELECT pg_sleep(3000)")
 except Cancelled:
     over.set()
+thread.join()
 rows = connection.copy("COPY (SELECT generate_series(1, 3)) TO STDOUT", 1000)
 print(find(), b"".join(rows).split())
 """
