@@ -1,4 +1,4 @@
-"""Builds the native text encoder, checksums and fetch; everything else is in setup.cfg.
+"""Builds the native encoders, checksums and fetch; everything else is in setup.cfg.
 
 All are optional: without a C++ compiler the package installs, and computes the same more slowly.
 """
@@ -14,6 +14,7 @@ from setuptools.errors import CCompilerError, LinkError
 
 LIBRARIES = {
     "writers.native._encoder": Path("writers/native/src"),
+    "writers.parquet.native._pages": Path("writers/parquet/native/src"),
     "writers.content._sums": Path("writers/content/src"),
     "unloader.sources.oracle.native._fetch": Path("unloader/sources/oracle/native/src"),
     "unloader.sources.postgres.libpq._copy": Path("unloader/sources/postgres/libpq/src"),

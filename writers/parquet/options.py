@@ -28,7 +28,7 @@ _ZSTD_LEVEL = 1
 """Smaller and quicker than level 3 on delta-encoded columns; see `writers.parquet.columns`."""
 _ZSTD_LEVEL_OF_FLOATS = 2
 """On plain doubles with two decimals a quarter smaller than level 1, in the same time."""
-_PAGE_BYTES = 2 * 1024 * 1024
+PAGE_BYTES = 2 * 1024 * 1024
 _ALL_ROWS = 2**31 - 1
 """For a page: bytes decide where it ends."""
 _FALSE_POSITIVES = 0.01
@@ -107,7 +107,7 @@ def format_options(parquet: ParquetFormat) -> dict[str, Any]:
         "data_page_version": parquet.data_page_version,
         "write_statistics": parquet.statistics,
         "write_page_index": parquet.statistics,
-        "data_page_size": _PAGE_BYTES,
+        "data_page_size": PAGE_BYTES,
     }
     if supported("store_decimal_as_integer"):
         # Half the size of the fixed-length bytes that are the default, and exact as well.

@@ -1,4 +1,4 @@
-"""Row groups: batches gathered until they hold enough rows or bytes, and cut exactly there.
+"""Row groups: batches cut exactly where there are enough rows or bytes.
 
 Where a row group ends depends on the rows alone, not on the batches they came in, so bytes are
 counted row by row: the values of a batch, without what a batch adds (validity, rounded buffers).
@@ -56,7 +56,7 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 class RowGroups:
-    """Gathers the batches of one row group after the other.
+    """Tells where row groups end.
 
     Args:
         rows: Of a row group at most.
@@ -66,11 +66,10 @@ class RowGroups:
     def __init__(self, rows: int, size: int) -> None:
         self._limit_rows = rows
         self._limit_bits = 8 * size
-        self._gathered: list[pa.RecordBatch] = []
         self._rows = self._bits = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[list[pa.RecordBatch]]:
-        """Take a batch and yield each row group that it completes, as batches."""
+    def cut(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Yield the rows of a batch in pieces, and with each whether a row group ends there."""
         start, rows = 0, batch.num_rows
         if not rows:
             return
@@ -82,21 +81,16 @@ class RowGroups:
             if size >= room:
                 stop = _cut(measure, start, stop, room)
                 size = measure(start, stop)
-            self._gathered.append(_compact(batch.slice(start, stop - start)))
             self._rows += stop - start
             self._bits += size
+            ends = self._rows >= self._limit_rows or self._bits >= self._limit_bits
+            if ends:
+                self._rows = self._bits = 0
+            yield (batch.slice(start, stop - start) if stop - start < rows else batch), ends
             start = stop
-            if self._rows >= self._limit_rows or self._bits >= self._limit_bits:
-                yield self.rest()
-
-    def rest(self) -> list[pa.RecordBatch]:
-        """Return the batches gathered since the last row group ended, and begin a new one."""
-        gathered, self._gathered = self._gathered, []
-        self._rows = self._bits = 0
-        return gathered
 
 
-def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch in one piece of memory of its own.
 
     Drivers make columns in memory that they let grow, many times as many pieces as there are

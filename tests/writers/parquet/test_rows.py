@@ -100,8 +100,12 @@ def test_cuts_depend_on_rows_alone(
     found = []
     for batches in ([whole], pieces):
         groups = RowGroups(most, size)
-        done = [group for batch in batches for group in groups.add(batch)]
-        tables = [pa.Table.from_batches(group, SCHEMA) for group in (*done, groups.rest())]
+        done: list[list[pa.RecordBatch]] = [[]]
+        for batch in batches:
+            for piece, ends in groups.cut(batch):
+                done[-1].append(piece)
+                done.extend([[]] if ends else [])
+        tables = [pa.Table.from_batches(group, SCHEMA) for group in done]
         found.append([table.num_rows for table in tables])
         assert pa.concat_tables(tables).to_pylist() == rows
     assert found[0] == found[1]

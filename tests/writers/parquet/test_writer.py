@@ -33,7 +33,10 @@ from writers.testing import check_writer
     ids=lambda value: value if isinstance(value, str) else None,
 )
 @pytest.mark.parametrize("read_back", [read_arrow, read_duckdb])
-def test_contract(parquet: ParquetFormat, codec: Any, file_size: int, read_back: Any) -> None:
+@pytest.mark.parametrize("encoder", ["native", "plain"])
+def test_contract(
+    parquet: ParquetFormat, codec: Any, file_size: int, encoder: Any, read_back: Any
+) -> None:
     """Two independent readers get back every value of every type, in order."""
     check_writer(
         lambda directory, schema: ParquetWriter(
@@ -42,6 +45,7 @@ def test_contract(parquet: ParquetFormat, codec: Any, file_size: int, read_back:
                 format=parquet,
                 compression=Compression(codec=codec),
                 file_size_bytes=file_size,
+                encoder=encoder,
             ),
             schema,
             "t",

@@ -82,7 +82,7 @@ def test_auto_is_the_plain_encoder_without_a_library_and_native_is_refused() -> 
 def test_formats_says_which_encoder_is_used_and_why_not_the_other() -> None:
     """`unloader formats` is where a user looks for it."""
     text = told("from unloader.cli import main\nsys.argv = ['unloader', 'formats']\nmain()\n")
-    assert "text encoder  plain" in text
+    assert "text encoder     plain" in text
     assert "it was not built" in text
 
 

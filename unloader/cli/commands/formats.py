@@ -24,18 +24,22 @@ from unloader.cli.options.command import JobCommand, declared_options
 def command(**values: Any) -> None:
     """List output formats, compression codecs and dialects of delimited text."""
     from writers import registry
-    from writers.text import dialects
-    from writers.text.encoders import why_not_native
+    from writers.parquet import encoders as parquet
+    from writers.text import dialects, encoders
 
-    codecs, reason = registry.codecs(), why_not_native()
+    codecs, reasons = registry.codecs(), (encoders.why_not_native(), parquet.why_not_native())
     if values["json"]:
         named = {name: asdict(each) for name, each in dialects.DIALECTS.items()}
-        encoder = {"name": "native" if reason is None else "plain", "why_not_native": reason}
+        text, pages = (
+            {"name": "native" if reason is None else "plain", "why_not_native": reason}
+            for reason in reasons
+        )
         document = {"formats": registry.formats(), "compression": codecs, "dialects": named}
-        render.emit_json({**document, "text_encoder": encoder})
+        render.emit_json({**document, "text_encoder": text, "parquet_encoder": pages})
     elif not values["quiet"]:
         render.emit(_shown(registry.formats(), codecs, dialects.DIALECTS))
-        render.emit("\n" + _encoder(reason))
+        lines = map(_encoder, ("text", "parquet"), reasons)
+        render.emit("\n" + "\n".join(lines))
 
 
 def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
@@ -54,10 +58,11 @@ def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
     )
 
 
-def _encoder(reason: str | None) -> str:
+def _encoder(name: str, reason: str | None) -> str:
+    title = f"{name} encoder".ljust(17)
     if reason is None:
-        return "text encoder  native (compiled)"
-    return f"text encoder  plain, which is slower; the native one cannot be used: {reason}"
+        return f"{title}native (compiled)"
+    return f"{title}plain, which is slower; the native one cannot be used: {reason}"
 
 
 def _codec(codec: dict[str, Any]) -> tuple[str, ...]:

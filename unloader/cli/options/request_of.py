@@ -181,6 +181,7 @@ def _check_format(options: OutputOptions, *, fixed: bool) -> None:
     from writers import registry
     from writers.errors import FormatError
     from writers.files.checksums import open_digest
+    from writers.parquet.encoders import check_choice as check_parquet_choice
     from writers.parquet.options import check_options
     from writers.text import dialects
     from writers.text.encoders import check_choice
@@ -191,6 +192,7 @@ def _check_format(options: OutputOptions, *, fixed: bool) -> None:
         open_digest(options.checksum)
         if isinstance(options.format, ParquetFormat):
             check_options(options.format)
+            check_parquet_choice(options.encoder)
         if isinstance(options.format, TextFormat):
             # The fields of records of fixed width are decided when the columns are known.
             (dialects.check_fixed if fixed else dialects.check)(options.format)

@@ -210,8 +210,10 @@ FORMS = (
         kind=Choice("auto", "native", "plain"),
         field="output.encoder",
         owner=OutputOptions,
-        help="Use the compiled encoder, or the plain one, which writes the same bytes. auto is "
-        "the compiled one if it was built; see unloader formats.",
+        formats=("csv", "parquet"),
+        help="Use the compiled encoder, or the plain one: of text it writes the same bytes, of "
+        "Parquet (pyarrow) the same values. auto is the compiled one if it was built; see unloader "
+        "formats.",
     ),
 )
 

@@ -1,0 +1,373 @@
+"""Parquet by the native library: the values and the metadata that pyarrow's own files have."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from amounts import tries
+from encoders.parquet_files import read_duckdb, reference_rows, spec, typed_rows, write
+from encoders.random_batches import tables
+from hypothesis import given
+from hypothesis import strategies as st
+
+from writers.errors import ValueNotRepresentable
+from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
+from writers.parquet.encoders import why_not_native
+from writers.parquet.native.file import prepared
+from writers.parquet.writer import ParquetWriter
+
+pytestmark = pytest.mark.skipif(
+    why_not_native() is not None, reason=f"no native library: {why_not_native()}"
+)
+NATIVE = "unloader version"
+
+
+def written(batches: list[pa.RecordBatch], **changes: Any) -> bytes | str:
+    """Return the file that batches become, or the column that is named where they are refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = ParquetWriter(spec(Path(folder), **changes), batches[0].schema, "t")
+        try:
+            for batch in batches:
+                writer.write(batch)
+            (file,) = writer.close()
+        except ValueNotRepresentable as exc:
+            writer.abort()
+            return str(exc).partition(" (")[0]
+        return (Path(folder) / file.path).read_bytes()
+
+
+def bits(table: pa.Table) -> pa.Table:
+    """Return all values so that only the same ones are equal, NaN and -0.0 among them."""
+    columns = []
+    for column in table.columns:
+        kind = column.type
+        if pa.types.is_floating(kind) or (pa.types.is_temporal(kind) and kind.bit_width < 128):
+            whole = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
+            chunks = [chunk.view(whole) for chunk in column.chunks]
+            column = pa.chunked_array(chunks, whole)
+        columns.append(column)
+    return pa.table(columns, table.column_names)
+
+
+def described(file: pq.ParquetFile) -> list[Any]:
+    """Return what the metadata tell of each column chunk: counts, bounds, order."""
+    # Its first line has an address.
+    schema = str(file.schema).partition("\n")[2]
+    found: list[Any] = [schema, file.schema_arrow, file.metadata.num_rows]
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        found += [group.num_rows, group.sorting_columns]
+        for index in range(group.num_columns):
+            chunk = group.column(index)
+            told = chunk.statistics
+            found.append((chunk.path_in_schema, chunk.num_values, chunk.compression))
+            found.append((chunk.has_offset_index, chunk.has_column_index))
+            if told is not None:
+                found.append((told.has_min_max, told.null_count, told.num_values))
+                found.append((told.min_raw, told.max_raw) if told.has_min_max else None)
+    return found
+
+
+def same_as_arrow(batches: list[pa.RecordBatch], **changes: Any) -> bytes | None:
+    """Compare both encoders; return the native file, None where the values are refused."""
+    native = written(batches, encoder="native", **changes)
+    plain = written(batches, encoder="plain", **changes)
+    if isinstance(native, str) or isinstance(plain, str):
+        assert native == plain
+        return None
+    file, reference = pq.ParquetFile(pa.py_buffer(native)), pq.ParquetFile(pa.py_buffer(plain))
+    assert repr(described(file)) == repr(described(reference))
+    read = file.read(use_threads=False)
+    read.validate()
+    assert bits(read).equals(bits(reference.read(use_threads=False)))
+    return native
+
+
+def is_native(data: bytes | None) -> bool:
+    """Return whether the native library wrote a file."""
+    assert data is not None
+    created_by: str = pq.ParquetFile(pa.py_buffer(data)).metadata.created_by
+    return created_by.startswith(NATIVE)
+
+
+FORMATS = (
+    ParquetFormat(),
+    ParquetFormat(dictionary=False),
+    ParquetFormat(byte_stream_split=True),
+    ParquetFormat(statistics=False),
+    ParquetFormat(row_group_rows=3),
+)
+
+
+@tries(150)
+@given(batches=tables(TextFormat()), format=st.sampled_from(FORMATS))
+def test_any_batches_are_written_as_by_arrow(
+    batches: list[pa.RecordBatch], format: ParquetFormat
+) -> None:
+    """Values, statistics and schema are the same, and so is what is refused, by its column."""
+    known = [
+        index
+        for index, field in enumerate(batches[0].schema)
+        if not pa.types.is_nested(field.type)
+        # Arrow lets a time overflow that is far out of the day; this library refuses it.
+        and field.type != pa.time32("s")
+        and is_known(field)
+    ]
+    if known:
+        data = same_as_arrow([batch.select(known) for batch in batches], format=format)
+        assert data is None or is_native(data) or not any(batch.num_rows for batch in batches)
+
+
+def is_known(field: pa.Field) -> bool:
+    """Return whether the native library writes columns of a type, which Parquet then has."""
+    try:
+        return prepared(pa.schema([field]), ParquetFormat()) is not None
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def buffer(size: int, chance: random.Random) -> pa.Buffer:
+    return pa.py_buffer(chance.randbytes(size))
+
+
+def random_array(kind: pa.DataType, rows: int, nulls: bool, chance: random.Random) -> pa.Array:
+    """Return any values of a type of fixed width, or of short text; under nulls as well."""
+    bits = buffer(rows // 8 + 1, chance) if nulls else None
+    if pa.types.is_decimal(kind):
+        most = 10**kind.precision - 1
+        data = b"".join(
+            chance.randint(-most, most).to_bytes(16, "little", signed=True) for _ in range(rows)
+        )
+        return pa.Array.from_buffers(kind, rows, [bits, pa.py_buffer(data)])
+    if pa.types.is_string(kind) or pa.types.is_large_binary(kind):
+        code = pa.int32() if pa.types.is_string(kind) else pa.int64()
+        ends = [0]
+        for _ in range(rows):
+            ends.append(ends[-1] + chance.choice((0, 1, 7, 8, 9, 40)))
+        text = pa.py_buffer(bytes(byte & 0x7F for byte in chance.randbytes(ends[-1])))
+        return pa.Array.from_buffers(kind, rows, [bits, pa.array(ends, code).buffers()[1], text])
+    width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
+    return pa.Array.from_buffers(kind, rows, [bits, buffer(rows * width, chance)])
+
+
+KINDS = (
+    *(pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
+    *(pa.float32(), pa.float64(), pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("ns")),
+    *(pa.decimal128(9, 2), pa.decimal128(18, 0), pa.decimal128(19, 4), pa.decimal128(38, 38)),
+    *(pa.string(), pa.large_binary(), pa.binary(5)),
+)
+
+
+@pytest.mark.parametrize("nulls", [False, True], ids=["full", "nulls"])
+@pytest.mark.parametrize("format", [FORMATS[0], FORMATS[2]], ids=["usual", "split"])
+def test_every_type_over_several_blocks(format: ParquetFormat, nulls: bool) -> None:
+    """Any bits of all types, in numbers that end no block, are read back by three readers."""
+    chance = random.Random(format.byte_stream_split * 2 + nulls)
+    arrays = [random_array(kind, 5003, nulls, chance) for kind in KINDS]
+    table = pa.table(arrays, [f"c{number}" for number in range(len(KINDS))])
+    data = same_as_arrow(table.to_batches(max_chunksize=999), format=format)
+    assert is_native(data)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.parquet")
+        path.write_bytes(data or b"")
+        # Any bits are no day or time that DuckDB and polars know.
+        narrow = [
+            name
+            for name, kind in zip(table.column_names, KINDS, strict=True)
+            if not pa.types.is_temporal(kind) and not pa.types.is_fixed_size_binary(kind)
+        ]
+        wanted = table.select(narrow)
+        assert bits(read_duckdb([path]).select(narrow).cast(wanted.schema)).equals(bits(wanted))
+        polar = polars.read_parquet(path, columns=narrow).to_arrow().cast(wanted.schema)
+        assert bits(polar).equals(bits(wanted))
+
+
+def long_rows(rows: int, chance: random.Random) -> dict[str, Any]:
+    """Return columns of 2 to 20 MB, some of them with long values."""
+    words = [chance.randbytes(6).hex() for _ in range(300)]
+    return {
+        "whole": random_array(pa.int64(), rows, False, chance),
+        "some": random_array(pa.int64(), rows, True, chance),
+        "real": random_array(pa.float64(), rows, False, chance),
+        "steps": pa.array(range(0, 3 * rows, 3)),
+        "text": random_array(pa.string(), rows, True, chance),
+        "word": pa.array([words[chance.randrange(300)] for _ in range(rows)]),
+        "path": pa.array([f"/data/of/the/year/{row // 10:09d}/{row % 10}" for row in range(rows)]),
+        "rising": pa.array([f"{row // 40:06d}" * 2 for row in range(rows)]),
+    }
+
+
+def test_pages_end_and_do_not_depend_on_batches(tmp_path: Path) -> None:
+    """Columns over several pages are read back, and the batches do not show in the bytes."""
+    table = pa.table(long_rows(400_003, random.Random(1)))
+    data = same_as_arrow(table.to_batches(max_chunksize=16_384))
+    assert is_native(data)
+    assert data == written(table.to_batches(max_chunksize=7_777), encoder="native")
+    (path,) = write(tmp_path, table, 100_000, encoder="native")
+    assert bits(read_duckdb([path])).equals(bits(table))
+    assert bits(polars.read_parquet(path).to_arrow().cast(table.schema)).equals(bits(table))
+
+
+def test_long_values_over_the_limit_of_a_page(tmp_path: Path) -> None:
+    """Values of up to 5 MiB, and the empty ones and NULL between them, come back as they were."""
+    chance = random.Random(2)
+    sizes = [0, 5 << 20, 1, 2 << 20, (2 << 20) - 1, 4096, 4097, 3 << 20, 100_000]
+    values = [None if row % 7 == 6 else chance.randbytes(size) for row, size in enumerate(sizes)]
+    table = pa.table({"lob": pa.array(values, pa.large_binary()), "row": range(len(values))})
+    for codec in ("zstd", "none", "lz4", "snappy", "gzip"):
+        compression = Compression(codec=codec)  # type: ignore[arg-type]
+        assert is_native(same_as_arrow(table.to_batches(max_chunksize=4), compression=compression))
+    (path,) = write(tmp_path, table, 5, encoder="native")
+    assert read_duckdb([path]).column("lob").to_pylist() == values
+
+
+def test_a_dictionary_that_grows_too_large_is_given_up() -> None:
+    """A column whose values stop to repeat has plain pages behind those with a dictionary."""
+    chance = random.Random(3)
+    repeated = [f"{row % 50:030d}" for row in range(60_000)]
+    numbers = [row % 50 for row in range(60_000)]
+    others = [f"{chance.randrange(10**12):030d}" for _ in range(60_000)]
+    many = [chance.randrange(10**15) for _ in range(200_000)]
+    text = [*repeated * 5, *others]
+    table = pa.table({"text": text, "number": [*numbers * 2, *many, *numbers[:40_000]]})
+    schema = pa.schema([pa.field("text", pa.string(), nullable=False), ("number", pa.int64())])
+    batches = table.cast(schema).to_batches(max_chunksize=9_999)
+    format = ParquetFormat(row_group_bytes=1 << 30)
+    data = same_as_arrow(batches, format=format)
+    assert is_native(data)
+    chunk = pq.ParquetFile(pa.py_buffer(data)).metadata.row_group(0).column(0)
+    assert chunk.encodings == ("PLAIN", "RLE", "RLE_DICTIONARY")
+    assert data == written(table.cast(schema).to_batches(), encoder="native", format=format)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 128, 129, 1024, 1025])
+def test_few_rows_and_columns_of_nothing_but_null(rows: int) -> None:
+    """One row, a block's rows and one more, and columns without a value are whole."""
+    table = pa.table(
+        {
+            "nothing": pa.nulls(rows, pa.string()),
+            "no number": pa.nulls(rows, pa.int64()),
+            "no decimal": pa.nulls(rows, pa.decimal128(38, 2)),
+            "no truth": pa.nulls(rows, pa.bool_()),
+            "last": pa.array([None] * (rows - 1) + [1.5]),
+            "one": pa.array(["x"] * rows),
+        }
+    )
+    assert is_native(same_as_arrow([*table.slice(0, 0).to_batches(), *table.to_batches()]))
+
+
+def test_no_rows_and_empty_batches(tmp_path: Path) -> None:
+    """A file without rows has its schema, whatever batches without rows were given."""
+    empty = typed_rows().slice(0, 0)
+    (path,) = write(tmp_path, empty, encoder="native")
+    assert pq.read_table(path).to_pydict() == empty.to_pydict()
+    assert pq.read_schema(path).names == empty.column_names
+    batches = [*empty.to_batches(), *typed_rows().to_batches(), *empty.to_batches()]
+    assert is_native(same_as_arrow(batches))
+
+
+def test_bounds_of_awkward_values() -> None:
+    """NaN is in no bounds, zeros have both signs, text is compared by bytes and left out if long."""
+    nan = float("nan")
+    columns = {
+        "nan": [nan, nan, nan],
+        "some nan": [nan, -1.0, 2.0],
+        "zeros": [0.0, 0.0, 0.0],
+        "minus zeros": [-0.0, -0.0, None],
+        "infinite": [float("inf"), float("inf"), nan],
+        "narrow": pa.array([-0.0, nan, 0.0], pa.float32()),
+        "unsigned": pa.array([2**63, 1, 2**64 - 1], pa.uint64()),
+        "small": pa.array([2**31, 1, None], pa.uint32()),
+        "negative": pa.array([Decimal("-1"), Decimal(10**37), None], pa.decimal128(38, 0)),
+        "umlauts": ["é", "z", ""],
+        "prefixes": ["abcdefgh", "abcdefgh\x00", "abcdefg"],
+        "bytes": [b"\xff", b"\x00", b"\x7f"],
+        "long": ["a" * 4096, "b" * 4097, "c"],
+        "longer": ["c" * 4097, "a" * 5000, None],
+    }
+    assert is_native(same_as_arrow(pa.table(columns).to_batches()))
+
+
+def test_page_index_leads_to_the_pages(tmp_path: Path) -> None:
+    """Readers that skip pages by the index find just the rows they look for."""
+    rows = 600_000
+    table = pa.table({"id": range(rows), "text": [f"{row:030d}" for row in range(rows)]})
+    (path,) = write(tmp_path, table, encoder="native", format=ParquetFormat(dictionary=False))
+    for low in (0, 70_001, 130_000, rows - 1):
+        wanted = [{"id": low, "text": f"{low:030d}"}]
+        for column, value in (("id", low), ("text", f"{low:030d}")):
+            found = polars.scan_parquet(path).filter(polars.col(column) == value).collect()
+            assert found.to_dicts() == wanted
+            assert pq.read_table(path, filters=[(column, "==", value)]).to_pylist() == wanted
+
+
+def test_order_is_recorded() -> None:
+    """The declared order of the rows is in the metadata of each row group."""
+    order = (SortColumn(name="b", descending=True, nulls_first=True), SortColumn(name="a"))
+    table = pa.table({"a": [1, 1, 2, None], "b": [None, 9, 8, 8]})
+    format = ParquetFormat(sorted_by=order, row_group_rows=3)
+    assert is_native(same_as_arrow(table.to_batches(), format=format))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([1, 2**62], pa.int64()).view(pa.timestamp("s")),
+        pa.array([1, 2**30], pa.int32()).view(pa.time32("s")),
+    ],
+    ids=["timestamp", "time"],
+)
+def test_a_value_that_does_not_fit_is_refused(tmp_path: Path, array: pa.Array) -> None:
+    """It is named by its column; nothing is written that is another value, and nothing is left."""
+    table = pa.table({"fine": [1, 2], "when": array})
+    with pytest.raises(ValueNotRepresentable, match=r"'when'.*Next: "):
+        write(tmp_path, table, encoder="native")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_decimal_of_too_many_digits_is_refused(tmp_path: Path) -> None:
+    """Its low digits alone would be another number."""
+    data = pa.py_buffer((2**100).to_bytes(16, "little"))
+    for kind in (pa.decimal128(9, 0), pa.decimal128(18, 2), pa.decimal128(19, 0)):
+        array = pa.Array.from_buffers(kind, 1, [None, data])
+        with pytest.raises(ValueNotRepresentable, match=r"'d'.*Next: "):
+            write(tmp_path, pa.table({"d": array}), encoder="native")
+        assert not list(tmp_path.iterdir())
+
+
+def test_what_the_library_does_not_know_is_left_to_arrow(tmp_path: Path) -> None:
+    """One column of another kind, or an option of another kind, and pyarrow writes the file."""
+    table = reference_rows(50)
+    nested = table.append_column("list", pa.array([[1]] * 50))
+    for changes, rows in (
+        ({}, nested),
+        ({"format": ParquetFormat(version="2.4")}, table),
+        ({"format": ParquetFormat(data_page_version="2.0")}, table),
+        ({"format": ParquetFormat(bloom_filters=("name",))}, table),
+        ({"encoder": "plain"}, table),
+    ):
+        (path,) = write(tmp_path, rows, **changes)  # type: ignore[arg-type]
+        assert not is_native(path.read_bytes())
+        assert pq.read_table(path).equals(rows)
+    (path,) = write(tmp_path, table)
+    assert is_native(path.read_bytes())
+
+
+def test_files_of_one_unit_are_each_whole(tmp_path: Path) -> None:
+    """A file size makes several native files, with the same encodings and all rows."""
+    changes = {"format": ParquetFormat(row_group_rows=500), "file_size_bytes": 40_000}
+    table = reference_rows(10_000)
+    paths = write(tmp_path, table, 700, encoder="native", **changes)
+    assert len(paths) > 3
+    assert all(is_native(path.read_bytes()) for path in paths)
+    assert pa.concat_tables([pq.read_table(path) for path in paths]).equals(table)
+    assert os.path.getsize(paths[0]) > 40_000

@@ -1,0 +1,73 @@
+"""The library that encodes pages: the right one is used, and sanitizers find nothing in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import sanitized
+from encoders.parquet_files import reference_rows, spec
+
+from writers.errors import FormatError
+from writers.parquet.native import library
+from writers.parquet.writer import ParquetWriter
+
+SOURCES = sanitized.ROOT / "writers" / "parquet" / "native" / "src"
+
+if library.OVERRIDE in os.environ:
+    pytest.skip("another build of the library is under test", allow_module_level=True)
+
+
+def test_both_sides_have_the_same_version() -> None:
+    """The number in the sources is the one that is asked for, so a fresh build is usable."""
+    found = re.search(r"ABI_VERSION = (\d+);", (SOURCES / "pages.cpp").read_text("utf-8"))
+    assert found is not None
+    assert int(found[1]) == library.ABI_VERSION
+
+
+@pytest.mark.parametrize("version", [None, library.ABI_VERSION + 1])
+def test_a_library_of_another_version_is_not_used(tmp_path: Path, version: int | None) -> None:
+    """One left from an older build, or something else altogether, is refused with its name."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler to make a library of another version with")
+    source, stale = tmp_path / "stale.c", tmp_path / "stale.so"
+    name = "unrelated" if version is None else "unloader_pages_abi_version"
+    source.write_text(f"unsigned {name}(void) {{ return {version or 0}; }}\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", stale, source], check=True)
+    with pytest.raises(library.Unusable, match=rf"stale\.so .* version {version}, "):
+        library.load(stale)
+
+
+def test_without_the_library_files_are_arrows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written all the same; who asks for the native encoder is told what is missing."""
+    monkeypatch.setenv(library.OVERRIDE, str(tmp_path / "none.so"))
+    library.library.cache_clear()
+    try:
+        rows = reference_rows(100)
+        writer = ParquetWriter(spec(tmp_path), rows.schema, "t")
+        writer.write(rows.to_batches()[0])
+        (file,) = writer.close()
+        assert file.rows == 100
+        with pytest.raises(FormatError, match=r"cannot be loaded.*Next: .*--encoder plain"):
+            ParquetWriter(spec(tmp_path, encoder="native"), rows.schema, "u")
+    finally:
+        library.library.cache_clear()
+
+
+class TestSanitized:
+    """The library built once more with AddressSanitizer and UBSan."""
+
+    pytestmark = sanitized.MARKS
+
+    def test_files_are_the_same(self, tmp_path: Path) -> None:
+        """The tests that compare files with pyarrow's pass, and neither sanitizer finds anything."""
+        sanitized.build(SOURCES, tmp_path / "_pages.so")
+        tests = [Path(__file__).with_name("test_native_file.py")]
+        sanitized.run_tests(tests, library.OVERRIDE, tmp_path / "_pages.so")

@@ -1,0 +1,1 @@
+"""Parquet files whose pages are encoded by a native library; pyarrow decides what is in them."""

@@ -1,0 +1,132 @@
+"""One Parquet file by the native library: row groups as they come, then indexes and footer."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from writers.parquet.native.chunks import ChunkWriter
+from writers.parquet.native.columns import ColumnForm, forms_of
+from writers.parquet.native.layout import Chunk, ColumnPlan, Place, RowGroup
+from writers.parquet.native.metadata import MAGIC, Footers, column_index, offset_index
+from writers.parquet.native.pages import PageEncoder
+from writers.parquet.options import PAGE_BYTES, format_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+    from writers.files.sink import Sink
+    from writers.model import ParquetFormat
+    from writers.parquet.native.pages import Page
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What all files of one schema and format have in common."""
+
+    forms: tuple[ColumnForm, ...]
+    footers: Footers
+
+
+def prepared(schema: pa.Schema, parquet: ParquetFormat) -> Prepared | None:
+    """Return what files of a schema need, None where the library does not know all of it."""
+    if parquet.version != "2.6" or parquet.data_page_version != "1.0" or parquet.bloom_filters:
+        return None
+    return _prepared(schema.serialize().to_pybytes(), parquet)
+
+
+@lru_cache(maxsize=8)
+def _prepared(serialized: bytes, parquet: ParquetFormat) -> Prepared | None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    empty = io.BytesIO()
+    pq.write_table(schema.empty_table(), empty, **format_options(parquet))
+    forms = forms_of(schema, pq.ParquetFile(empty).metadata.schema)
+    return None if forms is None else Prepared(forms, Footers(empty.getvalue()))
+
+
+class NativeFile:
+    """Writes one file; the same rows in the same row groups give the same bytes.
+
+    Args:
+        sink: Takes the bytes; it is ended by the caller.
+        common: Of the schema.
+        plans: How each column is written.
+        parquet: The format.
+    """
+
+    holds_batches = False
+    """Batches are encoded as they come."""
+
+    def __init__(
+        self, sink: Sink, common: Prepared, plans: Sequence[ColumnPlan], parquet: ParquetFormat
+    ) -> None:
+        self._sink, self._common, self._parquet = sink, common, parquet
+        self._encoder = PageEncoder(
+            common.forms,
+            [plan.encoding for plan in plans],
+            page_bytes=PAGE_BYTES,
+            bounds=parquet.statistics,
+        )
+        self._columns = [ChunkWriter(plan) for plan in plans]
+        self._groups: list[RowGroup] = []
+        self._rows = 0
+        self.rows = 0
+        """In the whole file so far."""
+        sink.write(MAGIC)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows to the row group.
+
+        Raises:
+            ValueNotRepresentable: A value cannot be written; names its column.
+        """
+        self._add(self._encoder.append(batch))
+        self._rows += batch.num_rows
+
+    def end_row_group(self) -> None:
+        """Write the row group."""
+        self._add(self._encoder.finish())
+        chunks = [column.write(self._sink) for column in self._columns]
+        self._groups.append(RowGroup(rows=self._rows, chunks=chunks))
+        self.rows += self._rows
+        self._rows = 0
+
+    def close(self) -> None:
+        """Write what comes behind the row groups."""
+        chunks = [chunk for group in self._groups for chunk in group.chunks]
+        columns: dict[int, Place | None] = {}
+        offsets: dict[int, Place | None] = {}
+        if self._parquet.statistics:
+            columns = {id(chunk): self._put(column_index(chunk)) for chunk in chunks}
+            offsets = {id(chunk): self._put(offset_index(chunk)) for chunk in chunks}
+
+        def indexes(chunk: Chunk) -> tuple[Place | None, Place | None]:
+            return columns.get(id(chunk)), offsets.get(id(chunk))
+
+        names = [form.name for form in self._common.forms]
+        order = [(names.index(column.name), column) for column in self._parquet.sorted_by]
+        statistics = self._parquet.statistics
+        self._sink.write(
+            self._common.footers.footer(self._groups, indexes, order, statistics=statistics)
+        )
+
+    def give_up(self) -> None:
+        """Write nothing any more; what is held is let go with the file."""
+
+    def _add(self, pages: Iterable[Page]) -> None:
+        for page in pages:
+            self._columns[page.column].add(page)
+
+    def _put(self, data: bytes | None) -> Place | None:
+        if data is None:
+            return None
+        place = Place(offset=self._sink.bytes_accepted, size=len(data))
+        self._sink.write(data)
+        return place

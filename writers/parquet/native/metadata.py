@@ -1,0 +1,242 @@
+"""The metadata of a Parquet file, as `parquet.thrift` of the format gives it.
+
+What depends on types and not on rows (the schema, the order of each column's values, the metadata
+of fields and file) is taken byte by byte from a file without rows that pyarrow wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from writers.parquet.native.bounds import Bounds, boundary_order, joined, order_of
+from writers.parquet.native.columns import Encoding
+from writers.parquet.native.layout import Chunk, Place, RowGroup
+from writers.parquet.native.thrift import (
+    Value,
+    binary,
+    boolean,
+    fields_of,
+    int16,
+    int32,
+    int64,
+    several,
+    structure,
+)
+
+if TYPE_CHECKING:
+    from writers.model import SortColumn
+    from writers.parquet.native.pages import Page
+
+MAGIC = b"PAR1"
+
+CREATED_BY = b"unloader version 1.0.0 (build native)"
+"""Of the encoder, in the form that readers take apart; raise it with any change of its bytes."""
+
+_CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6, "lz4": 7}
+"""The lz4 without a frame: readers disagree about the one that the first lz4 had."""
+
+_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+_VERSION, _SCHEMA, _ROWS, _GROUPS, _KEYS, _CREATED_BY, _ORDERS = range(1, 8)
+
+
+def page_header(page: Page, *, uncompressed: int, compressed: int) -> bytes:
+    """Return what stands in front of a page."""
+    data = dictionary = None
+    if page.dictionary:
+        dictionary = structure([(1, int32(page.rows)), (2, int32(page.encoding))])
+    else:
+        data = structure(
+            [
+                (1, int32(page.rows)),
+                (2, int32(page.encoding)),
+                (3, int32(Encoding.RLE)),
+                (4, int32(Encoding.RLE)),
+            ]
+        )
+    return structure(
+        [
+            (1, int32(_DICTIONARY_PAGE if page.dictionary else _DATA_PAGE)),
+            (2, int32(uncompressed)),
+            (3, int32(compressed)),
+            (5, data),
+            (7, dictionary),
+        ]
+    )[1]
+
+
+def column_index(chunk: Chunk) -> bytes | None:
+    """Return the bounds of a chunk's pages; None where those of one are not known."""
+    pages = [page for page in chunk.pages if page.nulls < page.rows]
+    told = [page.bounds.short() for page in pages]
+    if not all(bounds.are_whole for bounds in told):
+        return None
+    whole = {id(page): bounds for page, bounds in zip(pages, told, strict=True)}
+    each = [whole.get(id(page), Bounds()) for page in chunk.pages]
+    order = boundary_order(told, order_of(chunk.plan.form))
+    return structure(
+        [
+            (1, several(boolean(not bounds.are_whole) for bounds in each)),
+            (2, several(binary(bounds.least or b"") for bounds in each)),
+            (3, several(binary(bounds.greatest or b"") for bounds in each)),
+            (4, int32(order)),
+            (5, several(int64(page.nulls) for page in chunk.pages)),
+        ]
+    )[1]
+
+
+def offset_index(chunk: Chunk) -> bytes:
+    """Return where a chunk's pages are."""
+    return structure(
+        [
+            (
+                1,
+                several(
+                    structure(
+                        [
+                            (1, int64(page.offset)),
+                            (2, int32(page.size)),
+                            (3, int64(page.first_row)),
+                        ]
+                    )
+                    for page in chunk.pages
+                ),
+            )
+        ]
+    )[1]
+
+
+class Footers:
+    """Makes the footers of files with one schema.
+
+    Args:
+        empty: A whole file of this schema without rows, by pyarrow.
+    """
+
+    def __init__(self, empty: bytes) -> None:
+        size = int.from_bytes(empty[-8:-4], "little")
+        self._usual = fields_of(empty[-8 - size : -8])
+
+    def footer(
+        self,
+        groups: Sequence[RowGroup],
+        indexes: Callable[[Chunk], tuple[Place | None, Place | None]],
+        sorted_by: Sequence[tuple[int, SortColumn]],
+        *,
+        statistics: bool,
+    ) -> bytes:
+        """Return the last bytes of a file.
+
+        Args:
+            groups: All row groups.
+            indexes: Tells where a chunk's column index and offset index are.
+            sorted_by: Numbers of columns and their order, recorded for each row group.
+            statistics: Whether column chunks have their bounds and number of NULLs.
+        """
+        order = [
+            structure(
+                [
+                    (1, int32(index)),
+                    (2, boolean(column.descending)),
+                    (3, boolean(column.nulls_first)),
+                ]
+            )
+            for index, column in sorted_by
+        ]
+        listed = [
+            _row_group(number, group, indexes, order, statistics)
+            for number, group in enumerate(groups)
+        ]
+        data = structure(
+            [
+                (_VERSION, self._usual[_VERSION]),
+                (_SCHEMA, self._usual[_SCHEMA]),
+                (_ROWS, int64(sum(group.rows for group in groups))),
+                (_GROUPS, several(listed)),
+                (_KEYS, self._usual.get(_KEYS)),
+                (_CREATED_BY, binary(CREATED_BY)),
+                (_ORDERS, self._usual.get(_ORDERS)),
+            ]
+        )[1]
+        return data + len(data).to_bytes(4, "little") + MAGIC
+
+
+def _row_group(
+    number: int,
+    group: RowGroup,
+    indexes: Callable[[Chunk], tuple[Place | None, Place | None]],
+    order: list[Value],
+    statistics: bool,
+) -> Value:
+    return structure(
+        [
+            (1, several(_chunk(chunk, *indexes(chunk), statistics) for chunk in group.chunks)),
+            (2, int64(sum(chunk.uncompressed for chunk in group.chunks))),
+            (3, int64(group.rows)),
+            (4, several(order) if order else None),
+            (5, int64(group.chunks[0].start)),
+            (6, int64(sum(chunk.compressed for chunk in group.chunks))),
+            # The field has 16 bits; it is for encrypted files.
+            (7, int16(number) if number < 2**15 else None),
+        ]
+    )
+
+
+def _chunk(chunk: Chunk, columns: Place | None, offsets: Place | None, statistics: bool) -> Value:
+    return structure(
+        [
+            (2, int64(0)),
+            (3, _chunk_metadata(chunk, statistics)),
+            (4, int64(offsets.offset) if offsets else None),
+            (5, int32(offsets.size) if offsets else None),
+            (6, int64(columns.offset) if columns else None),
+            (7, int32(columns.size) if columns else None),
+        ]
+    )
+
+
+def _chunk_metadata(chunk: Chunk, statistics: bool) -> Value:
+    form = chunk.plan.form
+    # In the order of the bytes: dictionary, levels, values.
+    first = [encoding for dictionary, encoding in chunk.kinds if dictionary]
+    encodings = dict.fromkeys([*first, Encoding.RLE, *(encoding for _, encoding in chunk.kinds)])
+    return structure(
+        [
+            (1, int32(form.physical)),
+            (2, several(int32(encoding) for encoding in encodings)),
+            (3, several([binary(form.name.encode())])),
+            (4, int32(_CODECS[chunk.plan.codec])),
+            (5, int64(sum(page.rows for page in chunk.pages))),
+            (6, int64(chunk.uncompressed)),
+            (7, int64(chunk.compressed)),
+            (9, int64(chunk.data_start)),
+            (11, int64(chunk.start) if chunk.has_dictionary else None),
+            (12, _statistics(chunk) if statistics else None),
+            (
+                13,
+                several(
+                    structure(
+                        [
+                            (1, int32(_DICTIONARY_PAGE if dictionary else _DATA_PAGE)),
+                            (2, int32(encoding)),
+                            (3, int32(count)),
+                        ]
+                    )
+                    for (dictionary, encoding), count in chunk.kinds.items()
+                ),
+            ),
+        ]
+    )
+
+
+def _statistics(chunk: Chunk) -> Value:
+    bounds = joined([page.bounds for page in chunk.pages], order_of(chunk.plan.form)).short()
+    return structure(
+        [
+            (3, int64(sum(page.nulls for page in chunk.pages))),
+            (5, None if bounds.greatest is None else binary(bounds.greatest)),
+            (6, None if bounds.least is None else binary(bounds.least)),
+            (7, None if bounds.greatest is None else boolean(True)),
+            (8, None if bounds.least is None else boolean(True)),
+        ]
+    )
