@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from writers.errors import StoreFailed, WriteError
@@ -45,7 +46,9 @@ class HeldUpload:
         self._location = location
         self._part_bytes = part_bytes_of(buffer_bytes)
         self._algorithm = algorithm(location.store)
-        self._id = ""
+        # The library that asks takes its time to load: that goes by while the first rows come.
+        self._id: Future[str] = Future()
+        threading.Thread(target=self._begin, name="upload", daemon=True).start()
         self._senders = _Senders(self._send, max(1, in_flight))
         self._filling = bytearray()
         self._filled = 0
@@ -84,15 +87,20 @@ class HeldUpload:
             self._hand_over()
         return count
 
+    def _begin(self) -> None:
+        try:
+            self._id.set_result(multipart.begin(self._location, self._algorithm))
+        # Whatever it is, whoever sends a part is to know.
+        except BaseException as error:
+            self._id.set_exception(error)
+
     def _hand_over(self) -> None:
-        if not self._id:
-            self._id = multipart.begin(self._location, self._algorithm)
         self._sent += 1
         self._senders.hand_over(self._sent, self._filling, self._filled)
         self._filling, self._filled = bytearray(), 0
 
     def _send(self, number: int, body: bytes | bytearray) -> UploadedPart:
-        return multipart.send(self._location, self._id, number, body, self._algorithm)
+        return multipart.send(self._location, self._id.result(), number, body, self._algorithm)
 
     def finish(self) -> None:
         """Send the rest, and compare all parts with those in the store.
@@ -106,7 +114,7 @@ class HeldUpload:
             self._hand_over()
         found = UncompletedUpload(
             name=self._location.name,
-            id=self._id,
+            id=self._id.result(),
             algorithm=self._algorithm,
             parts=self._senders.finish(),
         )
@@ -124,8 +132,12 @@ class HeldUpload:
         self._ended = True
         self.interrupt()
         self._senders.wait(_PATIENCE_SECONDS)
-        if self._id:
-            remove(self._location, self._id)
+        self._id.add_done_callback(self._remove)
+
+    def _remove(self, began: Future[str]) -> None:
+        """Remove what was begun, as soon as that is known."""
+        if began.exception() is None:
+            remove(self._location, began.result())
 
 
 def remove(location: Location, upload: str) -> None:

@@ -20,6 +20,7 @@ from writers.objects.s3 import client, code_of, error_of, marks, translated
 _GONE = ("NoSuchUpload", "404")
 _IN_THE_WAY = ("PreconditionFailed", "412")
 _AT_WORK = ("ConditionalRequestConflict", "409")
+_UNKNOWN = "NotImplemented"
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Seconds between requests, where the store is still at work on an earlier one."""
 
@@ -29,6 +30,16 @@ class Pending(NamedTuple):
 
     key: str
     id: str
+
+
+def get_ready(location: Location) -> None:
+    """Load what asks the store.
+
+    Raises:
+        WriteError: It is missing, or no credentials are found.
+    """
+    with translated("open", location):
+        client(location)
 
 
 def begin(location: Location, algorithm: str) -> str:
@@ -117,14 +128,19 @@ def complete(location: Location, upload: UncompletedUpload, *, replaces: bool) -
         StoreFailed: The store refused or failed.
     """
     condition = {} if replaces else {"IfNoneMatch": "*"}
-    for pause in (*_PAUSES, 0.0):
+    pauses = list(_PAUSES)
+    while True:
         refused = _complete(location, upload, condition)
         # Whether an earlier request was carried out, whose answer was lost, is seen by the object.
         if refused is None or is_there(location, upload):
             return
-        if not pause or code_of(refused) not in _AT_WORK:
+        if code_of(refused) == _UNKNOWN and condition:
+            # The store has no conditions here; the lock of the place keeps others out.
+            condition = {}
+        elif code_of(refused) in _AT_WORK and pauses:
+            time.sleep(pauses.pop(0))
+        else:
             raise _why(refused, location)
-        time.sleep(pause)
 
 
 def _why(refused: Exception, location: Location) -> Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -13,6 +14,8 @@ from writers.objects.location import Location
 
 MOST_CONNECTIONS = 16
 """Of one process to one store."""
+_making = threading.Lock()
+"""A session makes one client at a time."""
 _REQUEST_SECONDS = 90
 """Without a byte of an answer."""
 
@@ -79,7 +82,8 @@ def client(store: Location, *, sends_parts: bool = False) -> Any:
     Raises:
         FormatError: boto3 is missing, or the profile is.
     """
-    return _client(store.store, sends_parts, os.getpid())
+    with _making:
+        return _client(store.store, sends_parts, os.getpid())
 
 
 @lru_cache(maxsize=16)

@@ -21,9 +21,23 @@ from object_stores.s3_server import S3Server
 
 Kind = Literal["part", "complete", "begin", "put", "copy", "get", "list", "delete"]
 Action = Literal[
-    "busy", "broken", "cut", "lost", "slow", "other etag", "unconditional", "no upload"
+    "busy",
+    "broken",
+    "cut",
+    "lost",
+    "slow",
+    "other etag",
+    "unconditional",
+    "no upload",
+    "conflict",
+    "unknown",
 ]
 _SLOW_SECONDS = 1.5
+_REFUSALS = {
+    "no upload": (404, "NoSuchUpload"),
+    "conflict": (409, "ConditionalRequestConflict"),
+    "unknown": (501, "NotImplemented"),
+}
 
 
 @dataclass
@@ -98,8 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
         if action == "broken":
             return self._answer(500, {}, b"<Error><Code>InternalError</Code></Error>")
-        if action == "no upload":
-            return self._answer(404, {}, b"<Error><Code>NoSuchUpload</Code></Error>")
+        if action in _REFUSALS:
+            status, code = _REFUSALS[action]
+            return self._answer(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
         if action == "cut":
             return self._cut()
         if action == "slow":

@@ -96,6 +96,17 @@ def test_a_completion_is_made_once(s3: S3Server) -> None:
     assert s3.objects("held/once")[""][-1:] == b"3"
 
 
+def test_a_completion_that_meets_a_store_at_work(s3: S3Server) -> None:
+    """It is asked again where it is not done yet, and without a condition that it does not know."""
+    for number, rule in enumerate((Rule("complete", "conflict"), Rule("complete", "unknown"))):
+        key = f"held/work/{number}"
+        upload = held(s3.place(key), b"1")
+        with faulty(s3, rule) as (broken, faults):
+            multipart.complete(Location.parse(broken.place(key)), upload, replaces=False)
+            assert faults.all_done()
+        assert s3.objects(key)[""] == b"1"
+
+
 def test_an_upload_that_was_changed_is_told(s3: S3Server) -> None:
     """A part that is another, is missing, or an upload that is gone."""
     location = Location.parse(s3.place("held/changed"))

@@ -46,6 +46,7 @@ from unloader.storage.objects.small_object import SmallObject
 from unloader.storage.objects.uploads import (
     abort_uploads,
     compare_upload,
+    get_ready,
     ids_of_uploads,
     uploads_to_final_names,
 )
@@ -101,6 +102,8 @@ class ObjectRun:
             else:
                 self._begin(claim, before)
             undo.pop_all()
+        if self._uploads_to_finals:
+            get_ready(self._rooms[0])
 
     def _take(
         self, claim: Claim, me: Holder, folder: str, undo: ExitStack

@@ -8,12 +8,15 @@ written in its lock before the first of them is begun.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from unloader.storage.model import Claim
 from unloader.storage.objects.room import Room
+from writers.errors import WriteError
 from writers.model import UncompletedUpload
 
 if TYPE_CHECKING:
@@ -119,6 +122,18 @@ def ids_of_uploads(room: Room) -> set[str]:
     from writers.objects.multipart import pending_uploads
 
     return {each.id for each in pending_uploads(room.location, deep=False)}
+
+
+def get_ready(room: Room) -> None:
+    """Load, in a thread of its own, what completes uploads in the end: that takes its time."""
+    from writers.objects.multipart import get_ready
+
+    def load() -> None:
+        # What is wrong is told once it is needed.
+        with suppress(WriteError):
+            get_ready(room.location)
+
+    threading.Thread(target=load, name="objects", daemon=True).start()
 
 
 def complete_uploads(room: Room, completions: Sequence[Completion]) -> None:
