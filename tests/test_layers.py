@@ -57,7 +57,13 @@ FLOORS = {
         {"unloader.run"},
         {"unloader.checking", "unloader.preflight", "unloader.sizing", "unloader.retention"},
         {"unloader.status"},
-        {"unloader.merging", "unloader.verification"},
+        {
+            "unloader.lakehouse.committing",
+            "unloader.lakehouse.homes",
+            "unloader.lakehouse.removing",
+            "unloader.merging",
+            "unloader.verification",
+        },
         {"unloader.manifest"},
         {"unloader.resolve"},
         {"unloader.ceilings", "unloader.codecs"},
@@ -65,6 +71,7 @@ FLOORS = {
         {"unloader.worker"},
         {"unloader.placement"},
         {"unloader.storage", "unloader.transforms"},
+        {"unloader.lakehouse"},
         {"unloader.sources"},
         {"unloader.selection"},
         {"unloader.request"},
@@ -241,7 +248,12 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
                 assert module == "unloader.report.page", f"{module} imports {imported}"
             if top == "pyarrow":
                 rooms = ("writers", "unloader.sources.", "unloader.transforms.")
+                rooms += ("unloader.lakehouse.",)
                 assert module.startswith(rooms), module
+            if top in ("pyiceberg", "pyparsing"):
+                assert module.startswith("unloader.lakehouse.iceberg."), f"{module}: {imported}"
+            if top == "deltalake":
+                assert module.startswith("unloader.lakehouse.delta."), f"{module}: {imported}"
             if top == "ffx":
                 assert module == "unloader.transforms.masking.encrypting", module
             if top == "duckdb" and module.startswith("unloader.transforms.sql."):

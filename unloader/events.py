@@ -24,6 +24,7 @@ Phase = Literal[
     "unloading",
     "counting",
     "publishing",
+    "committing",
     "verifying",
     "comparing",
     "measuring-disks",

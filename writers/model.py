@@ -176,6 +176,8 @@ class OutputSpec:
     """Files are read again soon. Others leave the page cache once they are on their device."""
     finals: FinalNames | None = None
     """Where given, the parts of each file are uploaded to its final name, and nothing is staged."""
+    field_ids: tuple[int, ...] = ()
+    """Parquet's own numbers of the columns, in their order; empty writes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,3 +72,23 @@ minus infinity, as DuckDB has it."""
 def has_infinities(field: pa.Field) -> bool:
     """Tell whether values of a column may be infinite, see `INFINITE`."""
     return bool(field.metadata) and field.metadata.get(b"infinite") == b"extremes"
+
+
+def with_field_ids(schema: pa.Schema, ids: Sequence[int]) -> pa.Schema:
+    """Return a schema whose fields have Parquet's own numbers; none are added where there are none.
+
+    Args:
+        schema: Without nested columns, if there are numbers.
+        ids: One for each field, or none at all.
+    """
+    import pyarrow as pa
+
+    if not ids:
+        return schema
+    return pa.schema(
+        [
+            field.with_metadata({**(field.metadata or {}), b"PARQUET:field_id": str(number)})
+            for field, number in zip(schema, ids, strict=True)
+        ],
+        metadata=schema.metadata,
+    )

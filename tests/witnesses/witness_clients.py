@@ -27,6 +27,7 @@ _JAR = "com.oracle.database.jdbc:ojdbc11:23.26.0.0.0"
 _JAR_PATH = "com/oracle/database/jdbc/ojdbc11/23.26.0.0.0/ojdbc11-23.26.0.0.0.jar"
 _JAR_SHA256 = "ef295bf01374dac7d791b3bc6526d10e8910ecac4645a95a3ca0c01cfc5c21d0"
 _MAVEN_GET = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:get"
+_MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _FETCH_SECONDS = 170
 _RUN_SECONDS = 300
 
@@ -199,6 +200,27 @@ def _java() -> Client:
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     path = f"{classes}:{classes / 'ojdbc11.jar'}"
     return Client(name="java", command=(java, *options, "-cp", path, "Witness"))
+
+
+def iceberg_reader() -> tuple[str, ...]:
+    """Return the command of a reader of tables over Iceberg's reference implementation.
+
+    Raises:
+        Missing: It cannot be had here.
+    """
+    java, javac, maven = _tool("java", "javac", "mvn")
+    inputs = tuple(SOURCES / "iceberg_reader" / name for name in ("pom.xml", "ReadTable.java"))
+
+    def make(directory: Path) -> None:
+        for path in inputs:
+            shutil.copy(path, directory)
+        options = ["-q", "-B", f"-Dmaven.repo.local={_cache() / 'maven'}", "-DoutputDirectory=lib"]
+        _fetch([maven, _MAVEN_COPY, *options], directory)
+        _fetch([javac, "-cp", "lib/*", "ReadTable.java"], directory)
+
+    made = _made("iceberg", inputs, make)
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    return (java, *options, "-cp", f"{made / 'lib'}/*:{made}", "ReadTable")
 
 
 def _go() -> Client:

@@ -137,6 +137,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         query=extract.query,
         subset=_subset(run),
         route=facts.route,
+        lake_table=run.output.options.lake_table,
         snapshot=extract.snapshot,
         columns=_columns(run),
         options=_options(run),

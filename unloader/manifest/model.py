@@ -13,7 +13,7 @@ from typing import Any, Literal
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY, OPTIONAL
-from unloader.model import Cause, Lossless, Snapshot, VerifyLevel
+from unloader.model import Cause, LakeTable, Lossless, Snapshot, VerifyLevel
 from unloader.records import dataclass
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
@@ -467,6 +467,8 @@ class Manifest:
     """The runs that read a part of the plan each, where their manifests were merged into this."""
     route: RouteRecord | None = field(default=None, metadata={OPTIONAL: True})
     """Which output this is of a run that has several."""
+    lake_table: LakeTable | None = field(default=None, metadata={OPTIONAL: True})
+    """The table of a lakehouse that the files become part of, as it was when the run began."""
     snapshot: Snapshot | None
     columns: tuple[ColumnRecord, ...] = ()
     options: OptionsRecord

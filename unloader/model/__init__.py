@@ -12,7 +12,13 @@ secret is stored in any of them; `SecretReference` says where one is found.
 
 from __future__ import annotations
 
-from unloader.model.output import EncryptionOptions, FilePer, OutputOptions
+from unloader.model.output import (
+    EncryptionOptions,
+    FilePer,
+    LakeTable,
+    OutputOptions,
+    SaveMode,
+)
 from unloader.model.reading import (
     Extract,
     Lossless,
@@ -77,6 +83,7 @@ __all__ = (
     "FetchOrder",
     "FilePer",
     "FixedWidths",
+    "LakeTable",
     "Lossless",
     "NamePart",
     "Nanoseconds",
@@ -93,6 +100,7 @@ __all__ = (
     "RetryOptions",
     "Route",
     "SampledKeys",
+    "SaveMode",
     "SeatOptions",
     "SecretReference",
     "Selection",

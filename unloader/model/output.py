@@ -34,6 +34,36 @@ def late_types() -> dict[str, Any]:
 
 FilePer = Literal["unit", "table"]
 
+SaveMode = Literal["create", "append", "overwrite"]
+"""What becomes of a table of a lakehouse: it is new, it gets more rows, or others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeTable:
+    """The table of a lakehouse that the files become part of, as it was when the run began.
+
+    The manifest has it, too: from that and the files alone the commit can be made.
+    """
+
+    kind: Literal["iceberg", "delta"]
+    name: str
+    """As `--to` has it."""
+    save_mode: SaveMode
+    replace_where: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Which rows are replaced; None is all of them."""
+    branch: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """The branch that is committed to; None is what everybody reads."""
+    location: str
+    """Of the table, as its own records write it."""
+    files: str
+    """Where the run's files are, written in the same way."""
+    table_id: str = ""
+    """Tells the table from another one of its name; empty where it is made by the run."""
+    base: str = ""
+    """Its snapshot, or version, when the run began; empty where it had none."""
+    field_ids: tuple[int, ...] = ()
+    """Of the columns, in their order; empty where the format has none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncryptionOptions:
@@ -106,6 +136,13 @@ class OutputOptions:
     """What is done to the rows before they are written; None writes them as they are read."""
     filter: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
+    save_mode: SaveMode | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """Of a table of a lakehouse; None is create."""
+    replace_where: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    branch: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    lake_table: LakeTable | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """What the files become part of; decided as the run begins, when the place becomes a real one.
+    None is no table."""
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -127,4 +164,5 @@ class OutputOptions:
             direct_io=self.direct_io,
             encoder=self.encoder,
             encryption=self.encryption.public() if self.encryption else PLAIN,
+            field_ids=self.lake_table.field_ids if self.lake_table else (),
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, PlanFailed
+from unloader.lakehouse.places import absolute_name
 from unloader.model import (
     COMPARING,
     ConcurrencyOptions,
@@ -188,6 +189,9 @@ class BrokenRun:
         if len(self.run.outputs) > 1:
             return self._has_routes_at(request, today)
         output = request.output
+        table = self.run.output.options.lake_table
+        if table is not None:
+            return table.name == absolute_name(output.destination)
         if any(map(has_fields, output.destinations)):
             return len(self.places) == len(output.destinations)
         return _real(self.places) == _real(output.destinations)

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from unloader.codecs.choice import chosen
 from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
+from unloader.lakehouse.places import lake_kind
 from unloader.model import Request
 from unloader.placement.seating import SeatPlan
 from unloader.records import dataclass
@@ -125,6 +126,10 @@ def resolved_outputs(
             placed(each.request.output, each.extract, run_id),
             encryption=checked_encryption(each.request),
         )
+        if lake_kind(options.destination) is not None:
+            from unloader.resolve.outputs.lake_tables import in_table
+
+            options = in_table(options, each, run_id)
         output = ResolvedOutput(
             options=options,
             format=each.format,

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
+from unloader.lakehouse.places import absolute_name, lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import EncryptionOptions, OutputOptions, Request, SecretReference, Setting
 from unloader.placement.seating import seat_request
 from unloader.records import dataclass
+from unloader.redaction import redact
 from unloader.request.directory_names import existing, has_fields
 from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import (
@@ -32,6 +34,7 @@ from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.ceilings import check_ceilings
 from unloader.run.concurrency.opening import is_adaptive
+from unloader.run.lake_tables import check_before, commit
 from unloader.run.unloading import run
 from unloader.run.workers import early_workers
 from unloader.storage.kinds import is_kept
@@ -71,6 +74,7 @@ def start(
 ) -> tuple[Manifest, ...]:
     """Begin a run anew; see `unloader.api.unload`."""
     check_ceilings(request)
+    check_before(request, observe)
     seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
     with early_workers(request, seats) as executor:
         _tell_settings(request, observe)
@@ -187,6 +191,10 @@ def _places_of(request: Request) -> tuple[str, ...]:
 def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
     if not is_kept(output.destinations):
         return ()
+    if lake_kind(output.destination) is not None:
+        from unloader.lakehouse.homes import uncommitted
+
+        return tuple(place for place, _ in uncommitted(output.destination))
     if not has_fields(output.destination):
         return (output.destination,)
     # Its directory is known only once the table is. One of another day is for `resume` alone: a
@@ -216,6 +224,7 @@ def _gone_on_with(
     if broken is None:
         same = done is not None and done.run is not None and _is_the_job(done.run, request)
         same = same or _is_finished_part(place, request, planned)
+        same = same or _is_finished_for_table(place, request)
         return _finished(place, done, observe) if same else None
     is_part = request.selection.part is not None
     if (
@@ -244,6 +253,21 @@ def _is_finished_part(place: str, request: Request, planned: ResolvedRun | None)
         == (part.number, part.of, planned.plan.digest)
         and wanted is not None
         and wanted.is_same(manifest.snapshot)
+    )
+
+
+def _is_finished_for_table(place: str, request: Request) -> bool:
+    """Return whether the run of a job is finished at a place, and maybe not part of its table."""
+    if lake_kind(request.output.destination) is None or not is_finished(place):
+        return False
+    manifest = read_manifest(path_of(place))
+    table, name = manifest.lake_table, absolute_name(request.output.destination)
+    return (
+        table is not None
+        and table.name == name
+        and manifest.source.location == redact(request.source.location)
+        and [(each.name, each.value) for each in manifest.settings]
+        == [(each.name, each.value) for each in request.settings]
     )
 
 
@@ -376,6 +400,8 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
 
         route = manifest.route.name if manifest.route else ""
         follow(of_route(done.run, route), manifest, place, observe)
+    if commit(manifest, place, observe, is_own=False):
+        return (manifest,)
     observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
     return (manifest,)
 

@@ -6,7 +6,7 @@ same snapshot. What publishing is, and where the bytes go meanwhile, is the outp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ from unloader.run.ceilings import ceilings_of
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
 from unloader.run.journal import Progress
+from unloader.run.lake_tables import commit
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
@@ -80,7 +81,28 @@ def run(
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
+        OutputFailed: The files are complete, and the table that they are for has refused them.
     """
+    manifests = _published(resolved, executor, observe, stop)
+    for manifest in manifests:
+        own = of_route(resolved.run, manifest.route.name if manifest.route else "")
+        commit(manifest, _place_of(resolved, own), observe, is_own=True)
+    return manifests
+
+
+def _each(run: ResolvedRun) -> Iterator[ResolvedRun]:
+    return (of_output(run, number) for number in range(len(run.outputs)))
+
+
+def _place_of(resolved: OpenRun, own: ResolvedRun) -> str:
+    alone = len(resolved.run.outputs) == 1 and resolved.resumed_in
+    return (alone or own.output.options.destinations)[0]
+
+
+def _published(
+    resolved: OpenRun, executor: Executor, observe: Observer, stop: Callable[[], bool]
+) -> tuple[Manifest, ...]:
+    """Execute a run with what follows it in directories; see `run`."""
     whole = resolved.run
     if not any(is_followed(each.options) for each in whole.outputs):
         return _executed(resolved, executor, observe, stop)
@@ -88,19 +110,15 @@ def run(
 
     failed = []
 
-    def place_of(own: ResolvedRun) -> str:
-        alone = len(whole.outputs) == 1 and resolved.resumed_in
-        return (alone or own.output.options.destinations)[0]
-
     def then(manifest: Manifest) -> None:
         own = of_route(whole, manifest.route.name if manifest.route else "")
         try:
-            follow(own, manifest, place_of(own), observe)
+            follow(own, manifest, _place_of(resolved, own), observe)
         except FollowUpFailed as error:
             failed.append(error)
 
-    for own in (of_output(whole, number) for number in range(len(whole.outputs))):
-        check_before(own, place_of(own))
+    for own in _each(whole):
+        check_before(own, _place_of(resolved, own))
     manifests = _executed(resolved, executor, observe, stop, then)
     if failed:
         raise failed[0]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from unloader.resolve.tables.homes import recorded_tables
 from unloader.storage.base import Storage
-from unloader.storage.model import RUN_RECORD, Cleaning
+from unloader.storage.model import MANIFEST, RUN_RECORD, Cleaning
 from unloader.storage.opening import storage_at
 
 
@@ -17,9 +18,31 @@ def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
     Of a run over several tables that is what it has staged of each. The home comes last: it says
     which tables there are.
     """
+    done = [_of_tables_of_a_lakehouse(place, dry_run=dry_run) for place in places]
     storage = storage_at(next(iter(places), ""))
+    gone = [each for each in done if each is not None]
+    places = [place for place, each in zip(places, done, strict=True) if each is None]
+    if gone:
+        removed = tuple(left for each in gone for left in each.removed)
+        if not places:
+            return replace(gone[0], removed=removed)
+        others = clear(places, dry_run=dry_run)
+        return replace(others, removed=(*removed, *others.removed))
     wider = dict.fromkeys(each for place in places for each in _with_tables(storage, place))
     return storage.clear(tuple(wider), dry_run=dry_run)
+
+
+def _of_tables_of_a_lakehouse(place: str, *, dry_run: bool) -> Cleaning | None:
+    """Remove a run that is complete, for a table, and not part of it; else return None."""
+    storage = storage_at(place)
+    try:
+        if b'"lake_table"' not in storage.read(place, MANIFEST):
+            return None
+    except OSError:
+        return None
+    from unloader.lakehouse.removing import removed
+
+    return removed(place, dry_run=dry_run)
 
 
 def _with_tables(storage: Storage, place: str) -> Iterator[str]:

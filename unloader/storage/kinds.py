@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Literal
 
+from unloader.lakehouse.places import lake_kind
 from writers.objects.location import is_location
 
 STANDARD_OUTPUT = "-"
@@ -14,12 +15,12 @@ NULL = "null:"
 NULL_ROWS = "null:rows"
 UNIT_FIELD = "{unit}"
 
-Kind = Literal["directories", "objects", "stdout", "pipe", "pipes", "null"]
-"""objects: prefixes in object stores; pipe: one named pipe for all work units; pipes: one for each;
-null: all is dropped."""
+Kind = Literal["directories", "objects", "table", "stdout", "pipe", "pipes", "null"]
+"""objects: prefixes in object stores; table: of a lakehouse, which lies in one of these two; pipe:
+one named pipe for all work units; pipes: one for each; null: all is dropped."""
 
 
-KEPT: tuple[Kind, ...] = ("directories", "objects")
+KEPT: tuple[Kind, ...] = ("directories", "objects", "table")
 """The kinds of places that keep what is written there."""
 
 
@@ -32,6 +33,8 @@ def destination_kind(destinations: tuple[str, ...]) -> Kind:
         return "pipes" if UNIT_FIELD in first else "pipe"
     if is_location(first):
         return "objects"
+    if lake_kind(first) is not None:
+        return "table"
     return "null" if first.startswith(NULL) else "directories"
 
 

@@ -26,7 +26,7 @@ from writers.parquet.options import bloom_options, check_bloom_filters, check_op
 from writers.parquet.order import OrderCheck
 from writers.parquet.rows import RowGroups, aligned, compact
 from writers.parquet.types import check_types, refusal
-from writers.schema import check_schema
+from writers.schema import check_schema, with_field_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,7 +161,8 @@ class ParquetWriter:
                 }
             except (pa.ArrowException, ValueError, OverflowError, OSError) as exc:
                 raise refusal(table, exc, self._format) from exc
-        return opener(self._schema, self._spec, self._format, self._paths, options)
+        schema = with_field_ids(self._schema, self._spec.field_ids)
+        return opener(schema, self._spec, self._format, self._paths, options)
 
     def _opened(self) -> ArrowFile | NativeFile:
         if self._file is None:

@@ -26,6 +26,7 @@ _LATER = {
     "unloading": "unloading",
     "counting": "counting the rows in the source",
     "publishing": "giving the files their final names",
+    "committing": "committing to the table",
     "verifying": "reading the files back",
     "comparing": "comparing the values with the source",
     "measuring-disks": "measuring the disks",

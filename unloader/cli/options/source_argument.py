@@ -17,6 +17,7 @@ import click
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
+from unloader.lakehouse.places import lake_kind
 from unloader.records import dataclass
 from unloader.redaction import holds_sql_password
 from unloader.request.locations import looks_like_source
@@ -103,7 +104,14 @@ def job_digest(job: dict[str, Any]) -> str:
 
 
 def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> PlacePath:
-    """Return DEST of a command that looks at an earlier run; a source in its place is refused."""
+    """Return DEST of a command that looks at an earlier run; a source in its place is refused.
+
+    The name of a table stands for where its run lies.
+    """
+    if lake_kind(place) is not None:
+        from unloader.lakehouse.homes import home_of
+
+        return path_of(home_of(place))
     if looks_like_source(place, KINDS):
         raise UsageError(
             "what stands where DEST belongs looks like a source, and is not shown",
@@ -118,7 +126,15 @@ def finished_directory(ctx: click.Context, argument: click.Parameter, place: str
 def finished_directories(
     ctx: click.Context, argument: click.Parameter, places: tuple[str, ...]
 ) -> tuple[PlacePath, ...]:
-    """Return several DESTs."""
+    """Return several DESTs; the name of a table stands for all runs that are not part of it."""
+    if any(map(lake_kind, places)):
+        from unloader.lakehouse.homes import uncommitted
+
+        places = tuple(
+            home
+            for place in places
+            for home in ([at for at, _ in uncommitted(place)] if lake_kind(place) else [place])
+        )
     return tuple(finished_directory(ctx, argument, place) for place in places)
 
 

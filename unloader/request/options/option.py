@@ -17,8 +17,9 @@ Scope = Literal["run", "table", "route"]
 """What an option is of, and so where it may stand in a job file: at the top alone; below [[table]],
 too; or below [[route]] as well."""
 
-Circumstance = Literal["streams", "objects", "fixed"]
-"""Where an option may be out of place: output to a pipe, and records of fixed width."""
+Circumstance = Literal["streams", "objects", "tables", "fixed"]
+"""Where an option may be out of place: output to a pipe, to an object store, to a table of a
+lakehouse, and records of fixed width."""
 
 ONE_VALUE = ("codecs", "plan", "run", "preflight")
 """Commands that take a single value of what a sweep varies."""

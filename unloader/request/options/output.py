@@ -40,6 +40,8 @@ TO = Option(
     "Its name may have the fields {schema} {table} {date} {run_id}. "
     "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX are object stores "
     "(pip install 'unloader[cloud]'), with options behind a question mark: ?endpoint=URL. "
+    "iceberg://CATALOG/NAMESPACE.TABLE and delta:PLACE are tables that the files become part of "
+    "(pip install 'unloader[iceberg]' or 'unloader[delta]'). "
     "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
     "each work unit; null: drops everything, to measure a run without its destination, and "
     "null:rows drops the rows before they are encoded. Separated by commas, or repeated.",
@@ -104,11 +106,57 @@ DESTINATION = (
         owner=OutputOptions,
         kept=False,
         record="overwrite",
-        not_for={"streams": "there is nothing to replace"},
+        not_for={
+            "streams": "there is nothing to replace",
+            "tables": "use --save-mode overwrite, which replaces the rows of the table",
+        },
         help="Replace an earlier run in the destination as soon as the new run is complete. This "
         "removes its manifest, the files listed in the manifest, and what a broken run left "
         "in _run. Other files are never touched; if one has a name of the new run, the run "
         "fails.",
+    ),
+    Option(
+        name="save-mode",
+        scope="route",
+        kind=Choice("create", "append", "overwrite"),
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.save_mode",
+        owner=OutputOptions,
+        default_text="create",
+        help="What becomes of the table of --to: create makes it and refuses one that is there, "
+        "append adds rows to it, overwrite replaces its rows. All of it is one commit, once the "
+        "run is verified.",
+    ),
+    Option(
+        name="replace-where",
+        scope="route",
+        kind=Kind("CONDITION"),
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.replace_where",
+        owner=OutputOptions,
+        default_text="all rows",
+        empty=False,
+        help="With --save-mode overwrite: replace the rows that meet CONDITION, such as "
+        "\"DAY = '2026-01-31'\". Whole files are replaced; one that holds other rows as well is "
+        "refused.",
+    ),
+    Option(
+        name="branch",
+        scope="route",
+        kind=Kind("NAME"),
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.branch",
+        owner=OutputOptions,
+        default_text="what everybody reads",
+        empty=False,
+        help="Commit to this branch of an Iceberg table. It is made if it is missing. Its rows can "
+        "be checked before the branch is published.",
     ),
     Option(
         name="keep",
@@ -123,6 +171,7 @@ DESTINATION = (
         not_for={
             "streams": "it keeps nothing",
             "objects": "give the bucket a lifecycle rule, or remove old prefixes yourself",
+            "tables": "let the catalog expire snapshots",
         },
         help="Number of finished runs that stay, the new one included. --to needs {date} or "
         "{run_id}. Once the new run is verified, older runs of the same table are removed, unless "
@@ -142,6 +191,7 @@ DESTINATION = (
         not_for={
             "streams": "it has no directory",
             "objects": "it has no links; read the name of the run from --on-success or --json",
+            "tables": "readers find its files through the catalog",
         },
         help="Name of a symbolic link beside the directory of the run. It leads to the newest run, "
         "and is switched atomically once that run is complete.",

@@ -9,9 +9,11 @@ from typing import Any
 
 from unloader.cli.options.rules.files import out_of_place
 from unloader.cli.options.rules.flags import flag
+from unloader.cli.options.rules.lake_tables import check_table
 from unloader.cli.options.tables import ONE_OF_SEVERAL, check_of_each_table, is_of_several
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
+from unloader.lakehouse.places import lake_kind
 from unloader.request.directory_names import check_directory, home_template, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
@@ -36,8 +38,9 @@ from writers.objects.location import Location, is_location
 def check_destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that the rows can go where they are to go."""
     places = values.get("to") or ()
+    check_table(values, given)
     for place in places:
-        if looks_like_source(place, KINDS):
+        if lake_kind(place) is None and looks_like_source(place, KINDS):
             raise UsageError(
                 "--to looks like a URL or a login, which is not shown, and output goes to a "
                 "directory",
@@ -53,7 +56,7 @@ def _kept(values: Mapping[str, Any], given: frozenset[str], places: tuple[str, .
     kind = destination_kind(places)
     if any(destination_kind((place,)) != kind for place in places):
         raise _alone(places)
-    for place in places:
+    for place in places if kind != "table" else ():
         check_directory(place)
         if kind == "objects":
             _object_place(place)

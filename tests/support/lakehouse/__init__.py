@@ -1,0 +1,1 @@
+"""Catalogs of Iceberg in a file, and readers of tables of Iceberg and Delta."""

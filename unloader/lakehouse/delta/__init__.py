@@ -1,0 +1,1 @@
+"""Delta Lake, through deltalake (delta-rs)."""

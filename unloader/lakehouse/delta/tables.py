@@ -1,0 +1,223 @@
+"""Delta tables; see `unloader.lakehouse.base.LakeFormat`.
+
+A commit is a numbered file that only one writer can make. It tells of the run by a transaction of
+its id, which the table keeps, and among what it says of itself.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from unloader.errors import OutputFailed, UsageError
+from unloader.lakehouse.delta.opening import MARK, Address, answering, load
+from unloader.lakehouse.delta.types import check_columns, table_schema
+from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
+from unloader.model import LakeTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+_TRIES = 50
+_LONGEST_WAIT_SECONDS = 2.0
+_HISTORY = 1000
+"""So many commits are looked through for the number of one that is known to be there."""
+
+
+class DeltaTables:
+    """Tables in directories and object stores, without a catalog."""
+
+    def prepared(self, wanted: Wanted) -> LakeTable:
+        """Return the table as it is, or as it will be made."""
+        if wanted.replace_where is not None or wanted.branch is not None:
+            raise UsageError(
+                "--replace-where and --branch are for Iceberg tables",
+                "leave them out; --save-mode overwrite replaces all rows",
+            )
+        address = Address.parse(wanted.name)
+        table = load(address)
+        if wanted.save_mode == "create":
+            if table is not None:
+                raise OutputFailed(
+                    f"the table {wanted.name} is there already",
+                    "add to it with --save-mode append, or replace its rows with --save-mode "
+                    "overwrite",
+                )
+            table_schema(wanted.schema)
+        elif table is None:
+            raise OutputFailed(
+                f"there is no table {wanted.name}",
+                "make it with --save-mode create, or check its name",
+            )
+        else:
+            _check_plain(table, wanted.name)
+            check_columns(wanted.schema, table.schema(), wanted.name)
+        return LakeTable(
+            kind="delta",
+            name=f"{MARK}{address.place}",
+            save_mode=wanted.save_mode,
+            location=address.uri,
+            files=address.uri,
+            table_id="" if table is None else str(table.metadata().id),
+            base="" if table is None else str(table.version()),
+        )
+
+    def data_place(self, name: str) -> str:
+        """Return where the table is, which is where its files are."""
+        return Address.parse(name).place
+
+    def committed(self, table: LakeTable, run_id: str) -> str:
+        """Return the version that a run has committed."""
+        found = load(Address.parse(table.name))
+        return "" if found is None else _version_of_run(found, run_id)
+
+    def commit(self, commit: Commit) -> Committed:
+        """Make all files part of the table, at once."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        address = Address.parse(commit.table.name)
+        for number in range(_TRIES):
+            table = load(address)
+            if table is not None and (found := _version_of_run(table, commit.run_id)):
+                return Committed(snapshot=found, is_new=False)
+            schema = _schema_of(address, commit)
+            _check_is_as_it_was(table, schema, commit)
+            with answering(address):
+                try:
+                    _write(address, table, table_schema(schema), commit)
+                except CommitFailedError:
+                    time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, 0.05 * 2**number))
+                    continue
+                except DeltaError:
+                    if table is None and load(address) is not None:
+                        continue  # Somebody else has made it meanwhile.
+                    raise
+            done = load(address)
+            assert done is not None
+            return Committed(snapshot=_version_of_run(done, commit.run_id), is_new=True)
+        raise OutputFailed(
+            f"{commit.table.name} was changed by others each of the {_TRIES} times that run "
+            f"{commit.run_id} was to be committed",
+            "commit it when the table is less busy",
+        )
+
+
+def _check_plain(table: DeltaTable, name: str) -> None:
+    """Refuse a table whose rules on rows would not be kept by files that are only added.
+
+    Raises:
+        OutputFailed: It is partitioned, or has such rules.
+    """
+    known = table.metadata()
+    rules = [
+        each
+        for each in known.configuration
+        if each.startswith("delta.constraints.") or each == "delta.columnMapping.mode"
+    ]
+    if known.partition_columns:
+        rules.append(f"partitions by {', '.join(known.partition_columns)}")
+    if rules:
+        raise OutputFailed(
+            f"the table {name} has {', '.join(rules)}, which files that are added do not keep",
+            "write to a table without them",
+        )
+
+
+def _check_is_as_it_was(table: DeltaTable | None, schema: pa.Schema, commit: Commit) -> None:
+    was, run = commit.table, f"run {commit.run_id}"
+    if was.save_mode == "create":
+        if table is not None:
+            raise OutputFailed(
+                f"the table {was.name} was made by somebody else while {run} was going on",
+                "run again with --save-mode append or overwrite, or with another name",
+            )
+        return
+    if table is None or str(table.metadata().id) != was.table_id:
+        raise OutputFailed(
+            f"the table {was.name} was removed, or is another one, since {run} began", "run again"
+        )
+    if was.save_mode == "overwrite" and str(table.version()) != was.base:
+        raise OutputFailed(
+            f"the table {was.name} was changed since {run} began: it was at version {was.base} and "
+            f"is at {table.version()}, and what was written there meanwhile would be lost",
+            "run again, which reads the source again and replaces the table as it is then",
+        )
+    _check_plain(table, was.name)
+    check_columns(schema, table.schema(), was.name)
+
+
+def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit: Commit) -> None:
+    from deltalake import Schema
+    from deltalake.transaction import (
+        AddAction,
+        CommitProperties,
+        Transaction,
+        create_table_with_add_actions,
+    )
+
+    base = f"{commit.table.location}/"
+    actions = [
+        AddAction(
+            path=each.path.removeprefix(base),  # The library encodes it.
+            size=each.bytes,
+            partition_values={},
+            modification_time=int(time.time() * 1000),
+            data_change=True,
+            stats=f'{{"numRecords": {each.rows}}}',
+        )
+        for each in commit.files
+        if each.rows
+    ]
+    said = CommitProperties(
+        custom_metadata=dict(commit.properties),
+        max_commit_retries=0,  # A repetition by the library would not look for the run again.
+        app_transactions=[Transaction(_transaction(commit.run_id), 1)],
+    )
+    if table is None:
+        create_table_with_add_actions(
+            address.uri,
+            Schema.from_arrow(schema),
+            actions,
+            mode="error",
+            storage_options=dict(address.options),
+            commit_properties=said,
+        )
+    else:
+        mode = "overwrite" if commit.table.save_mode == "overwrite" else "append"
+        table.create_write_transaction(
+            [*actions], mode, Schema.from_arrow(schema), commit_properties=said
+        )
+
+
+def _transaction(run_id: str) -> str:
+    return f"unloader:{run_id}"
+
+
+def _version_of_run(table: DeltaTable, run_id: str) -> str:
+    """Return the version that a run has committed; empty if it has none."""
+    if table.transaction_version(_transaction(run_id)) is None:
+        return ""
+    history: list[dict[str, Any]] = table.history(_HISTORY)
+    return next(
+        (str(each["version"]) for each in history if each.get(RUN_ID) == run_id),
+        f"at most {table.version()}",
+    )
+
+
+def _schema_of(address: Address, commit: Commit) -> pa.Schema:
+    """Return the columns of a run's files, all of which have the same."""
+    import pyarrow.parquet as pq
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    if not commit.files:
+        raise OutputFailed(
+            f"run {commit.run_id} has no file, so its columns are not known",
+            "run again, and report this",
+        )
+    store = PyFileSystem(DeltaStorageHandler(address.uri, options=dict(address.options)))
+    path = commit.files[0].path.removeprefix(f"{commit.table.location}/")
+    with answering(address), store.open_input_file(path) as file:
+        return pq.read_schema(file)

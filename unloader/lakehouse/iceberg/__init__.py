@@ -1,0 +1,1 @@
+"""Apache Iceberg, through pyiceberg: catalogs are configured as pyiceberg has it."""

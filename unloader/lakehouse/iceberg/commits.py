@@ -1,0 +1,133 @@
+"""One commit for all files of a run, which is made once whoever else commits, or makes it too.
+
+A catalog takes a commit only if the branch still is where the commit believes it to be. So whoever
+has looked through all snapshots for the run, and has found none, is refused if somebody has
+committed the run since; it looks again then.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from unloader.errors import OutputFailed
+from unloader.lakehouse.iceberg.catalogs import Name, answering, loaded
+from unloader.lakehouse.iceberg.files import data_files, schema_of
+from unloader.lakehouse.iceberg.history import (
+    MAIN,
+    check_remembers,
+    head_of,
+    snapshot_of_run,
+)
+from unloader.lakehouse.iceberg.types import field_ids, table_schema
+from unloader.lakehouse.model import Commit, Committed
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table, Transaction
+
+_TRIES = 50
+_LONGEST_WAIT_SECONDS = 2.0
+
+
+def committed_once(catalog: Catalog, name: Name, commit: Commit) -> Committed:
+    """Commit a run; see `unloader.lakehouse.base.LakeFormat.commit`."""
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+    for number in range(_TRIES):
+        table = loaded(catalog, name)
+        if table is not None:
+            found = snapshot_of_run(table, commit.run_id)
+            if found:
+                return Committed(snapshot=found, is_new=False)
+        with answering(name):
+            _check_is_as_it_was(table, commit)
+            transaction = _transaction(catalog, name, commit, table)
+            try:
+                _write(transaction, commit, table)
+                done = transaction.commit_transaction()
+            except (CommitFailedException, TableAlreadyExistsError):
+                time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, 0.05 * 2**number))
+                continue
+        return Committed(snapshot=snapshot_of_run(done, commit.run_id), is_new=True)
+    raise OutputFailed(
+        f"{commit.table.name} was changed by others each of the {_TRIES} times that run "
+        f"{commit.run_id} was to be committed",
+        "commit it when the table is less busy",
+    )
+
+
+def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:
+    """Refuse to commit to another table, over somebody's work, or maybe twice."""
+    was, run = commit.table, f"run {commit.run_id}"
+    if was.save_mode == "create":
+        if table is not None:
+            raise OutputFailed(
+                f"the table {was.name} was made by somebody else while {run} was going on",
+                "run again with --save-mode append or overwrite, or with another name",
+            )
+        return
+    if table is None or str(table.metadata.table_uuid) != was.table_id:
+        raise OutputFailed(
+            f"the table {was.name} was dropped, or is another one, since {run} began", "run again"
+        )
+    if was.save_mode == "overwrite" and head_of(table, was.branch) != was.base:
+        raise OutputFailed(
+            f"the table {was.name} was changed since {run} began: it was at snapshot "
+            f"{was.base or 'none'} and is at {head_of(table, was.branch)}, and what was written "
+            "there meanwhile would be lost",
+            "run again, which reads the source again and replaces the table as it is then",
+        )
+    if not commit.is_own:
+        check_remembers(table, was, commit.run_id)
+    field_ids_now = field_ids(schema_of(table.io, commit), table.schema(), was.name)
+    if field_ids_now != was.field_ids:
+        raise OutputFailed(
+            f"the columns of {was.name} were made anew since {run} began", "run again"
+        )
+
+
+def _transaction(catalog: Catalog, name: Name, commit: Commit, table: Table | None) -> Transaction:
+    if table is not None:
+        # Only in this object: a repetition by the library would not look for the run again.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        return table.transaction()
+    io = catalog._load_file_io(location=commit.table.location)
+    schema = table_schema(schema_of(io, commit))
+    return catalog.create_table_transaction(name.identifier, schema, location=commit.table.location)
+
+
+def _write(transaction: Transaction, commit: Commit, table: Table | None) -> None:
+    from unloader.lakehouse.iceberg.replacing import check_condition, replaced_files
+
+    branch = commit.table.branch or MAIN
+    metadata = transaction.table_metadata
+    if branch not in metadata.refs and MAIN in metadata.refs:
+        _make_branch(transaction, branch, metadata.refs[MAIN].snapshot_id)
+    snapshot = transaction.update_snapshot(
+        snapshot_properties=dict(commit.properties), branch=branch
+    )
+    new = data_files(transaction._table.io, transaction.table_metadata, commit)
+    producer: Any
+    if commit.table.save_mode == "overwrite":
+        from pyiceberg.expressions import AlwaysTrue
+
+        gone = [] if table is None else replaced_files(table, commit.table)
+        check_condition(new, transaction.table_metadata, commit)
+        producer = snapshot.overwrite()
+        producer.delete_by_predicate(AlwaysTrue())
+        for each in gone:
+            producer.delete_data_file(each)
+    else:
+        producer = snapshot.fast_append()
+    with producer:
+        for each in new:
+            producer.append_data_file(each)
+
+
+def _make_branch(transaction: Transaction, branch: str, snapshot: int) -> None:
+    from pyiceberg.table.update.snapshot import ManageSnapshots
+
+    with ManageSnapshots(transaction) as refs:
+        refs.create_branch(snapshot, branch)
