@@ -65,7 +65,7 @@ def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed | N
         done = lake_format(table.kind).commit(commit)
     except UnloaderError as error:
         raise type(error)(
-            f"run {manifest.run_id} is complete in {place}, and is not committed to {table.name}: "
+            f"run {manifest.run_id} is complete in {place}, and its commit to {table.name} failed: "
             f"{error.message}",
             f"{error.hint.rstrip('. ')}; commit it with: unloader resume '{place}'"
             if _may_help(error)

@@ -67,7 +67,7 @@ def open_catalog(name: Name) -> Catalog:
         ) from error
     except known_errors() as error:
         raise ConfigError(
-            f"the Iceberg catalog {name.catalog} cannot be opened: {_text(error)}", _CHECK
+            f"the Iceberg catalog {name.catalog} cannot be opened: {said(error)}", _CHECK
         ) from error
 
 
@@ -90,7 +90,7 @@ def answering(name: Name) -> Iterator[None]:
     except known_errors() as error:
         raise OutputFailed(
             f"the Iceberg catalog {name.catalog} refused "
-            f"{'.'.join(name.identifier)}: {_text(error)}",
+            f"{'.'.join(name.identifier)}: {said(error)}",
             _CHECK,
         ) from error
 
@@ -129,5 +129,6 @@ def place_in(location: str, properties: dict[str, Any]) -> str:
     return place_of(location, "&".join(options) if is_s3 else "")
 
 
-def _text(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """Return what an error says, in one line and without a secret."""
     return redact(f"{type(error).__name__}: {error}".strip().splitlines()[0])

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.iceberg.catalogs import Name, answering, loaded
+from unloader.lakehouse.iceberg.catalogs import Name, answering, known_errors, loaded, said
 from unloader.lakehouse.iceberg.files import data_files, schema_of
 from unloader.lakehouse.iceberg.history import (
     MAIN,
@@ -46,7 +46,7 @@ def committed_once(catalog: Catalog, name: Name, commit: Commit) -> Committed:
             transaction = _transaction(catalog, name, commit, table)
             try:
                 _write(transaction, commit, table)
-                done = transaction.commit_transaction()
+                done = _sent(transaction, name)
             except (CommitFailedException, TableAlreadyExistsError):
                 time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, 0.05 * 2**number))
                 continue
@@ -56,6 +56,22 @@ def committed_once(catalog: Catalog, name: Name, commit: Commit) -> Committed:
         f"{commit.run_id} was to be committed",
         "commit it when the table is less busy",
     )
+
+
+def _sent(transaction: Transaction, name: Name) -> Table:
+    """Send the commit; what is neither done nor refused is told as such."""
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+    from pyiceberg.exceptions import ValidationException as NotValid
+
+    try:
+        return transaction.commit_transaction()
+    except (CommitFailedException, TableAlreadyExistsError, NotValid):
+        raise
+    except known_errors() as error:
+        raise OutputFailed(
+            f"the catalog {name.catalog} has not said whether it is done: {said(error)}",
+            "find out whether the catalog works; what follows commits it unless that was done",
+        ) from error
 
 
 def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:

@@ -150,5 +150,5 @@ def _check_namespace(catalog: Catalog, name: Name) -> None:
     space = ".".join(name.identifier[:-1])
     raise OutputFailed(
         f"the catalog {name.catalog} has no namespace {space}",
-        f"make it: pyiceberg --catalog {name.catalog} create namespace {space}",
+        f"make it, for instance with: pyiceberg create namespace {space}",
     )
