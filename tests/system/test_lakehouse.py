@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from lakehouse.catalogs import (
     rows_of_log,
     rows_of_table,
 )
+from object_stores.s3_server import CREDENTIALS, S3Server, s3_server
 from processes import command
 from processes.breaking import held_behind
 
@@ -148,24 +150,18 @@ def test_a_branch_is_written_and_main_stays(source: str, the_lake: Lake) -> None
     assert [len(rows_of_files(table, branch=each)) for each in ("main", "audit")] == [1000, 5]
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "said"),
-    [
-        (("--query", "SELECT i FROM t"), 6, "its column 'dy' is not in the files"),
-        (("--query", "SELECT *, 1 AS more FROM t"), 6, "it has no column 'more'"),
-        (("--query", "SELECT i, dy, v AS V FROM t"), 6, "it has no column 'V', but 'v'"),
-        (("--query", "SELECT i::INT AS i, dy, v FROM t"), 6, "'i' is long, and not int"),
-        (("--query", "SELECT i, dy, v::JSON AS v FROM t", "--save-mode", "create"), 6, "already"),
-    ],
-)
-def test_what_does_not_fit_is_refused_before_a_row_is_read(
-    source: str, the_lake: Lake, options: tuple[str, ...], status: int, said: str
-) -> None:
+def test_what_does_not_fit_is_refused_before_a_row_is_read(source: str, the_lake: Lake) -> None:
     """Other columns, other types, and a table that is there: nothing is written, nothing stays."""
-    table = ("--to", "iceberg://lake/ns.t", "--format", "parquet", "--save-mode", "append")
     command.run(*run(source))
-    error = command.error_of("run", source, *table, *options, status=status)
-    assert said in error
+    asked = ("run", source, "--to", "iceberg://lake/ns.t", "--format", "parquet", "--save-mode")
+    for query, mode, said in (
+        ("SELECT i FROM t", "append", "its column 'dy' is not in the files"),
+        ("SELECT *, 1 AS more FROM t", "overwrite", "it has no column 'more'"),
+        ("SELECT i, dy, v AS V FROM t", "append", "it has no column 'V', but 'v'"),
+        ("SELECT i::INT AS i, dy, v FROM t", "append", "'i' is long, and not int"),
+        ("SELECT i FROM t", "create", "already"),
+    ):
+        assert said in command.error_of(*asked, mode, "--query", query, status=6)
     assert len(the_lake.homes("t")) == len(the_lake.runs("t")) == 1
 
 
@@ -251,8 +247,11 @@ def test_a_table_that_has_changed_is_not_overwritten(
     assert len(the_lake.homes("t")) == 2
 
 
-@pytest.mark.parametrize("how", ["EXCLUSIVE", "IMMEDIATE"], ids=["before", "within"])
-@pytest.mark.parametrize("again", ["resume", "run", "clean"])
+@pytest.mark.parametrize(
+    ("how", "again"),
+    [("EXCLUSIVE", "resume"), ("IMMEDIATE", "run"), ("IMMEDIATE", "clean")],
+    ids=["before it", "within it", "within it, not wanted"],
+)
 def test_a_run_that_is_killed_at_its_commit(
     source: str, the_lake: Lake, tmp_path: Path, how: str, again: str
 ) -> None:
@@ -312,8 +311,9 @@ def test_a_table_that_has_forgotten_is_not_written_twice(source: str, the_lake: 
     assert len(rows_of_files(the_lake.table("t"))) == 3 * ROWS
 
 
-def test_a_run_that_is_killed_while_it_reads_is_resumed(
-    source: str, the_lake: Lake, tmp_path: Path
+@pytest.mark.parametrize("options", [(), ("--new-snapshot",)], ids=["resumed", "anew"])
+def test_a_run_that_is_killed_while_it_reads_is_gone_on_with(
+    source: str, the_lake: Lake, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     """Before its files are complete it is a broken run as on a disk, found by the table's name."""
     gate = tmp_path / "gate"
@@ -325,8 +325,9 @@ def test_a_run_that_is_killed_while_it_reads_is_resumed(
     gate.unlink()
     shown = json.loads(command.ended("status", "iceberg://lake/ns.t", "--json").stdout)
     assert shown["state"] == "interrupted"
-    command.run("resume", "iceberg://lake/ns.t")
-    command.run("verify", "iceberg://lake/ns.t", source)
+    command.run("resume", "iceberg://lake/ns.t", *options)
+    assert len(the_lake.runs("t")) == 1
+    command.run("verify", str(the_lake.home("t")), source)
     assert len(rows_of_files(the_lake.table("t"))) == ROWS
 
 
@@ -349,6 +350,38 @@ def test_runs_that_are_killed_at_random_moments(
         assert len(rows_of_files(own.table("t"))) == ROWS, number
         assert len(own.runs("t")) == 1
         shutil.rmtree(root)
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A server of S3's protocol, and the credentials for it."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with s3_server() as server:
+        yield server
+
+
+@pytest.mark.long("runs into object stores")
+def test_a_warehouse_in_an_object_store(
+    source: str, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files go where the catalog says, with its endpoint; Delta tables likewise."""
+    made = Lake(tmp_path, warehouse=f"s3://{s3.bucket}/wh")
+    more = {"S3__ENDPOINT": s3.endpoint, "S3__REGION": "us-east-1"}
+    for name, value in (*made.env.items(), *more.items()):
+        monkeypatch.setenv(name if name in made.env else f"PYICEBERG_CATALOG__LAKE__{name}", value)
+    options = {"s3.endpoint": s3.endpoint, "s3.region": "us-east-1"}
+    made.open(**options).create_namespace("ns")
+    place = s3.place("delta")
+    for mode, number in (("create", 1), ("append", 2), ("overwrite", 1)):
+        command.run(*run(source, "--save-mode", mode, *UNITS))
+        table = made.open(**options).load_table("ns.t")
+        assert table.scan().to_arrow().num_rows == number * ROWS
+        delta = ("--to", f"delta:{place}", "--format", "parquet", "--save-mode", mode)
+        command.run("run", source, "--table", "t", *delta)
+    command.run("verify", "iceberg://lake/ns.t", source)
+    log = [name for name in s3.objects("delta/") if name.startswith("_delta_log/")]
+    assert len(log) == 3
 
 
 def _kill(running: command.Running) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path, PurePath
 from unloader.checking.model import Problem
 from unloader.checking.tables import Report, TableCheck, reported
 from unloader.errors import OutputFailed
+from unloader.lakehouse.opening import lake_format
+from unloader.lakehouse.places import lake_kind
 from unloader.model import Request
 from unloader.records import dataclass
 from unloader.request.directory_names import has_fields
@@ -49,6 +51,11 @@ class Destinations:
             self._pipe(entry, request.output.destination)
             return
         options = request.output
+        if kind == "table":
+            # Whether its columns fit is seen by `plan`, which knows those of the run.
+            with reported(self.report, "to", entry):
+                self.places[number] = (_place_of_table(options.destination),)
+            return
         if any(map(has_fields, options.destinations)):
             if check is None or check.extract is None:
                 return
@@ -135,6 +142,12 @@ class Destinations:
             self.report(Problem(error=error, about="to", entry=self.entries[first]))
         else:
             self.notices.setdefault(first, []).append(f"{text}; it may not fit")
+
+
+def _place_of_table(name: str) -> str:
+    kind = lake_kind(name)
+    assert kind is not None
+    return lake_format(kind).data_place(name)
 
 
 def _is_plain(request: Request) -> bool:

@@ -16,6 +16,9 @@ from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of
 from writers.objects.location import below
 
+_LOOKED_AT = 100
+"""So many of the newest runs of a table are looked at: it may have thousands of them."""
+
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{11}")
 
 
@@ -43,11 +46,11 @@ def homes(name: str) -> tuple[str, ...]:
 def uncommitted(name: str) -> Iterator[tuple[str, Manifest | None]]:
     """Yield where runs lie that are not part of a table, each with its manifest if it is complete.
 
-    The newest comes first. One that goes on is among them.
+    The newest comes first, and the newest alone are looked at. One that goes on is among them.
     """
     kind = lake_kind(name)
     assert kind is not None
-    for home in homes(name):
+    for home in homes(name)[:_LOOKED_AT]:
         storage = storage_at(home)
         if MANIFEST not in storage.names(home):
             yield home, None

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from unloader.lakehouse.places import LakeKind
 
 if TYPE_CHECKING:
     from unloader.lakehouse.base import LakeFormat
+
+
+LIBRARIES: dict[LakeKind, str] = {"iceberg": "pyiceberg", "delta": "deltalake"}
+"""What each format needs; its extra has the name of the format."""
+
+
+def installed() -> dict[LakeKind, str | None]:
+    """Return the formats of tables, and the version of the library of each; None if it lacks."""
+    found: dict[LakeKind, str | None] = {}
+    for kind, library in LIBRARIES.items():
+        try:
+            found[kind] = version(library)
+        except PackageNotFoundError:
+            found[kind] = None
+    return found
 
 
 def lake_format(kind: LakeKind) -> LakeFormat:

@@ -155,6 +155,9 @@ class BrokenRun:
         asked = self.run.request
         if asked.routes is not None and len(asked.routes) > 1:
             return self._routes_here(asked)
+        table = self.run.output.options.lake_table
+        if table is not None:
+            return replace(asked, output=replace(asked.output, destination=table.name))
         output = replace(asked.output, destination=first, others=tuple(others))
         if has_fields(asked.output.destination):
             # Which other runs are of the same job is said by the fields, which are gone.
@@ -168,7 +171,7 @@ class BrokenRun:
                 route,
                 output=replace(
                     route.output,
-                    destination=output.options.destination,
+                    destination=_asked_place(output.options),
                     others=output.options.others,
                     overwrite=route.output.overwrite or is_finished(output.options.destination),
                     # As above: the fields are gone.
@@ -207,6 +210,11 @@ class BrokenRun:
             if _real(now) != _real(had.options.destinations):
                 return False
         return True
+
+
+def _asked_place(output: OutputOptions) -> str:
+    """Return the place of an output as it is asked for: a table lies elsewhere for each run."""
+    return output.destination if output.lake_table is None else output.lake_table.name
 
 
 def _real(places: Iterable[str]) -> list[str]:

@@ -30,12 +30,12 @@ class Lake:
             "PYICEBERG_CATALOG__LAKE__WAREHOUSE": self.warehouse or f"file://{self.root / 'wh'}",
         }
 
-    def open(self) -> Any:
+    def open(self, **more: str) -> Any:
         """Return the catalog; this process has read its variables once, maybe long ago."""
         from pyiceberg.catalog.sql import SqlCatalog
 
         values = {name.rpartition("__")[2].lower(): value for name, value in self.env.items()}
-        return SqlCatalog("lake", **values)
+        return SqlCatalog("lake", **values, **more)
 
     def table(self, name: str) -> Any:
         """Return a table as it is now."""

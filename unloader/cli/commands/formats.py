@@ -9,6 +9,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.lakehouse.opening import LIBRARIES, installed
 
 
 @click.command(
@@ -22,7 +23,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 )
 @declared_options("formats")
 def command(**values: Any) -> None:
-    """List output formats, compression codecs and dialects of delimited text."""
+    """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
     from writers import registry
     from writers.parquet import encoders as parquet
     from writers.text import dialects, encoders
@@ -35,9 +36,11 @@ def command(**values: Any) -> None:
             for reason in reasons
         )
         document = {"formats": registry.formats(), "compression": codecs, "dialects": named}
+        document["tables"] = installed()
         render.emit_json({**document, "text_encoder": text, "parquet_encoder": pages})
     elif not values["quiet"]:
         render.emit(_shown(registry.formats(), codecs, dialects.DIALECTS))
+        render.emit("\n" + _tables())
         lines = map(_encoder, ("text", "parquet"), reasons)
         render.emit("\n" + "\n".join(lines))
 
@@ -56,6 +59,15 @@ def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
             ),
         )
     )
+
+
+def _tables() -> str:
+    """Return the tables of a lakehouse that files can become part of."""
+    rows = (
+        (name, LIBRARIES[name], found or f"pip install 'unloader[{name}]'")
+        for name, found in installed().items()
+    )
+    return render.table(("table", "library", "version"), rows)
 
 
 def _encoder(name: str, reason: str | None) -> str:

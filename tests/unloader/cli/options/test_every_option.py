@@ -81,6 +81,8 @@ BY_NAME = {
     "table-kinds": "view",
     "sample": "5%",
     "sample-by": "A",
+    "replace-where": "A = 1",
+    "branch": "audit",
 }
 OF_TABLES = {option.name for option in tables.OPTIONS}
 """They mean something where there are several tables."""
@@ -98,6 +100,11 @@ def sample(option: Option) -> str:
     return BY_NAME.get(option.name) or BY_KIND[option.kind]
 
 
+OF_LAKE_TABLES = {
+    "save-mode": (),
+    "replace-where": ("--save-mode", "overwrite"),
+    "branch": ("--save-mode", "append"),
+}
 OF_POSTGRES = ("enable-row-security", "keep-snapshot", "lock-timeout")
 
 
@@ -113,6 +120,9 @@ def around(option: Option) -> list[str]:
         return [*found, "--table", "T*", "--to", "out/{table}"]
     dated = option.name in ("keep", "latest-link")
     found += ["--to", "out/{date}" if dated else "out"] if option.name != "to" else []
+    if option.name in OF_LAKE_TABLES:
+        mode = OF_LAKE_TABLES[option.name]
+        found[-1:] = ["iceberg://lake/ns.t", "--format", "parquet", *mode]
     found += ["--slow-between", "8:00-9:00"] if option.name == "slow-parallelism" else []
     found += ["--sample", "5%"] if option.name == "sample-by" else []
     named = option.name == "parquet-key-name"
