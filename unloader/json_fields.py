@@ -47,6 +47,39 @@ def fields_to_json(value: Any) -> dict[str, Any]:
     return found
 
 
+class Made:
+    """What has been made of objects; who makes JSON of much that shares parts makes each once."""
+
+    _MOST = 10_000
+    """Guess; what is kept is given up then, and made anew."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def fields_to_json(self, value: Any) -> dict[str, Any]:
+        """Return the same as `fields_to_json`; parts are shared, and must not be changed."""
+        found = {}
+        for name, key, is_optional in fields_of(type(value)):
+            item = getattr(value, name)
+            if not (is_optional and item is None):
+                found[key] = item if type(item) in _PLAIN_TYPES else self._part(item)
+        return found
+
+    def _part(self, item: Any) -> Any:
+        known = self._known.get(id(item))
+        if known is not None:
+            return known[1]
+        kind: type = type(item)
+        is_plain = dataclasses.is_dataclass(kind) and not _has_own_form(kind)
+        made = self.fields_to_json(item) if is_plain else to_json(item)
+        if len(self._known) >= self._MOST:
+            self._known.clear()
+        # The object with it: as long as it is there no other one has its number.
+        self._known[id(item)] = item, made
+        return made
+
+
 _PLAIN_TYPES = frozenset((str, int, float, bool, type(None)))
 _READ_AS_THEY_ARE = (str, int, float, bool)
 

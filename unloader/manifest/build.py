@@ -5,17 +5,18 @@ How it is read back is `unloader.manifest.read`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
 from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
-from unloader.json_fields import OPTIONAL, from_json, to_json
+from unloader.json_fields import OPTIONAL, fields_of, from_json, to_json
 from unloader.manifest.model import (
     FORMAT_REVISION,
     ColumnRecord,
@@ -277,12 +278,9 @@ class _Asked:
         self.run = run
         request, output = run.request, run.output
         self._known = (
-            replace(
-                request,
-                selection=replace(request.selection, table=None, query=None),
-                output=replace(request.output, destination="", others=()),
-                settings=(),
-            ),
+            _values(request, ("selection", "output", "settings")),
+            _values(request.selection, ("table", "query")),
+            _values(request.output, ("destination", "others")),
             output.format,
             output.compression,
             output.choice,
@@ -295,6 +293,17 @@ class _Asked:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Asked) and self._known == other._known
+
+
+def _values(record: Any, without: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return what a record holds in its fields, but for some."""
+    found: tuple[Any, ...] = _values_of(type(record), without)(record)
+    return found
+
+
+@cache
+def _values_of(kind: type, without: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*(name for name, *_ in fields_of(kind) if name not in without))
 
 
 @lru_cache(maxsize=8)

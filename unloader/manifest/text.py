@@ -46,8 +46,9 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, OptionsRecord):
-        # The place is the first of the options.
-        options = _shared(replace(value, to=""), _TOP)
+        # The place is the first of the options, and all that differs.
+        key = _TOP, (OptionsRecord, *_values(value)[1:])
+        options = _kept(key, lambda: replace(value, to=""), _TOP)
         return options.replace(_PLACE, f'"to": {indented(to_json(value.to), _BELOW)}', 1)
     if name in _WHOLE:
         return _shared(value, _TOP)
@@ -59,14 +60,18 @@ def _text(name: str, value: Any) -> str:
 
 def _shared(value: Any, line: str) -> str:
     """Return the text of a value, which is kept for the next manifest."""
-    key = line, _identity(value)
+    return _kept((line, _identity(value)), lambda: value, line)
+
+
+def _kept(key: tuple[str, Any], value: Callable[[], Any], line: str) -> str:
+    """Return the text that is kept under a key, which is made of the value if there is none."""
     try:
         text = _known.get(key)
     except TypeError:
         # Options of a transform hold objects of any form.
-        return indented(to_json(value), line)
+        return indented(to_json(value()), line)
     if text is None:
-        text = indented(to_json(value), line)
+        text = indented(to_json(value()), line)
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         _known[key] = text
@@ -79,10 +84,13 @@ def _identity(value: Any) -> Any:
     1, 1.0 and true are equal, but no field of a record takes more than one of them.
     """
     kind = type(value)
-    if not dataclasses.is_dataclass(kind):
-        return value
-    values = _values_of(kind)(value)
-    return kind, *(tuple(each.items()) if type(each) is dict else each for each in values)
+    return (kind, *_values(value)) if dataclasses.is_dataclass(kind) else value
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    """Return the fields of a dataclass; dictionaries as what can be a key."""
+    values = _values_of(type(value))(value)
+    return tuple(tuple(each.items()) if type(each) is dict else each for each in values)
 
 
 @cache

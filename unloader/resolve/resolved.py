@@ -233,16 +233,23 @@ class ResolvedRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON-able values, with its digest."""
-        parts = json_fields.fields_to_json(self)
+        return self._to_json(json_fields.Made())
+
+    def _to_json(self, made: json_fields.Made) -> dict[str, Any]:
+        parts = made.fields_to_json(self)
         digest = _digest(parts, self.plan.digest)
         return {"format_version": FORMAT_VERSION, **parts, "run_digest": digest}
 
-    def record(self) -> bytes:
+    def record(self, made: json_fields.Made | None = None) -> bytes:
         """Return the text that is kept beside the staged files while the run goes on.
 
         Nobody asked for that file, so no statement of a session is in it: any may hold a password.
+
+        Args:
+            made: Of other runs, which have much in common with this one.
         """
-        return (json.dumps(self._with_session_sql(()).to_json()) + "\n").encode("ascii")
+        document = self._with_session_sql(())._to_json(made or json_fields.Made())
+        return (json.dumps(document) + "\n").encode("ascii")
 
     @classmethod
     def from_json(cls, value: object) -> ResolvedRun:

@@ -22,7 +22,8 @@ def tables_record(
 
     `unloader.resolve.tables.homes` knows it by its first key.
     """
-    runs = b", ".join(run.record().rstrip() for run in resolved.runs)
+    made = json_fields.Made()
+    runs = b", ".join(run.record(made).rstrip() for run in resolved.runs)
     left_out = [
         {"table": each.table, "error": type(each.error).__name__, "why": redact(each.error.message)}
         for each in problems

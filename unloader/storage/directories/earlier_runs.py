@@ -7,11 +7,15 @@ from collections.abc import Sequence
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.run_directory import RunDirectory
-from unloader.storage.model import MANIFEST, ReadIndex
+from unloader.storage.model import MANIFEST, Index, ReadIndex
 
 
 class EarlierRuns:
-    """What stood in the directories when they were taken, and what stands there now."""
+    """What stood in the directories when they were taken, and what stands there now.
+
+    A look reads each manifest. There is one at the start and one before the run is published; what
+    is asked in between is answered from the last one.
+    """
 
     def __init__(self, directories: Sequence[RunDirectory], read_index: ReadIndex) -> None:
         """Look at the directories.
@@ -21,20 +25,52 @@ class EarlierRuns:
         """
         self._directories = tuple(directories)
         self._read_index = read_index
-        self._before = self._runs(), self.files()
+        self._standing: list[Index | None] = []
+        self._files: list[set[str]] = []
+        self._look()
+        self._before = self._runs(), self._files
 
-    def files(self) -> list[set[str]]:
-        """Return for each directory the files of finished runs that it holds.
+    @property
+    def files(self) -> Sequence[set[str]]:
+        """For each directory the files of finished runs that it holds."""
+        return self._files
+
+    def replaced(self) -> list[set[str]]:
+        """Return for each directory the names that go with earlier runs, manifests included."""
+        return [
+            names if standing is None else names | {MANIFEST}
+            for standing, names in zip(self._standing, self._files, strict=True)
+        ]
+
+    def check_unchanged(self) -> None:
+        """Look again; check that no finished run has come since: nobody agreed to replace it.
 
         Raises:
-            OutputFailed: A finished run has files in directories that are not ours to replace.
+            OutputFailed: One has, or as at the start.
         """
+        runs, names = self._before
+        self._look()
+        for directory, run, was, now, before in zip(
+            self._directories, self._runs(), runs, self._files, names, strict=True
+        ):
+            if (run and run != was) or now - before:
+                raise OutputFailed(
+                    f"a finished run ({run}) has appeared in {directory.path} while this one was "
+                    "writing, so nothing is published",
+                    "move it to another directory, then unload again; what was written is in "
+                    f"{directory.staged}",
+                )
+
+    def _look(self) -> None:
+        self._standing = [directory.finished(self._read_index) for directory in self._directories]
+        self._files = self._files_of_runs()
+
+    def _files_of_runs(self) -> list[set[str]]:
         found: list[set[str]] = [set() for _ in self._directories]
-        finished = [directory.finished(self._read_index) for directory in self._directories]
-        if finished.count(None) == len(finished):
+        if not any(self._standing):
             return found
         known = {os.path.realpath(directory.path) for directory in self._directories}
-        for home, standing in zip(self._directories, finished, strict=True):
+        for home, standing in zip(self._directories, self._standing, strict=True):
             if standing is None:
                 continue
             for path in standing.places:
@@ -47,33 +83,6 @@ class EarlierRuns:
                 names |= directory.files_here(standing)
         return found
 
-    def replaced(self) -> list[set[str]]:
-        """Return for each directory the names that go with earlier runs, manifests included."""
-        found = self.files()
-        for directory, names in zip(self._directories, found, strict=True):
-            if directory.finished(self._read_index) is not None:
-                names.add(MANIFEST)
-        return found
-
-    def check_unchanged(self) -> None:
-        """Check that no finished run has come since the start: nobody agreed to replace it.
-
-        Raises:
-            OutputFailed: One has.
-        """
-        runs, names = self._before
-        for directory, run, was, now, before in zip(
-            self._directories, self._runs(), runs, self.files(), names, strict=True
-        ):
-            if (run and run != was) or now - before:
-                raise OutputFailed(
-                    f"a finished run ({run}) has appeared in {directory.path} while this one was "
-                    "writing, so nothing is published",
-                    "move it to another directory, then unload again; what was written is in "
-                    f"{directory.staged}",
-                )
-
     def _runs(self) -> list[str]:
         """Return for each directory the finished run whose manifest it holds, or nothing."""
-        standing = [directory.finished(self._read_index) for directory in self._directories]
-        return [each.run_id if each is not None else "" for each in standing]
+        return [each.run_id if each is not None else "" for each in self._standing]

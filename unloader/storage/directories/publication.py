@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from writers.files.publish import NamedLater
 from writers.files.syncing import Steps, Wanted
 
 _VERSION = 1
+_REMEMBERED = 256
 _LONGEST_NAME = 255
 """Bytes, on all usual file systems."""
 
@@ -60,18 +61,18 @@ class Placed(NamedTuple):
 
 
 # Each step of a publication asks for these paths, and making one costs more than most of what is
-# done with it. A few publications go on at a time.
-@lru_cache(maxsize=64)
+# done with it. Those that go on at a time are remembered: two threads, 48 tables each.
+@lru_cache(maxsize=_REMEMBERED)
 def _path(text: str) -> Path:
     return Path(text)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_REMEMBERED)
 def _room(text: str) -> Path:
     return Path(text) / RUN
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_REMEMBERED)
 def _beside(text: str, twin: str) -> Path:
     return Path(text).with_name(twin) if twin else Path(text) / RUN / "twin"
 
@@ -144,7 +145,15 @@ class Publication:
         Raises:
             WriteError: As above.
         """
-        shares = [asdict(share) for share in self.shares]
+        shares = [
+            {
+                "path": share.path,
+                "twin": share.twin,
+                "files": share.files,
+                "replaced": share.replaced,
+            }
+            for share in self.shares
+        ]
         document = {"version": _VERSION, "run_id": self.run_id, "shares": shares}
         data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
         records: list[NamedLater] = []

@@ -118,7 +118,7 @@ class RunDirectories:
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
         """Check that under none of these names lies a file that is not an earlier run's."""
-        earlier = self._earlier.files()
+        earlier = self._earlier.files
         for number, name in finals:
             path = self.all[number].path / name
             if name not in earlier[number] and os.path.lexists(path):
@@ -273,7 +273,7 @@ class RunDirectories:
                 raise
 
     def _check_moves(self, moves: Sequence[Move]) -> None:
-        earlier = self._earlier.files()
+        earlier = self._earlier.files
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, earlier[number])
@@ -380,9 +380,10 @@ class RunDirectories:
 
     def _check_out(self, manifest: bytes) -> None:
         """Check that what a reader finds now is this run."""
-        path = self.first.path / MANIFEST
+        path = f"{self.first.path}/{MANIFEST}"
         try:
-            found = "" if path.read_bytes() == manifest else "it has other bytes"
+            with open(path, "rb", buffering=0) as file:
+                found = "" if file.read(len(manifest) + 1) == manifest else "it has other bytes"
         except OSError as error:
             found = repr(error)
         if found:

@@ -206,9 +206,9 @@ class RunDirectory:
         Raises:
             OutputFailed: It is damaged.
         """
-        path = self.path / MANIFEST
-        if not path.exists():
+        if not os.path.exists(f"{self.path}/{MANIFEST}"):
             return None
+        path = self.path / MANIFEST
         try:
             data = read_regular(path)
         except OSError as error:
