@@ -60,7 +60,8 @@ class Made:
     def fields_to_json(self, value: Any) -> dict[str, Any]:
         """Return the same as `fields_to_json`; parts are shared, and must not be changed."""
         found = {}
-        for name, key, is_optional in fields_of(type(value)):
+        kind: type = type(value)
+        for name, key, is_optional in fields_of(kind):
             item = getattr(value, name)
             if not (is_optional and item is None):
                 found[key] = item if type(item) in _PLAIN_TYPES else self._part(item)

@@ -52,14 +52,16 @@ def check_others(home: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "where", "more"),
     [
-        ("write", "main.bad/_run/journal", ()),
-        ("rename", "main.bad/", ("--publish", "run")),
+        # Its lock has its journal, which begins behind some 350 bytes.
+        (("write", 450), "main.bad/_run/lock", ()),
+        (("write", 0), "main.bad/_run/lock", ()),
+        (("rename", 0), "main.bad/", ("--publish", "run")),
         *also(
             OTHER_ROUTES,
-            ("write", "main.bad/_run/staged/", ()),
-            ("fsync", "main.bad/_run/staged/", ("--parallelism", "1")),
-            ("rename", "main.bad/", ()),
-            ("fsync", "main.bad/_run/lock", ()),
+            (("write", 0), "main.bad/_run/0", ()),
+            (("fsync", 0), "main.bad/_run/0", ("--parallelism", "1")),
+            (("rename", 0), "main.bad/", ()),
+            (("fsync", 0), "main.bad/_run/lock", ()),
         ),
     ],
 )
@@ -67,7 +69,7 @@ def test_a_full_disk_under_one_table_fails_that_alone(
     database: str,
     faults: FaultyCalls,
     tmp_path: Path,
-    call: str,
+    call: tuple[str, int],
     where: str,
     more: tuple[str, ...],
 ) -> None:
@@ -76,7 +78,7 @@ def test_a_full_disk_under_one_table_fails_that_alone(
     done = command.ended(
         *("run", database, "--table", "main.*", "--on-table-failure", "continue", "--quiet"),
         *("--to", f"{home}/{{schema}}.{{table}}", *more),
-        env={**os.environ, **faults.environment(call, errno.ENOSPC, files=where)},
+        env={**os.environ, **faults.environment(call[0], errno.ENOSPC, files=where, after=call[1])},
     )
     assert done.returncode == 7, done.stderr
     assert "bad" in done.stderr
@@ -103,7 +105,7 @@ def test_a_small_file_whose_sync_has_failed_once_is_written_again(
     """The next sync of it would succeed, whatever the disk has; resume cannot know that."""
     home = tmp_path / "night"
     fault = faults.environment(
-        "fsync", errno.EIO, files="main.bad/_run/staged/", more={"who": "parent", "times": 1}
+        "fsync", errno.EIO, files="main.bad/_run/0", more={"who": "parent", "times": 1}
     )
     out = command.ended(
         *("run", database, "--table", "*", "--to", f"{home}/{{schema}}.{{table}}"),
@@ -112,7 +114,7 @@ def test_a_small_file_whose_sync_has_failed_once_is_written_again(
     )
     assert out.returncode == 7, out.stderr
     check_others(home)
-    assert not list((home / "main.bad" / "_run" / "staged").glob("*"))
+    assert not list((home / "main.bad" / "_run").glob("0*"))
     command.run("resume", str(home), "--quiet")
     assert {name: rows_of(home, f"main.{name}") for name in SIZES} == SIZES
 

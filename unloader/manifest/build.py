@@ -297,8 +297,8 @@ class _Asked:
 
 def _values(record: Any, without: tuple[str, ...]) -> tuple[Any, ...]:
     """Return what a record holds in its fields, but for some."""
-    found: tuple[Any, ...] = _values_of(type(record), without)(record)
-    return found
+    kind: type = type(record)
+    return _values_of(kind, without)(record)
 
 
 @cache

@@ -89,7 +89,8 @@ def _identity(value: Any) -> Any:
 
 def _values(value: Any) -> tuple[Any, ...]:
     """Return the fields of a dataclass; dictionaries as what can be a key."""
-    values = _values_of(type(value))(value)
+    kind: type = type(value)
+    values = _values_of(kind)(value)
     return tuple(tuple(each.items()) if type(each) is dict else each for each in values)
 
 

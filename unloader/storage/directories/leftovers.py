@@ -45,7 +45,7 @@ REPLACED = "replaced"
 BULK = (STAGED, REPLACED, *RECORDS, STATUS, STOP, WISH, MANIFEST)
 """What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed. Of
 the two directories among them only the run's own files are: staged ones by the end of their names,
-replaced ones by the record of the publication."""
+replaced ones by the record of the publication. Staged files may lie beside these, too."""
 
 _PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, WISH, MANIFEST, RECORD))
 """Records that are being written."""
@@ -268,7 +268,7 @@ def look(directory: Path) -> Leftover:
     return Leftover(
         directory=str(directory),
         run_id=read_holder(room).run_id,
-        units=_finished_units(room / JOURNAL),
+        units=_finished_units(room),
         files=len(sizes),
         bytes=sum(sizes),
     )
@@ -276,14 +276,15 @@ def look(directory: Path) -> Leftover:
 
 def staged_files(room: Path) -> tuple[os.DirEntry[str], ...]:
     """Return the staged files of a `_run`, unfinished ones included."""
-    return tuple(entry for entry in _entries(room / STAGED) if _is_staged(entry))
+    apart = tuple(entry for entry in _entries(room / STAGED) if _is_staged(entry))
+    return apart + tuple(entry for entry in _entries(room) if _is_staged_here(entry))
 
 
 def strangers(room: Path) -> tuple[Path, ...]:
     """Return what lies in a `_run` and no run has put there; it is never removed."""
     known = {*BULK, *_PARTS, RECORD, LOCK}
     here = _entries(room)
-    found = [entry for entry in here if entry.name not in known]
+    found = [each for each in here if each.name not in known and not _is_staged_here(each)]
     names = {entry.name for entry in here}
     if STAGED in names:
         found += [entry for entry in _entries(room / STAGED) if not _is_staged(entry)]
@@ -321,6 +322,10 @@ def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:
         if name in there and name not in kept:
             with suppress(OSError):
                 os.unlink(f"{room}/{name}")
+    if any(name.endswith(PART_SUFFIX) for name in there):
+        for entry in filter(_is_staged_here, _entries(room)):
+            with suppress(OSError):
+                os.unlink(entry.path)
 
 
 def _remove(folder: Path, is_ours: Callable[[os.DirEntry[str]], bool]) -> None:
@@ -353,6 +358,11 @@ def _is_staged(entry: os.DirEntry[str]) -> bool:
     return False
 
 
+def _is_staged_here(entry: os.DirEntry[str]) -> bool:
+    """Tell whether it is a staged file that lies in a `_run` itself, as of a table of many."""
+    return entry.name not in _PARTS and _is_staged(entry)
+
+
 def _recorded(room: Path) -> frozenset[str]:
     """Return the names of the files that a publication replaces, by its record in a `_run`."""
     try:
@@ -362,9 +372,11 @@ def _recorded(room: Path) -> frozenset[str]:
         return frozenset()
 
 
-def _finished_units(path: Path) -> int:
+def _finished_units(room: Path) -> int:
+    # Of a table of many the journal is in its lock.
+    path = room / JOURNAL
     try:
-        with open(path, "rb") as file:
+        with open(path if path.exists() else room / LOCK, "rb") as file:
             # A last line without an end is of a kill in mid-write.
             return sum(line.startswith(STAGED_LINE) and line.endswith(b"\n") for line in file)
     except OSError:

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from unloader.errors import OutputFailed
 from unloader.records import dataclass
+from unloader.storage.directories import lock_lines
 from unloader.storage.directories.leftovers import (
+    LOCK,
     RECORD,
     RUN,
     STAGED,
@@ -29,6 +31,7 @@ from unloader.storage.directories.leftovers import (
 from unloader.storage.model import MANIFEST
 from writers.errors import WriteError
 from writers.files.publish import NamedLater
+from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps, Wanted
 
 _VERSION = 1
@@ -127,6 +130,17 @@ class Publication:
         shares[number] = replace(shares[number], twin="")
         return replace(self, shares=tuple(shares))
 
+    def line(self) -> bytes:
+        """Return the text of the record, one line."""
+        shares = [
+            {"path": each.path, "twin": each.twin, "files": each.files, "replaced": each.replaced}
+            for each in self.shares
+        ]
+        document = {"version": _VERSION, "run_id": self.run_id, "shares": shares}
+        data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
+        assert data.startswith(lock_lines.RECORD_BEGINS)
+        return data
+
     def writing(self) -> Steps[None]:
         """Put it on record in each directory, synced; the first one's begins the publication.
 
@@ -145,17 +159,7 @@ class Publication:
         Raises:
             WriteError: As above.
         """
-        shares = [
-            {
-                "path": share.path,
-                "twin": share.twin,
-                "files": share.files,
-                "replaced": share.replaced,
-            }
-            for share in self.shares
-        ]
-        document = {"version": _VERSION, "run_id": self.run_id, "shares": shares}
-        data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
+        data = self.line()
         records: list[NamedLater] = []
         try:
             for room in rooms:
@@ -205,6 +209,7 @@ class Publication:
         for share in reversed(self.shares):
             if self.holds(share.room):
                 (share.room / RECORD).unlink(missing_ok=True)
+                lock_lines.take_record_out(share.room)
 
     def holds(self, room: Path) -> bool:
         """Tell whether a `_run` is that of this run, not of a later one in the same directory."""
@@ -239,8 +244,10 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
     """
     path = room / RECORD
     try:
-        if not (is_directory_of(room, owners) and is_file_of(path, owners)):
+        if not is_directory_of(room, owners):
             return None
+        if not is_file_of(path, owners):
+            return _in_lock(room, owners)
         return _parsed(owners, json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -250,6 +257,20 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
             f"and cannot be read: {error!r}",
             f"restore it, or remove {room} and the files that have no manifest",
         ) from error
+
+
+def _in_lock(room: Path, owners: frozenset[int]) -> Publication | None:
+    """Return the publication that is on record in a lock.
+
+    One that cannot be read was cut short by a power cut: nothing had been renamed by then.
+    """
+    line = lock_lines.record(room) if is_file_of(room / LOCK, owners) else b""
+    if not line:
+        return None
+    try:
+        return _parsed(owners, json.loads(line))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _parsed(owners: frozenset[int], document: Mapping[str, Any]) -> Publication:
@@ -271,7 +292,8 @@ def _parsed(owners: frozenset[int], document: Mapping[str, Any]) -> Publication:
 
 def _placed(source: str, final: str, size: int) -> Placed:
     folder, name = os.path.split(source)
-    if folder not in (STAGED, "") or (not folder and name != MANIFEST):
+    is_staged = name.endswith(PART_SUFFIX)
+    if folder not in (STAGED, "") or not (folder or is_staged or name == MANIFEST):
         raise ValueError(f"a file from {source!r}")
     return Placed(os.path.join(folder, _plain(name)), _plain(final), int(size))
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from unloader.errors import OutputFailed
+from unloader.storage.directories import lock_lines
 from unloader.storage.directories.leftovers import (
     LOCK,
     RECORD,
@@ -82,9 +83,10 @@ def _has_more(here: Path) -> bool:
         return False
     try:
         first = holder_of(room, owners_for(here)).directories[:1]
+        on_record = os.path.lexists(room / RECORD) or bool(lock_lines.record(room))
     except OSError:
         return True  # Whoever looks closer says why.
-    return os.path.lexists(room / RECORD) or first not in ((), (str(here),))
+    return on_record or first not in ((), (str(here),))
 
 
 def _of_twins(parent: Path) -> set[str]:

@@ -21,7 +21,7 @@ from unloader.errors import OutputFailed
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.earlier_runs import EarlierRuns
 from unloader.storage.directories.journal import Journal, remove_unsynced
-from unloader.storage.directories.leftovers import LOCK, RUN, STAGED, Holder, strangers
+from unloader.storage.directories.leftovers import LOCK, RUN, Holder, strangers
 from unloader.storage.directories.publication import (
     Placed,
     Publication,
@@ -97,9 +97,9 @@ class RunDirectories:
             undo.pop_all()
 
     def _begin(self, holder: Holder, kept: Collection[str]) -> None:
-        durable = not self._one_of_many
+        durable, small = not self._one_of_many, self._one_of_many and len(self.all) == 1
         left = [
-            _on(directory, partial(directory.begin, holder, durable=durable, kept=kept))
+            _on(directory, partial(directory.begin, holder, durable, kept=kept, small=small))
             for directory in self.all
         ]
         self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
@@ -156,7 +156,8 @@ class RunDirectories:
 
     def recorded(self, name: str) -> bytes:
         """Return a record from the first directory's `_run`."""
-        return _on(self.first, partial(self.first.read_record, _known(name)), "read")
+        read = partial(self.first.read_record, _known(name))
+        return _on(self.first, read, "read")
 
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
         """Keep them in mind, and have the journal sync them in front of its next line."""
@@ -171,8 +172,9 @@ class RunDirectories:
 
     def _journal(self, name: str) -> Journal:
         if name not in self._journals:
-            path = self.first.room / _known(name)
-            staged = [directory.staged for directory in self.all]
+            own = LOCK if self.first.is_small and _known(name) == JOURNAL else _known(name)
+            path = self.first.room / own
+            staged = [each.staged for each in self.all if not each.is_small]
             opened = _on(
                 self.first, lambda: Journal(path, staged, self.all), "write the journal in"
             )
@@ -243,10 +245,9 @@ class RunDirectories:
         with ExitStack() as opened:
             told = self._told(moves, manifest, opened)
             publication = self._publication(moves)
-            rooms = [share.room for share in publication.shares]
-            for room in rooms:
+            for share in publication.shares:
                 # That they are the run's is known.
-                check_real_room(publication, room)
+                check_real_room(publication, share.room)
             self._publishing = True
             waiting = [then]
 
@@ -257,9 +258,7 @@ class RunDirectories:
 
             try:
                 began = time.monotonic()
-                yield from publication.naming(
-                    publication.written(rooms), told, lambda: self._remove_unsynced(moves)
-                )
+                yield from self._on_record(publication, told, moves)
                 for directory in self.all:
                     directory.is_durable(began)
                 # Until then machines that the lock does not reach see that it goes on.
@@ -271,6 +270,21 @@ class RunDirectories:
                 if isinstance(error, OSError):
                     raise self.first.refused("publish in", error) from error
                 raise
+
+    def _on_record(
+        self, publication: Publication, told: Sequence[Wanted], moves: Sequence[Move]
+    ) -> Steps[None]:
+        """Put the publication on record, once all that it tells of is on the disk."""
+        if self.first.is_small:
+            try:
+                yield told
+            except (OSError, WriteError):
+                self._remove_unsynced(moves)
+                raise
+            yield (self.first.put_on_record(publication.line()),)
+        else:
+            records = publication.written([share.room for share in publication.shares])
+            yield from publication.naming(records, told, lambda: self._remove_unsynced(moves))
 
     def _check_moves(self, moves: Sequence[Move]) -> None:
         earlier = self._earlier.files
@@ -295,7 +309,8 @@ class RunDirectories:
             raise
         self._access.give(file.path)
         way = [each for directory in self.all for each in directory.way()]
-        folders = [each.staged for each in self.all] + [each.room for each in self.all]
+        folders = [each.staged for each in self.all if not each.is_small]
+        folders += [each.room for each in self.all]
         unsynced = [
             opened_for_sync(self.staged_file(move.place, move.staged), opened)
             for move in moves
@@ -398,7 +413,7 @@ class RunDirectories:
             here = Path(os.path.realpath(directory.path))
             files = [
                 Placed(
-                    f"{STAGED}/{move.staged}",
+                    directory.source(move.staged),
                     move.final,
                     _size(f"{directory.staged}/{move.staged}"),
                 )

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
+from unloader.storage.directories import lock_lines
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.leftovers import (
     LOCK,
@@ -47,6 +48,7 @@ from unloader.storage.directories.refusals import (
     refused,
 )
 from unloader.storage.model import (
+    JOURNAL,
     MANIFEST,
     RUN_RECORD,
     STATUS,
@@ -83,6 +85,8 @@ class RunDirectory:
         self._made_room = False
         self._room_descriptor: int | None = None
         self._is_durable = False
+        self.is_small = False
+        """Lock, journal and publication are one file, and staged files lie beside it."""
         self._written = b""
         """What this run has written into the lock."""
         self._above: tuple[Path, ...] = ()
@@ -109,13 +113,19 @@ class RunDirectory:
             raise error
 
     def begin(
-        self, holder: Holder, *, durable: bool = True, kept: Collection[str] = ()
+        self,
+        holder: Holder,
+        durable: bool = True,
+        *,
+        kept: Collection[str] = (),
+        small: bool = False,
     ) -> Leftover:
         """Write down whose the directory is and make room for staged files.
 
         Args:
             holder: The run.
             kept: Records of the run that died here that stay.
+            small: Make as few files as can be, where the directory is new; see `is_small`.
             durable: Have it on the disk at once; otherwise `make_durable` is called in time.
 
         Returns:
@@ -134,8 +144,12 @@ class RunDirectory:
             # Of a run that was published and not cleared away.
             (self.room / RECORD).unlink(missing_ok=True)
         self._written = write_holder(self._lock, holder)
-        # A file that no run has written keeps the former one there.
-        self._make_staged()
+        if small and self.is_new and self._access.is_usual:
+            lock_lines.begin(self._lock, holder.run_id)
+            self.is_small, self.staged = True, self.room
+        else:
+            # A file that no run has written keeps the former one there.
+            self._make_staged()
         if durable:
             self.make_durable()
         return left
@@ -168,7 +182,9 @@ class RunDirectory:
         self._above = tuple(
             made.parent for made in self._created if not _is_synced(made.parent, self._made_at)
         )
-        return (self._lock, *filter(_is_readable, (self.path, *self._above)))
+        # That of a small one is synced with its journal, or with the record in it.
+        lock = () if self.is_small else (self._lock,)
+        return (*lock, *filter(_is_readable, (self.path, *self._above)))
 
     def is_durable(self, since: float) -> None:
         """Take note that the way is synced.
@@ -196,9 +212,25 @@ class RunDirectory:
                 f"run {holder.run_id} has nothing in {self.path} any more",
                 "start again, without resume",
             )
+        lines = lock_lines.journal(self.room)
+        if lines and not os.path.lexists(self.room / JOURNAL):
+            # Who goes on with a table of many keeps its journal as in any other directory.
+            self.write_record(JOURNAL, lines)
         self._written = write_holder(self._lock, holder)
-        self._make_staged()
+        if self._access.is_usual and not os.path.lexists(self.staged):
+            self.staged = self.room
+        else:
+            self._make_staged()
         self.make_durable()
+
+    def put_on_record(self, publication: bytes) -> Wanted:
+        """Write the record of the publication into the lock; return what is to be synced then.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        lock_lines.add_record(self._lock, publication)
+        return self._lock
 
     def finished(self, read_index: ReadIndex) -> Index | None:
         """Return what the manifest of the finished run here lists, None if there is none.
@@ -243,6 +275,10 @@ class RunDirectory:
             OSError: It cannot be read.
         """
         return read_record(self.room, name)
+
+    def source(self, name: str) -> str:
+        """Return where a staged file is, as seen from `_run`."""
+        return name if self.staged == self.room else f"{STAGED}/{name}"
 
     def remove_staged(self, kept: Collection[str]) -> None:
         """Remove staged files but those of these names.
@@ -313,7 +349,8 @@ class RunDirectory:
             if not os.path.samestat(os.fstat(self._lock), os.lstat(self.room / LOCK)):
                 return False
             written = self._written if os.access(self.room / LOCK, os.R_OK) else b""
-            if written and os.pread(self._lock, len(written) + 1, 0) == written:
+            # It is one line; what may stand behind it is the journal.
+            if written and os.pread(self._lock, len(written), 0) == written:
                 return True
             return read_holder(self.room).run_id == run_id
         except OSError:

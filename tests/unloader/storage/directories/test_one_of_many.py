@@ -18,11 +18,15 @@ from unloader.storage.model import JOURNAL
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is synced, and what gets which name, in order."""
     found: list[tuple[str, str]] = []
-    sync, rename, replace = os.fsync, os.rename, os.replace
+    sync, datasync, rename, replace = os.fsync, os.fdatasync, os.rename, os.replace
 
     def recorded_sync(descriptor: int) -> None:
         found.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
         sync(descriptor)
+
+    def recorded_datasync(descriptor: int) -> None:
+        found.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        datasync(descriptor)
 
     def recorded_rename(source: Path, target: Path) -> None:
         found.append(("rename", str(target)))
@@ -34,6 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     monkeypatch.setattr(os, "replace", recorded_replace)
     monkeypatch.setattr(os, "fsync", recorded_sync)
+    monkeypatch.setattr(os, "fdatasync", recorded_datasync)
     monkeypatch.setattr(os, "rename", recorded_rename)
     return found
 
@@ -54,12 +59,12 @@ def test_the_way_to_the_record_is_synced_before_the_first_final_name(
         assert [call for call in calls if call[0] == "sync"] == []
         published(directory)
     first = calls.index(("rename", str(out / "a.csv")))
-    way = [out / "_run" / "lock", out / "_run", out, out.parent, tmp_path, out / "_run" / "staged"]
-    record = calls.index(("rename", str(out / "_run" / "publication.json")))
+    # The record is the last line of the lock.
+    record = calls.index(("sync", str(out / "_run" / "lock")))
+    assert record == first - 1
     before = [path for kind, path in calls[:record] if kind == "sync"]
-    bytes_too = [out / "_run" / name for name in ("_manifest.json", "publication.json.part")]
-    assert {str(each) for each in [*way, *bytes_too]} <= set(before)
-    assert ("sync", str(out / "_run")) in calls[record:first]
+    way = [out / "_run", out, out.parent, tmp_path, out / "_run" / "_manifest.json"]
+    assert {str(each) for each in way} <= set(before)
     manifest = calls.index(("rename", str(out / "_manifest.json")))
     assert ("sync", str(out)) in calls[first:manifest]
     assert ("sync", str(out)) in calls[manifest:]
@@ -73,9 +78,10 @@ def test_a_journal_is_synced_behind_the_way_to_it(
     with taken([out], overwrite=False, home="home") as directory:
         directory.append(JOURNAL, b"{}\n")
     synced = [path for kind, path in calls if kind == "sync"]
-    way = [out / "_run" / "lock", out, tmp_path, out / "_run", out / "_run" / "staged"]
+    way = [out, tmp_path, out / "_run"]
     # At a time, so in any order.
-    assert sorted(synced) == sorted(str(each) for each in way)
+    assert sorted(synced[:-1]) == sorted(str(each) for each in way)
+    assert synced[-1] == str(out / "_run" / "lock")
 
 
 def test_a_file_that_a_worker_has_not_synced_is_synced_before_its_line(
@@ -88,7 +94,8 @@ def test_a_file_that_a_worker_has_not_synced_is_synced_before_its_line(
         del calls[:]
         directory.sync_later([(0, "a.csv.part"), (0, "gone.part")])
         directory.append(JOURNAL, b"{}\n")
-    assert ("sync", str(out / "_run" / "staged" / "a.csv.part")) in calls
+    file = calls.index(("sync", str(out / "_run" / "a.csv.part")))
+    assert file < calls.index(("sync", str(out / "_run" / "lock")))
 
 
 def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
@@ -101,8 +108,8 @@ def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
         del calls[:]
         directory.sync_later([(0, moves[0].staged), (0, "of a broken attempt.part")])
         directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
-    record = calls.index(("rename", str(out / "_run" / "publication.json")))
-    assert ("sync", str(out / "_run" / "staged" / moves[0].staged)) in calls[:record]
+    record = calls.index(("sync", str(out / "_run" / "lock")))
+    assert ("sync", str(out / "_run" / moves[0].staged)) in calls[:record]
 
 
 def test_the_directory_above_is_synced_once_for_all(

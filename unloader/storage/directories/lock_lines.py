@@ -1,0 +1,113 @@
+"""What else is in the lock of a table of many: its journal, and the record of its publication.
+
+A night makes a directory for each of thousands of tables, most of them small. Each file that is
+made there and removed again costs more than the rows of such a table. So there is one where others
+have three. Its lines:
+
+    {"run_id": ...}            whose the `_run` is
+    {"lines_of": ...}          the same run again: what follows is its own
+    {"event": ...}             the journal
+    {"version": ...}           the record of the publication, if it has begun
+
+The second line is there as a power cut may leave the new first line of another run in front of what
+should be gone. A process that goes on with the run moves the journal into a file of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from unloader.storage.directories.leftovers import LOCK, read_holder
+
+RECORD_BEGINS = b'{"version": '
+"""No line of a journal begins so."""
+
+
+def begin(lock: int, run_id: str) -> None:
+    """Make a lock ready for further lines, behind the one that tells whose it is.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    os.pwrite(lock, _second_line(run_id), os.fstat(lock).st_size)
+
+
+def journal(room: Path) -> bytes:
+    """Return the lines of the journal that are in the lock of a `_run`.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    lines = _lines(room)
+    last = _last(lines)
+    return lines[: len(lines) - len(last)] if last.startswith(RECORD_BEGINS) else lines
+
+
+def record(room: Path) -> bytes:
+    """Return the line of the publication; empty where the lock does not end with one.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    last = _last(_lines(room))
+    return last if last.startswith(RECORD_BEGINS) else b""
+
+
+def add_record(lock: int, line: bytes) -> None:
+    """Put the publication on record; the caller syncs it.
+
+    Args:
+        lock: The open lock of the run itself.
+        line: The record.
+
+    Raises:
+        OSError: The file system refused; none of it is there then.
+    """
+    end = os.fstat(lock).st_size
+    try:
+        if os.pwrite(lock, line, end) != len(line):
+            os.pwrite(lock, line, end)  # What was refused says why.
+    except OSError:
+        os.ftruncate(lock, end)
+        raise
+
+
+def take_record_out(room: Path) -> None:
+    """Cut the publication off a lock that ends with one.
+
+    It is not synced: one that a power cut brings back is brought to its end, as all of it is there.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    line = record(room)
+    if not line:
+        return
+    descriptor = os.open(room / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        written = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        os.ftruncate(descriptor, written.rindex(line))
+    finally:
+        os.close(descriptor)
+
+
+def _lines(room: Path) -> bytes:
+    """Return the lines behind the second; one without an end, of a kill in mid-write, is none."""
+    try:
+        _, _, rest = (room / LOCK).read_bytes().partition(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    second, end, lines = rest.partition(b"\n")
+    if not second or second + end != _second_line(read_holder(room).run_id):
+        return b""
+    return lines[: lines.rfind(b"\n") + 1]
+
+
+def _second_line(run_id: str) -> bytes:
+    return (json.dumps({"lines_of": run_id}) + "\n").encode()
+
+
+def _last(lines: bytes) -> bytes:
+    return lines[lines[:-1].rfind(b"\n") + 1 :]
