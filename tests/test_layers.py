@@ -242,6 +242,8 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
                 assert module.startswith("unloader.operations"), f"{module} imports {imported}"
             if top in ("numpy", "scipy"):
                 assert module.startswith("unloader.tuning"), f"{module} imports {imported}"
+            if top in ("distributed", "dask", "tornado"):
+                assert module.startswith("unloader.engine.cluster"), f"{module} imports {imported}"
             if top == "vl_convert":
                 assert module == "unloader.report.charts.drawing", f"{module} imports {imported}"
             if top in ("jinja2", "markupsafe"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.api.translation import translated
 from unloader.events import Observer, silent
-from unloader.model import EncryptionOptions, Request, SecretReference
+from unloader.model import ClusterOptions, EncryptionOptions, Request, SecretReference
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.paths import AnyPlace
 
@@ -89,6 +89,7 @@ def resume(
     secret: SecretReference | None = None,
     session_sql: tuple[str, ...] = (),
     parallelism: int | None = None,
+    cluster: ClusterOptions | None = None,
     new_snapshot: bool = False,
     keys: EncryptionOptions | None = None,
     masking_keys: tuple[MaskingKey, ...] = (),
@@ -108,6 +109,7 @@ def resume(
         destination: Any directory of the run; of one over several tables that of all of them.
         secret: Where the password is found now; None is where it was.
         session_sql: What the sessions ran first; no record holds it.
+        cluster: Where workers work from now on; what is None in it is as the run had it.
         parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
             run had it.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
@@ -129,6 +131,7 @@ def resume(
         secret=secret,
         session_sql=session_sql,
         parallelism=parallelism,
+        cluster=cluster,
         new_snapshot=new_snapshot,
         keys=keys,
         masking_keys=masking_keys,

@@ -20,7 +20,7 @@ from unloader.errors import Interrupted, SourceError, WorkerLost
 from unloader.events import Notice, Observer
 from unloader.failures import error_of, is_a
 from unloader.model import AttemptFailure, RetryOptions
-from unloader.placement.seating import automatic_parallelism
+from unloader.placement.seating import automatic_parallelism, machine, seat_workers
 from unloader.records import dataclass
 from writers.codecs.choice import (
     CANDIDATES,
@@ -266,7 +266,11 @@ def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sampl
     unit = _Measuring(id="sample", task=task)
     schedule = Schedule(units=(unit,), retry=RetryOptions(retries=0))
     engine = Engine(schedule=schedule, work=work, attempt_seconds=patience)
-    seating = replace(ready.seating, seats=ready.seating.seats[:1])
+    if ready.request.uses_cluster:
+        # The seats are on other machines, and the sample is taken here.
+        seating = seat_workers(machine(), 1, ready.request.seats)
+    else:
+        seating = replace(ready.seating, seats=ready.seating.seats[:1])
     limits = ProcessLimits(start_seconds=patience)
     with LocalExecutor(seating, ENTRY, limits, looks=False) as executor:
         executor.resize(1)

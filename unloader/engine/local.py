@@ -166,6 +166,10 @@ class LocalExecutor:
         self._watch.close()
         self._supervisor.close()
 
+    def wake(self) -> None:
+        """Let the `events` that is going on, or the next one, return. For any thread."""
+        self._supervisor.wake()
+
     def __enter__(self) -> LocalExecutor:
         """Return the executor itself."""
         return self

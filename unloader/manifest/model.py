@@ -178,6 +178,8 @@ class OptionsRecord:
     max_db_load: int | None = field(default=None, metadata={OPTIONAL: True})
     slow_between: str | None = field(default=None, metadata={OPTIONAL: True})
     slow_parallelism: int | None = field(default=None, metadata={OPTIONAL: True})
+    cluster: str | None = field(default=None, metadata={OPTIONAL: True})
+    """Where the workers were; without it on one machine."""
     dialect: TextFormat | ParquetFormat
     encryption: EncryptionRecord | None = field(default=None, metadata={OPTIONAL: True})
     transform: tuple[dict[str, Any], ...] | None = field(default=None, metadata={OPTIONAL: True})
@@ -358,6 +360,8 @@ class WorkerRecord:
 
     worker: int
     seat: SeatRecord
+    host: str | None = field(default=None, metadata={OPTIONAL: True})
+    """The machine, in a run over several."""
     ran_on: tuple[int, ...]
     local_share: float | None
     memory_bytes_by_node: dict[str, int] | None
@@ -376,6 +380,8 @@ class NodeRecord:
     """One NUMA node, and what its workers did."""
 
     node: int
+    host: str | None = field(default=None, metadata={OPTIONAL: True})
+    """The machine, in a run over several."""
     workers: int
     rows: int
     bytes: int

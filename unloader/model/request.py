@@ -113,6 +113,22 @@ class ConcurrencyOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """The Dask cluster whose workers read the work units."""
+
+    address: str | None = None
+    """`tcp://HOST:PORT` or `tls://HOST:PORT` of its scheduler, `local:N` for one of our own, or
+    `none` for none, as None is."""
+    security: str | None = None
+    """Absolute path of the directory or file that says where certificates and key are."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is one."""
+        return self.address not in (None, "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
     """When an attempt is repeated, and when it counts as stalled."""
 
@@ -197,6 +213,8 @@ class Request:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """None is a fixed number of workers without limits."""
+    cluster: ClusterOptions | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    """None is workers on this machine."""
     routes: tuple[Route, ...] | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """Every output, the first one being `output`; None where one output takes all that is read.
     The selection then has no columns: each route has its own."""
@@ -204,6 +222,11 @@ class Request:
         default=None, metadata={json_fields.OPTIONAL: True}
     )
     """What becomes of the other routes when one fails; None is stop."""
+
+    @property
+    def uses_cluster(self) -> bool:
+        """Whether the units are read by the workers of a cluster."""
+        return self.cluster is not None and self.cluster.is_asked
 
     def of_outputs(self) -> tuple[Request, ...]:
         """Return what each output would be asked for as the only one."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from unloader import json_fields
 from unloader.model.output import EncryptionOptions
 from unloader.model.reading import Extract
+from unloader.model.source import Snapshot, SourceSpec
 from unloader.records import dataclass
 from writers.model import ContentSums, OutputSpec, WrittenFile
 
@@ -87,6 +88,20 @@ class Preload:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """Asks an idle worker to close its session; its answer is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Asks a worker of another machine to open its session and to look at the run's places.
+
+    The answer is None, or why units cannot be read there.
+    """
+
+    source: SourceSpec
+    snapshot: Snapshot | None
+    run_id: str
+    places: tuple[str, ...]
+    """Where the run has its lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

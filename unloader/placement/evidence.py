@@ -7,7 +7,7 @@ out. Who looks, and when, is `unloader.placement.observation`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,8 @@ class WorkerEvidence:
     """Of its last process's loads from memory; None where that cannot be counted."""
     restarts: int = 0
     """Processes that it had after the first."""
+    host: str = ""
+    """Its machine; empty is this one."""
 
     @property
     def local_share(self) -> float | None:
@@ -59,6 +61,8 @@ class Evidence:
     workers: tuple[WorkerEvidence, ...] = ()
     machine_pages: MachinePages = field(default_factory=dict)
     """What the kernel counted by node while the run went on, of all processes of the machine."""
+    pages_of_hosts: Mapping[str, MachinePages] = field(default_factory=dict)
+    """The same of other machines, by their names."""
     not_measured: tuple[str, ...] = ()
     """One line for each thing that could not be seen."""
 
@@ -119,27 +123,29 @@ def nodes_json(
         run_seconds: What this process of the run took.
         kept: Units that an earlier process has done; no rate counts them.
     """
-    seats = [each.seat for each in evidence.workers if each.seat.cpus]
-    if not seats:
-        return []
     listed = list(results)
+    pages = {"": evidence.machine_pages, **evidence.pages_of_hosts}
     found = []
-    for node in sorted({seat.node for seat in seats} | evidence.machine_pages.keys()):
-        mine = {seat.worker for seat in seats if seat.node == node}
-        of_node = list(_of_workers(mine, listed))
-        work = _Work().add(of_node)
-        new = _Work().add(each for each in of_node if each.unit not in kept)
-        found.append(
-            {
-                "node": node,
-                "workers": len(mine),
-                "rows": work.rows,
-                "bytes": work.bytes,
-                "rows_per_second": round(new.rows / run_seconds) if run_seconds else None,
-                "bytes_per_second": round(new.bytes / run_seconds) if run_seconds else None,
-                "numastat": evidence.machine_pages.get(node),
-            }
-        )
+    for host in dict.fromkeys(each.host for each in evidence.workers):
+        seats = [each.seat for each in evidence.workers if each.host == host and each.seat.cpus]
+        machine_pages = pages.get(host, {})
+        for node in sorted({seat.node for seat in seats} | machine_pages.keys()) if seats else ():
+            mine = {seat.worker for seat in seats if seat.node == node}
+            of_node = list(_of_workers(mine, listed))
+            work = _Work().add(of_node)
+            new = _Work().add(each for each in of_node if each.unit not in kept)
+            found.append(
+                {
+                    "node": node,
+                    **_of_host(host),
+                    "workers": len(mine),
+                    "rows": work.rows,
+                    "bytes": work.bytes,
+                    "rows_per_second": round(new.rows / run_seconds) if run_seconds else None,
+                    "bytes_per_second": round(new.bytes / run_seconds) if run_seconds else None,
+                    "numastat": machine_pages.get(node),
+                }
+            )
     return found
 
 
@@ -157,6 +163,7 @@ def _worker_json(worker: WorkerEvidence, work: _Work) -> dict[str, Any]:
     seen = worker.residence
     return {
         "worker": worker.seat.worker,
+        **_of_host(worker.host),
         "seat": bound_seat_json(worker.seat, worker.bound),
         "ran_on": list(seen.cpus) if seen else [],
         "local_share": _rounded(worker.local_share),
@@ -170,6 +177,10 @@ def _worker_json(worker: WorkerEvidence, work: _Work) -> dict[str, Any]:
         "restarts": worker.restarts,
         "note": worker.note,
     }
+
+
+def _of_host(host: str) -> dict[str, str]:
+    return {"host": host} if host else {}
 
 
 def _of_workers(

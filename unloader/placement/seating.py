@@ -71,18 +71,28 @@ def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
         TopologyError: As `seat_workers`, or the kernel's files cannot be read.
     """
     topology = machine()
-    return _seat_plan(topology, _most_workers(request, topology, parallelism), request.seats)
+    automatic = automatic_parallelism(topology, request.seats)
+    return _seat_plan(topology, most_workers(request, parallelism, automatic), request.seats)
 
 
 ADAPTIVE_FACTOR = 2
 """Guess: with so many workers for each CPU that waits for a source or a disk are filled."""
 
 
-def _most_workers(request: Request, topology: Topology, parallelism: int | None) -> int:
-    """Return how many workers there may be, within the sessions that the run may have."""
+def most_workers(request: Request, parallelism: int | None, automatic: int) -> int:
+    """Return how many workers there may be, within the sessions that the run may have.
+
+    Args:
+        request: What was asked.
+        parallelism: Of a plan made earlier; None is that of the request.
+        automatic: How many there are where no number is asked for.
+
+    Raises:
+        UsageError: `--max-sessions` leaves none for a worker.
+    """
     known = request.concurrency
     asked = parallelism or request.limits.parallelism
-    workers = asked or automatic_parallelism(topology, request.seats)
+    workers = asked or automatic
     if known is None:
         return workers
     if known.adaptive and not asked:

@@ -11,6 +11,7 @@ from unloader.errors import OutputFailed, PlanFailed
 from unloader.lakehouse.places import absolute_name
 from unloader.model import (
     COMPARING,
+    ClusterOptions,
     ConcurrencyOptions,
     EncryptionOptions,
     OutputOptions,
@@ -147,6 +148,18 @@ class BrokenRun:
     def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenRun:
         """Return the same with other limits on the number of workers than the run had."""
         asked = replace(self.run.request, concurrency=known)
+        return replace(self, run=replace(self.run, request=asked))
+
+    def with_cluster(self, now: ClusterOptions | None) -> BrokenRun:
+        """Return the same with workers elsewhere than the run had; None is where it had them."""
+        if now is None or (now.address is None and now.security is None):
+            return self
+        had = self.run.request.cluster or ClusterOptions()
+        if now.address is None:
+            now = replace(had, security=now.security)
+        elif now.security is None and now.address == had.address:
+            now = had
+        asked = replace(self.run.request, cluster=now if now.is_asked else None)
         return replace(self, run=replace(self.run, request=asked))
 
     def request_here(self) -> Request:

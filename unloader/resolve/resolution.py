@@ -139,9 +139,13 @@ def resolved_outputs(
         )
         found.append(output)
     if len(found) > 1:
-        from unloader.resolve.outputs.routes import at_absolute_places, check_places
+        from unloader.resolve.outputs.routes import check_places
 
         check_places(ready.request, [each.options for each in found])
+    if len(found) > 1 or ready.request.uses_cluster:
+        # Whoever reads the place has another directory of its own.
+        from unloader.resolve.outputs.routes import at_absolute_places
+
         found = [replace(each, options=at_absolute_places(each.options)) for each in found]
     return tuple(found)
 

@@ -13,8 +13,14 @@ from unloader.events import Notice, Observer, SettingUsed
 from unloader.lakehouse.places import absolute_name, lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.model import EncryptionOptions, OutputOptions, Request, SecretReference, Setting
-from unloader.placement.seating import seat_request
+from unloader.model import (
+    ClusterOptions,
+    EncryptionOptions,
+    OutputOptions,
+    Request,
+    SecretReference,
+    Setting,
+)
 from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.request.directory_names import existing, has_fields
@@ -36,7 +42,7 @@ from unloader.run.ceilings import check_ceilings
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.lake_tables import check_before, commit
 from unloader.run.unloading import run
-from unloader.run.workers import early_workers
+from unloader.run.workers import workers_for
 from unloader.storage.kinds import is_kept
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of, real
@@ -59,6 +65,8 @@ class Resumption:
     """Where the password is found now; None is where it was."""
     session_sql: tuple[str, ...] = ()
     """What the sessions run first; no record holds it."""
+    cluster: ClusterOptions | None = None
+    """Where they work from now on; fields that are None are as the run had them."""
     parallelism: int | None = None
     """Workers from now on; 0 is the number of usable cores, None is as the run had it."""
     new_snapshot: bool = False
@@ -75,8 +83,8 @@ def start(
     """Begin a run anew; see `unloader.api.unload`."""
     check_ceilings(request)
     check_before(request, observe)
-    seats = seat_request(request, planned.plan.limits.parallelism if planned else None)
-    with early_workers(request, seats) as executor:
+    workers = planned.plan.limits.parallelism if planned else None
+    with workers_for(request, workers) as (seats, executor):
         _tell_settings(request, observe)
         with resolved(request, planned=planned, seats=seats, stop=stop, observe=observe) as ready:
             return run(ready, executor, observe=observe, stop=stop)
@@ -94,8 +102,7 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
     Following.check_asked(asked)
     options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
-    seats = seat_request(common)
-    with early_workers(common, seats) as executor:
+    with workers_for(common) as (seats, executor):
         _tell_settings(common, observe)
         with resolved_tables(asked, seats=seats, stop=stop, observe=observe) as ready:
             return run_tables(ready, executor, options, observe=observe, stop=stop)
@@ -111,6 +118,7 @@ def resume(
         return _finished(destination, done, observe)
     known = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
     known = known.with_masking_keys(again.masking_keys, same=not again.new_snapshot)
+    known = known.with_cluster(again.cluster)
     workers = again.parallelism
     if workers is not None:
         setting = Setting(name=PARALLEL.name, value=str(workers or "auto"), origin="resume")
@@ -132,6 +140,7 @@ def resume_tables(
         return None
     broken = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
     broken = broken.with_masking_keys(again.masking_keys, same=not again.new_snapshot)
+    broken = broken.with_cluster(again.cluster)
     if again.parallelism is not None:
         text = str(again.parallelism or "auto")
         setting = Setting(name=PARALLEL.name, value=text, origin="resume")
@@ -157,9 +166,8 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
 
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
-    seats = seat_request(request, workers)
-    broken = broken.seated(seats)
-    with early_workers(request, seats) as executor:
+    with workers_for(request, workers) as (seats, executor):
+        broken = broken.seated(seats)
         _tell_settings(request, observe)
         left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
         with reopened_tables(
@@ -338,6 +346,7 @@ def _resumed(
             if setting.name == PARALLEL.name and not is_adaptive(request):
                 known = known.with_parallelism(setting, request.limits.parallelism)
         known = known.with_concurrency(request.concurrency)
+        known = known.with_cluster(request.cluster or ClusterOptions(address="none"))
         return _go_on(known, observe, stop)
     except SnapshotGone as error:
         observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
@@ -352,9 +361,9 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
 
 def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, ...]:
     request = broken.run.request
-    seats = seat_request(request, broken.parallelism or broken.run.plan.limits.parallelism)
-    broken = replace(broken, run=broken.run.seated(seats))
-    with early_workers(request, seats) as executor:
+    workers = broken.parallelism or broken.run.plan.limits.parallelism
+    with workers_for(request, workers) as (seats, executor):
+        broken = replace(broken, run=broken.run.seated(seats))
         _tell_settings(request, observe)
         with reopened(broken, stop=stop, observe=observe) as ready:
             return run(ready, executor, observe=observe, stop=stop)

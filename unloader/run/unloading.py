@@ -45,6 +45,7 @@ from unloader.run.lake_tables import commit
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
+from unloader.run.workers import prove
 from unloader.sources.abilities import (
     end_keeping,
     end_sessions_sql,
@@ -268,6 +269,7 @@ class _Run:
         )
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
         executor.begin_with(min(steering.first_workers, places), places)
+        prove(executor, table.run, self.resolved.resumed_in or table.run.directories)
         around.history.look()
         try:
             engine.run(executor)

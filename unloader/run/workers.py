@@ -10,9 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numa.model import ProcessLimits
+from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
-from unloader.model import Preload, Request
-from unloader.placement.seating import SeatPlan
+from unloader.errors import UsageError
+from unloader.model import Preload, Proof, Request
+from unloader.placement.seating import SeatPlan, seat_request
+from unloader.redaction import holds_field, holds_sql_password
+from unloader.resolve.resolved import ResolvedRun
+from unloader.storage.kinds import destination_kind, is_kept
 
 ENTRY = "unloader.worker.process:work"
 
@@ -22,6 +27,89 @@ EARLY_WORKERS = 2
 _START_SECONDS = 60.0
 """A worker that is not up yet has so long at least, whatever --stall-timeout is: a busy machine
 takes seconds to start one, and an attempt that was lost that way never was one."""
+
+_PROOF_SECONDS = 120.0
+"""A busy machine, and a database that takes its time to open a session (guess)."""
+
+
+@contextmanager
+def workers_for(
+    request: Request, parallelism: int | None = None
+) -> Iterator[tuple[SeatPlan, Executor]]:
+    """Open an executor with a seat for each worker the request may want, here or in its cluster.
+
+    All processes are gone at the end of the context.
+
+    Args:
+        request: What was asked for.
+        parallelism: Of a plan made earlier; None is that of the request.
+
+    Raises:
+        ConfigError: As `seat_request`, or as `unloader.engine.cluster.opening.open_cluster`.
+        ConnectFailed: The cluster cannot be reached.
+        UsageError: It is not for what is asked.
+        PoolError: A process cannot be started.
+    """
+    if not request.uses_cluster:
+        seats = seat_request(request, parallelism)
+        with early_workers(request, seats) as executor:
+            yield seats, executor
+        return
+    # Imported on use: it brings a large library.
+    from unloader.engine.cluster.opening import open_cluster
+
+    _check_for_cluster(request)
+    with open_cluster(request, parallelism, ENTRY, _limits(request), EARLY_WORKERS) as found:
+        yield found
+
+
+def prove(executor: Executor, run: ResolvedRun, places: tuple[str, ...]) -> None:
+    """Have each machine of a cluster show that it reads the source and sees the destination.
+
+    Args:
+        executor: Of the run.
+        run: What is to be done.
+        places: Where it has written its lock.
+
+    Raises:
+        UnloaderError: One does not, which it names.
+    """
+    if not run.request.uses_cluster:
+        return
+    from unloader.engine.cluster.executor import DaskExecutor
+
+    assert isinstance(executor, DaskExecutor)
+    task = Proof(
+        source=run.extract.source,
+        snapshot=run.extract.snapshot,
+        run_id=run.run_id,
+        places=tuple(place for place in places if is_kept((place,))),
+    )
+    executor.prove(task, _PROOF_SECONDS)
+
+
+def _check_for_cluster(request: Request) -> None:
+    """Refuse what a cluster cannot do, or what must not go there."""
+    for output in request.of_outputs():
+        kind = destination_kind(output.output.destinations)
+        if not is_kept(output.output.destinations) and kind != "null":
+            raise UsageError(
+                f"--cluster writes to a place that all its machines share, and {kind} is one "
+                "process's",
+                "give a directory of a network file system or an object store with --to, or leave "
+                "--cluster out",
+            )
+    if request.concurrency is not None and request.concurrency.max_cpu is not None:
+        raise UsageError(
+            "--max-cpu looks at the CPUs of this host, and --cluster works on others",
+            "leave one of the two out",
+        )
+    statements = request.source.session.session_sql
+    if any(holds_sql_password(each) or holds_field(each) for each in statements):
+        raise UsageError(
+            "a --session-sql holds a password, which would be sent to all machines of the cluster",
+            "leave --cluster out, or have the database do what the statement does",
+        )
 
 
 @contextmanager
@@ -37,15 +125,18 @@ def early_workers(request: Request, seats: SeatPlan) -> Iterator[LocalExecutor]:
     Raises:
         PoolError: A process cannot be started.
     """
-    stall = request.retry.stall_seconds
-    limits = ProcessLimits(
-        start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
-        memory_bytes=request.worker_memory_bytes,
-    )
     warm_up = Preload(source_kind=request.source.kind)
     looks = request.seats.numa != "off"
     with LocalExecutor(
-        seats.first(seats.parallelism), ENTRY, limits, warm_up=warm_up, looks=looks
+        seats.first(seats.parallelism), ENTRY, _limits(request), warm_up=warm_up, looks=looks
     ) as executor:
         executor.start_early(EARLY_WORKERS)
         yield executor
+
+
+def _limits(request: Request) -> ProcessLimits:
+    stall = request.retry.stall_seconds
+    return ProcessLimits(
+        start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
+        memory_bytes=request.worker_memory_bytes,
+    )

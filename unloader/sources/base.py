@@ -286,6 +286,8 @@ class Source(Protocol):
     options: tuple[Option, ...] = ()
     """The options that say something to it and not to every source; their fields in a request keep
     their defaults elsewhere."""
+    one_machine: str = ""
+    """Why only workers on the parent's machine can read it; empty where others can, too."""
     waits_for_network: bool = False
     """`open_catalog` may wait for a network, and cannot be cancelled. It is then called in a thread
     of its own, which a signal leaves behind; the catalog is used in another thread afterwards."""

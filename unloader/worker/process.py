@@ -16,6 +16,7 @@ from unloader.failures import failure_of
 from unloader.model import (
     AttemptFailure,
     Preload,
+    Proof,
     Release,
     Snapshot,
     SourceSpec,
@@ -71,7 +72,9 @@ def release() -> None:
     _process.drop()
 
 
-def work(task: UnitTask | Preload | Release, report: Report) -> UnitResult | AttemptFailure | None:
+def work(
+    task: UnitTask | Preload | Release | Proof, report: Report
+) -> UnitResult | AttemptFailure | None:
     """Do what the parent sent: unload a unit, get ready for the first one, or end the session."""
     guard_streams()  # A driver may warn.
     if isinstance(task, UnitTask):
@@ -79,6 +82,8 @@ def work(task: UnitTask | Preload | Release, report: Report) -> UnitResult | Att
     if isinstance(task, Release):
         _process.drop()
         return None
+    if isinstance(task, Proof):
+        return _proved(task)
     # What cannot be loaded is an error where it is needed, with the unit's name to it.
     with suppress(Exception):
         source_of(task.source_kind).load()
@@ -97,6 +102,19 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
     except Exception as error:
         _process.drop()
         return _worth_waiting(task, error, _failure(task, error))
+
+
+def _proved(task: Proof) -> AttemptFailure | None:
+    """Open the session that units will use, and look at the run's places, from here."""
+    from unloader.storage.seeing import check_seen
+
+    try:
+        _process.reader_for(task.source, task.snapshot)
+        check_seen(task.places, task.run_id)
+    except Exception as error:
+        _process.drop()
+        return failure_of(error)
+    return None
 
 
 def _failure(task: UnitTask, error: Exception) -> AttemptFailure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
+from unloader.model import ClusterOptions
 from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
@@ -62,12 +64,17 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
     secret = secret_of(request.source, values) if request else None
     # A variable may be set for all jobs of a machine, and the run may have had a number of its own.
     asked = "parallelism" in on_command_line(context)
+    security = values["cluster_security"]
+    cluster = ClusterOptions(
+        address=values["cluster"], security=security and os.path.abspath(security)
+    )
     with watched(values, request) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.resume(
             destination,
             secret=secret,
             session_sql=tuple(values["session_sql"] or ()),
             parallelism=values["parallelism"] if asked else None,
+            cluster=cluster,
             new_snapshot=values["new_snapshot"],
             keys=keys_at(values),
             masking_keys=_masking_keys(values),

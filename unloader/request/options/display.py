@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from unloader.request.options.cluster import RESUMING as RESUMING_CLUSTER
 from unloader.request.options.kinds import COUNT, FLAG, SECONDS, Choice, Kind, PathText, Whole
 from unloader.request.options.option import REACHING, Option
 from unloader.request.options.running import (
@@ -52,6 +53,7 @@ OWN = (
         help="Unload everything again at a new snapshot. What is done so far is dropped.",
     ),
     RESUME_PARALLELISM,
+    *RESUMING_CLUSTER,
     _option(
         name="strict",
         kind=FLAG,

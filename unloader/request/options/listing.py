@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unloader.request.options import (
     ceilings,
+    cluster,
     display,
     machine,
     operations,
@@ -34,6 +35,7 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *routes.OPTIONS,
     *running.SPEED,
     *machine.OPTIONS,
+    *cluster.OPTIONS,
     *running.SAFETY,
     *running.PAUSING,
     *ceilings.OPTIONS,

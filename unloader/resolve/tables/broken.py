@@ -13,6 +13,7 @@ from unloader import json_fields
 from unloader.errors import OutputFailed, error_class
 from unloader.events import Observer, silent
 from unloader.model import (
+    ClusterOptions,
     ConcurrencyOptions,
     EncryptionOptions,
     Request,
@@ -82,6 +83,10 @@ class BrokenTables:
     def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenTables:
         """See `BrokenRun.with_concurrency`."""
         return replace(self, tables=tuple(each.with_concurrency(known) for each in self.tables))
+
+    def with_cluster(self, now: ClusterOptions | None) -> BrokenTables:
+        """See `BrokenRun.with_cluster`."""
+        return replace(self, tables=tuple(each.with_cluster(now) for each in self.tables))
 
     def seated(self, seats: SeatPlan) -> BrokenTables:
         """Return the same with the seats of its workers on the machine as it is now."""

@@ -11,6 +11,7 @@ from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
+from unloader.model import ClusterOptions
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import UnusableRecord
@@ -138,7 +139,8 @@ def _as_asked(broken: BrokenTables, asked: TablesRequest) -> BrokenTables:
     for setting in request.settings:
         if setting.name == PARALLEL.name and not is_adaptive(request):
             known = known.with_parallelism(setting, request.limits.parallelism)
-    return known.with_concurrency(request.concurrency)
+    known = known.with_concurrency(request.concurrency)
+    return known.with_cluster(request.cluster or ClusterOptions(address="none"))
 
 
 def completed(home: str, observe: Observer) -> bytes:

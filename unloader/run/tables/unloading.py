@@ -54,6 +54,7 @@ from unloader.run.tables.room import room_watch
 from unloader.run.tables.state import RunState, TableState
 from unloader.run.tables.telling import tell_of, tell_start
 from unloader.run.tables.units import TablesWork, TableUnit, largest_first, named
+from unloader.run.workers import prove
 from unloader.sources.abilities import end_keeping, keep_until_gone, kept_until
 from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
@@ -241,6 +242,8 @@ class _TablesRun:
                 # All was staged before the run was broken off.
                 done(table)
         executor.begin_with(min(steering.first_workers, places), places)
+        first = replace(state.resolved.runs[0], run_id=state.resolved.run_id)
+        prove(executor, first, (state.home,))
         engine.run(executor)
         if engine.failure is not None:
             raise self._ended_by(engine.failure)

@@ -70,6 +70,8 @@ BY_NAME = {
     "slow-between": "22:00-06:00",
     "mode": "640",
     "ceilings": "/extract/ceilings.json",
+    "cluster": "tcp://head:8786",
+    "cluster-security": "/keys/cluster",
     "near": "eth0",
     "latest-link": "newest",
     "encrypt-to": "age1x",

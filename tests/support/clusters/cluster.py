@@ -1,0 +1,193 @@
+"""A cluster of processes that tests start, kill, stop and wake."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+from processes import command
+
+DASK = (sys.executable, "-m", "dask")
+
+
+class Node:
+    """One Dask worker, or the nanny of one."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        """Start it in a session of its own."""
+        self.log = log
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, **env},
+                start_new_session=True,
+            )
+
+    def tree(self) -> list[psutil.Process]:
+        """Return the process and all below it, those that have ended left out."""
+        try:
+            top = psutil.Process(self.process.pid)
+            found = [top, *top.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+        return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+
+    def unit_processes(self) -> list[psutil.Process]:
+        """Return the processes in which units are read."""
+        return [each for each in self.tree() if is_unit_process(each)]
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send all of it a signal."""
+        for each in self.tree():
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill the process alone; what it has started must end by itself."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        """End all of it."""
+        left = self.tree()
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            for each in left:
+                with suppress(psutil.NoSuchProcess):
+                    each.send_signal(number)
+        self.process.wait()
+        psutil.wait_procs(left, timeout=command.PATIENCE_SECONDS)
+
+
+def is_unit_process(process: psutil.Process) -> bool:
+    """Return whether a process is one in which units are read."""
+    with suppress(psutil.Error):
+        return "numa.processes.member" in " ".join(process.cmdline())
+    return False
+
+
+class Cluster:
+    """A scheduler, and the workers that were started so far."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        tls: Mapping[str, Path] | None = None,
+        host: str = "127.0.0.1",
+        inside: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start a scheduler.
+
+        Args:
+            directory: For logs and scratch files.
+            tls: ca, cert and key; None is plain TCP.
+            host: Where it listens.
+            inside: A command that runs the scheduler in another namespace.
+            env: More variables.
+        """
+        self.directory = directory
+        self.nodes: list[Node] = []
+        self._tls = [
+            word
+            for name, option in (("ca", "ca-file"), ("cert", "cert"), ("key", "key"))
+            for word in ((f"--tls-{option}", str(tls[name])) if tls else ())
+        ]
+        self._file = directory / "scheduler.json"
+        protocol = ("--protocol", "tls") if tls else ()
+        self.scheduler = Node(
+            [
+                *inside,
+                *DASK,
+                "scheduler",
+                *("--host", host, "--port", "0", "--no-dashboard", "--no-show"),
+                *("--dashboard-address", ":0", "--scheduler-file", str(self._file)),
+                *protocol,
+                *self._tls,
+            ],
+            env or {},
+            directory / "scheduler.log",
+        )
+        command.wait_for(self._is_up, "the scheduler")
+        self.address: str = json.loads(self._file.read_text())["address"]
+
+    def _is_up(self) -> bool:
+        assert self.scheduler.process.poll() is None, self.scheduler.log.read_text()
+        with suppress(OSError, ValueError):
+            return bool(json.loads(self._file.read_text())["address"])
+        return False
+
+    def add(
+        self,
+        count: int = 1,
+        *,
+        threads: int = 1,
+        workers: int = 1,
+        nanny: bool = False,
+        inside: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        env: Mapping[str, str] | None = None,
+    ) -> list[Node]:
+        """Start so many workers, and wait until they have joined.
+
+        Args:
+            count: How many.
+            threads: Of each.
+            workers: Dask workers that each command starts; with nannies.
+            nanny: Each with a process that starts another one when it is killed.
+            inside: As for the scheduler.
+            host: Where they listen.
+            env: More variables.
+        """
+        new = []
+        for _ in range(count):
+            name = f"worker-{len(self.nodes)}"
+            arguments = [
+                *inside,
+                *DASK,
+                "worker",
+                self.address,
+                *("--nworkers", str(workers), "--nthreads", str(threads)),
+                *("--host", host, "--no-dashboard"),
+                *("--memory-limit", "0", "--local-directory", str(self.directory / name)),
+                "--nanny" if nanny else "--no-nanny",
+                *self._tls,
+            ]
+            node = Node(arguments, env or {}, self.directory / f"{name}.log")
+            self.nodes.append(node)
+            new.append(node)
+        for node in new:
+            command.wait_for(lambda node=node: _has_joined(node), "a Dask worker")  # type: ignore[misc]
+        return new
+
+    def end(self) -> None:
+        """End all of it."""
+        for node in (*self.nodes, self.scheduler):
+            node.end()
+
+
+def _has_joined(node: Node) -> bool:
+    text = node.log.read_text()
+    assert node.process.poll() is None, text
+    return "Registered to" in text
+
+
+@contextmanager
+def cluster(directory: Path, **options: object) -> Iterator[Cluster]:
+    """Start a cluster without workers; all of it ends with the context."""
+    directory.mkdir(parents=True, exist_ok=True)
+    found = Cluster(directory, **options)  # type: ignore[arg-type]
+    try:
+        yield found
+    finally:
+        found.end()

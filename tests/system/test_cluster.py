@@ -1,0 +1,286 @@
+"""Runs in the workers of a Dask cluster: the same files as on one machine, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psutil
+import pytest
+from clusters.certificates import made
+from clusters.cluster import Cluster, cluster
+from clusters.relay import relay
+from long_tests import OTHER_ROUTES
+from oracle.leg import OracleLeg
+from oracle_server.model import Column, Type
+from processes import command
+from processes.breaking import comparable, held_behind, staged_units
+
+ROWS = 120_000
+LONG = pytest.mark.long("runs in clusters")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of some units in a DuckDB file; return its URL."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT i, 'row number ' || i AS v, i * 1.5 AS d "
+            f"FROM range({ROWS}) r(i)"
+        )
+    return f"duckdb://{path}"
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of two workers; the first one stands still after a unit while `stands` is there."""
+    with cluster(tmp_path_factory.mktemp("two")) as found:
+        found.add(env=held_behind(1, found.directory / "stands"))
+        found.add()
+        yield found
+
+
+def run(source: str, place: Path, *options: str) -> tuple[str, ...]:
+    """Return the run of the table to a place, in some units."""
+    return (
+        *("run", source, "--table", "t", "--to", str(place), "--unit-bytes", "300kB"),
+        *("--parallelism", "2", "--progress", "none", *options),
+    )
+
+
+def files(dest: Path) -> dict[str, bytes]:
+    """Return the files of a finished run."""
+    found: dict[str, bytes] = comparable(dest)["files"]
+    return found
+
+
+def units_of(dest: Path) -> int:
+    """Return how many units a run has that goes on; a large number before that is known."""
+    try:
+        return len(json.loads((dest / "_run" / "run.json").read_text())["plan"]["units"])
+    except FileNotFoundError:
+        return 1_000_000
+
+
+def standing(running: command.Running, dest: Path) -> None:
+    """Wait until all units are done but the one whose worker stands still."""
+    running.wait_until(
+        lambda: len(staged_units(dest)) == units_of(dest) - 1, "the end of all units but one"
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_the_same_bytes_as_on_one_machine(
+    two: Cluster, source: str, tmp_path: Path, form: str
+) -> None:
+    """Files and manifest are those of a local run; workers are told with their seats and host."""
+    options = ("--format", form, "--verify", "full")
+    command.run(*run(source, tmp_path / "here", *options))
+    there = tmp_path / "there"
+    command.run(*run(source, there, *options, "--cluster", two.address))
+    found = comparable(there)
+    assert found["options"].pop("cluster") == two.address
+    assert found == comparable(tmp_path / "here")
+    workers = command.manifest_of(there)["workers"]
+    assert [each["worker"] for each in workers] == [0, 1]
+    assert all(each["host"] and each["units"] and each["ran_on"] for each in workers)
+
+
+def test_the_same_from_a_server_that_is_told_no_password(
+    two: Cluster, postgres: Any, tmp_path: Path
+) -> None:
+    """Workers enter the snapshot that the parent has exported."""
+    url = postgres.database("cluster")
+    postgres.run(
+        f"CREATE TABLE t AS SELECT g AS i, 'row ' || g AS v FROM generate_series(1, {ROWS}) g;"
+        "VACUUM ANALYZE t",
+        url=url,
+    )
+    command.run(*run(url, tmp_path / "here"))
+    command.run(*run(url, tmp_path / "there", "--cluster", two.address))
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    assert command.manifest_of(tmp_path / "there")["snapshot"]["kind"] == "exported-snapshot"
+
+
+def test_the_same_from_oracle_with_a_password_of_each_machine(
+    oracle: OracleLeg, tmp_path: Path
+) -> None:
+    """Each worker finds the password in its own file; nobody sends it one."""
+    user = oracle.user()
+    columns = (
+        Column(name="I", type=Type(name="NUMBER", precision=9, scale=0), nullable=False),
+        Column(name="V", type=Type(name="VARCHAR2", length=40)),
+    )
+    oracle.create("T", columns, account=user)
+    oracle.load("T", columns, ((n, f"row {n}") for n in range(20_000)), account=user)
+    oracle.settle()
+    command.run(*run(user.url, tmp_path / "here"), env=user.environment)
+    there = tmp_path / "there"
+    with cluster(tmp_path / "cluster") as found, relay(found.address) as between:
+        found.add(2, env=user.environment)
+        command.run(*run(user.url, there, "--cluster", between.address), env=user.environment)
+    assert files(there) == files(tmp_path / "here")
+    # What has passed can be read, and nothing of it is a password.
+    assert b"UnitTask" in between.seen
+    assert user.name.encode() in between.seen
+    assert user.password.encode() not in between.seen
+
+
+def test_a_killed_dask_worker_costs_its_unit_one_attempt(source: str, tmp_path: Path) -> None:
+    """What it had begun is read by another one; its own processes end with it."""
+    stands = tmp_path / "stands"
+    stands.touch()
+    dest = tmp_path / "out"
+    with cluster(tmp_path / "cluster") as found:
+        (held,) = found.add(env=held_behind(1, stands))
+        found.add()
+        running = command.Running(*run(source, dest, "--cluster", found.address))
+        standing(running, dest)
+        readers = held.unit_processes()
+        assert readers
+        held.kill()
+        assert psutil.wait_procs(readers, timeout=command.PATIENCE_SECONDS)[1] == []
+        status, _, log = running.finish()
+    assert status == 0, log
+    assert "is lost: its Dask worker is gone" in log
+    attempts = [each["attempts"] for each in command.manifest_of(dest)["units"]]
+    assert sorted(attempts)[-2:] == [1, 2]
+    command.run(*run(source, tmp_path / "here"))
+    assert files(dest) == files(tmp_path / "here")
+
+
+@LONG
+def test_one_that_was_cut_off_and_comes_back_publishes_nothing(
+    two: Cluster, source: str, tmp_path: Path
+) -> None:
+    """It goes on with its unit and writes its file, which counts for nothing, and then ends."""
+    stands, held, dest = two.directory / "stands", two.nodes[0], tmp_path / "out"
+    stands.touch()
+    options = ("--stall-timeout", "5", "--retry-delay", "20")
+    running = command.Running(*run(source, dest, *options, "--cluster", two.address))
+    standing(running, dest)
+    readers = held.unit_processes()
+    held.signal_all(signal.SIGSTOP)
+    try:
+        assert "it has not answered for" in running.log_until("is lost")
+    finally:
+        stands.unlink()
+        held.signal_all(signal.SIGCONT)
+    # It ends without a word of the parent.
+    assert psutil.wait_procs(readers, timeout=command.PATIENCE_SECONDS)[1] == []
+    status, _, log = running.finish()
+    assert status == 0, log
+    attempts = [each["attempts"] for each in command.manifest_of(dest)["units"]]
+    assert max(attempts) == 2
+    command.run(*run(source, tmp_path / "here"))
+    assert files(dest) == files(tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -9, marks=LONG)]
+)
+def test_no_unit_outlives_its_run(
+    two: Cluster, source: str, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    """A run that is interrupted ends its units at once, one that is killed in bounded time."""
+    stands, dest = two.directory / "stands", tmp_path / "out"
+    stands.touch()
+    running = command.Running(*run(source, dest, "--stall-timeout", "10", "--cluster", two.address))
+    standing(running, dest)
+    readers = [each for node in two.nodes for each in node.unit_processes()]
+    assert len(readers) == 2
+    running.signal(number)
+    assert running.finish()[0] == status
+    assert psutil.wait_procs(readers, timeout=command.PATIENCE_SECONDS)[1] == []
+    stands.unlink()
+    assert command.final_names(dest) == []
+    # It goes back to the cluster, or to where it is told.
+    command.run("resume", str(dest), *(() if status == 130 else ("--cluster", "none")))
+    command.run(*run(source, tmp_path / "here"))
+    assert files(dest) == files(tmp_path / "here")
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_several_tables_and_a_cluster_of_our_own(source: str, tmp_path: Path) -> None:
+    """local:N starts its own processes, and ends them with the run."""
+    path = source.removeprefix("duckdb://")
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE OR REPLACE TABLE u AS SELECT * FROM t WHERE i < 1000")
+    both = ("run", source, "--table", "t", "--table", "u", "--parallelism", "2")
+    for name, more in (("here", ()), ("there", ("--cluster", "local:2"))):
+        command.run(*both, "--to", str(tmp_path / name / "{table}"), *more)
+    for table in ("t", "u"):
+        assert files(tmp_path / "there" / table) == files(tmp_path / "here" / table)
+    left = [each.cmdline() for each in psutil.Process(os.getpid()).children(recursive=True)]
+    assert not any("unloader.engine.cluster" in " ".join(each) for each in left)
+
+
+def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_path: Path) -> None:
+    """One with another version, and one that does not see the destination."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "sitecustomize.py").write_text(
+        "import unloader\nunloader.__version__ = '99.1'\n"
+    )
+    dest = tmp_path / "dest" / "out"
+    dest.parent.mkdir()
+    with cluster(tmp_path / "cluster") as found:
+        error = command.error_of(*run(source, dest, "--cluster", found.address), status=3)
+        assert "has no Dask worker" in error
+        (other,) = found.add(env={"PYTHONPATH": str(tmp_path / "other")})
+        error = command.error_of(*run(source, dest, "--cluster", found.address), status=3)
+        assert f"the Dask worker on {socket.gethostname()} (tcp://" in error
+        assert "has unloader 99.1, and this run is unloader" in error
+        other.end()
+        if os.geteuid() == 0:
+            # A machine on which that directory is another one.
+            hides = f'mount -t tmpfs none "{dest.parent}" && exec "$0" "$@"'
+            found.add(inside=("unshare", "--mount", "sh", "-c", hides))
+            error = command.error_of(*run(source, dest, "--cluster", found.address), status=6)
+            assert f"{dest} on {socket.gethostname()} is not the place that the run has" in error
+    assert command.final_names(dest) == []
+
+
+def test_both_sides_show_certificates(source: str, tmp_path: Path) -> None:
+    """A run works with those of the cluster, and ends at once with those of somebody else."""
+    ours, others = made(tmp_path / "ours"), made(tmp_path / "others", "elsewhere")
+    dest = tmp_path / "out"
+    with cluster(tmp_path / "cluster", tls=ours) as found:
+        found.add()
+        call = run(source, dest, "--cluster", found.address)
+        assert "needs certificates" in command.error_of(*call, status=3)
+        for wrong in (others["ca"].parent, _mixed(tmp_path, ours, others)):
+            error = command.error_of(*call, "--cluster-security", str(wrong), status=3)
+            assert "do not trust one another" in error
+        command.run(*call, "--cluster-security", str(ours["ca"].parent))
+    command.run(*run(source, tmp_path / "here"))
+    assert files(dest) == files(tmp_path / "here")
+
+
+def _mixed(directory: Path, ours: dict[str, Path], others: dict[str, Path]) -> Path:
+    """Return a file that names the cluster's authority, and a certificate of another one."""
+    found = directory / "mixed.toml"
+    lines = ("ca", ours["ca"]), ("cert", others["cert"]), ("key", others["key"])
+    found.write_text("".join(f'{name} = "{path}"\n' for name, path in lines))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--to", "-"), "--cluster writes to a place that all its machines share"),
+        (("--to", "out", "--max-cpu", "50%"), "--max-cpu looks at the CPUs of this host"),
+    ],
+)
+def test_what_a_cluster_cannot_do_is_refused(
+    source: str, options: tuple[str, ...], problem: str
+) -> None:
+    """Before anybody is asked."""
+    call = ("run", source, "--table", "t", "--cluster", "tcp://nobody.invalid:1", *options)
+    assert problem in command.error_of(*call, status=2)

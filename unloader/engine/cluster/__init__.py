@@ -1,0 +1,1 @@
+"""More machines: the workers of a Dask cluster carry out the tasks of a run."""

@@ -1,0 +1,120 @@
+"""What a Dask worker must have in common with the parent, asked before it is sent anything.
+
+The first question is one of the standard library, so that it has an answer also where this program
+is missing or another version of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from unloader import __version__
+from unloader.engine.cluster import agent as far
+from unloader.engine.cluster.connection import Connection
+from unloader.errors import ConfigError
+from unloader.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Of one Dask worker."""
+
+    address: str
+    host: str
+    python: str
+    unloader: str
+    """Empty where it is not there."""
+    machine: str
+    problem: str = ""
+    """Why it cannot read the source, or cannot be asked."""
+
+
+async def facts_of(connection: Connection, address: str, source_kind: str, seconds: float) -> Facts:
+    """Ask a Dask worker.
+
+    Raises:
+        ConfigError: It does not answer in time.
+    """
+
+    async def ask(function: Any, *args: object) -> Any:
+        try:
+            return await asyncio.wait_for(connection.run(address, function, *args), seconds)
+        except asyncio.TimeoutError as error:
+            raise ConfigError(
+                f"the Dask worker at {address} has not answered for {seconds:g} s",
+                "see its log, or end it",
+            ) from error
+
+    try:
+        host, python = await ask(platform.node), await ask(platform.python_version)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the Dask worker at {address} cannot be asked: {error}", "see its log"
+        ) from error
+    base = Facts(address=address, host=host, python=python, unloader="", machine="")
+    if _minor(python) != _minor(platform.python_version()):
+        return base
+    try:
+        found = await ask(far.hello, source_kind)
+    except ModuleNotFoundError:
+        return base
+    except ConfigError:
+        raise
+    except Exception as error:
+        return Facts(
+            address=address, host=host, python=python, unloader="?", machine="", problem=str(error)
+        )
+    return Facts(
+        address=address,
+        host=found["host"],
+        python=found["python"],
+        unloader=found["unloader"],
+        machine=found["machine"],
+        problem=found["driver"],
+    )
+
+
+def check_fits(found: Sequence[Facts]) -> None:
+    """Refuse Dask workers that could not do the work, or would do it otherwise.
+
+    Raises:
+        ConfigError: One does not fit, or there is none; names the machines.
+    """
+    if not found:
+        raise ConfigError("the cluster has no Dask worker", "start some with: dask worker ADDRESS")
+    for problem, hint in filter(None, map(_misfit, found)):
+        alike = [each.host for each in found if (_misfit(each) or ("", ""))[1] == hint]
+        more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
+        raise ConfigError(f"{problem}{more}", hint)
+
+
+def _misfit(facts: Facts) -> tuple[str, str] | None:
+    where = f"the Dask worker on {facts.host} ({facts.address})"
+    if _minor(facts.python) != _minor(platform.python_version()):
+        return (
+            f"{where} runs Python {facts.python}, and this run Python {platform.python_version()}",
+            "use one minor version of Python everywhere",
+        )
+    if facts.unloader != __version__:
+        has = f"unloader {facts.unloader}" if facts.unloader else "no unloader"
+        reason = f": {facts.problem}" if facts.problem else ""
+        return (
+            f"{where} has {has}, and this run is unloader {__version__}{reason}",
+            f"install unloader {__version__} in the environment of each Dask worker, and restart "
+            "them",
+        )
+    if facts.problem:
+        return (
+            f"{where} cannot read the source: {facts.problem}",
+            "install the driver in the environment of each Dask worker",
+        )
+    return None
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(version.split(".")[:2])
