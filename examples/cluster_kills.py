@@ -122,7 +122,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = _made(folder / "t.duckdb", options.rows)
-        subprocess.run(_call(source, folder / "local"), check=True, cwd=CHECKOUT)
+        subprocess.run((*_call(source, folder / "local"), "--quiet"), check=True, cwd=CHECKOUT)
         expected = _files(folder / "local")
         try:
             network.make()
