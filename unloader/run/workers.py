@@ -13,6 +13,7 @@ from numa.model import ProcessLimits
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
 from unloader.errors import UsageError
+from unloader.lakehouse.places import lake_kind
 from unloader.model import Preload, Proof, Request
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_field, holds_sql_password
@@ -91,6 +92,11 @@ def prove(executor: Executor, run: ResolvedRun, places: tuple[str, ...]) -> None
 def _check_for_cluster(request: Request) -> None:
     """Refuse what a cluster cannot do, or what must not go there."""
     for output in request.of_outputs():
+        if any(lake_kind(each) for each in output.output.destinations):
+            raise UsageError(
+                "--cluster does not write tables of a lakehouse yet",
+                "leave --cluster out, or write files and add them to the table",
+            )
         kind = destination_kind(output.output.destinations)
         if not is_kept(output.output.destinations) and kind != "null":
             raise UsageError(
