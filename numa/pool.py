@@ -22,9 +22,18 @@ from types import TracebackType
 from numa.affinity import MEMORY_POLICIES
 from numa.errors import PoolError
 from numa.model import BindReport, PoolEvent, Seat
+from numa.processes.forked import is_possible
 from numa.processes.launch import Member, launch
 from numa.processes.members import CHECK_SECONDS, Members
 from numa.processes.memory import resident_bytes
+
+
+def can_fork() -> bool:
+    """Return whether a process that is started now could be a fork of this one: see `Pool.start`.
+
+    That is so on Linux, in the main thread, while there is no other.
+    """
+    return is_possible()
 
 
 class Pool:
@@ -64,11 +73,19 @@ class Pool:
         self._starts: Counter[int] = Counter()
         self._closed = False
 
-    def start(self, worker: int) -> None:
+    def start(self, worker: int, *, may_fork: bool = False) -> None:
         """Start a process on the worker's seat; its `Ready` comes from `wait`.
 
         Best called from the main thread: only then does the kernel kill the child with us.
 
+        Args:
+            worker: Whose seat.
+            may_fork: It may be a fork of this process: all that is loaded here is loaded there at
+                once, and its memory is where ours is, so this is for machines of one node. It is
+                done only in the main thread, on Linux, while there is no other thread; else a new
+                interpreter is started. Nothing that does not survive a fork may be in use here,
+                such as a connection that the child would use. What was registered for the end of
+                this process is not done at the end of the child.
         Raises:
             PoolError: There is no such worker, it runs already, or the system refuses.
         """
@@ -76,7 +93,8 @@ class Pool:
         if worker in self._members.there:
             pid = self._members.there[worker].process.pid
             raise PoolError(f"worker {worker} runs already, as process {pid}.", "kill it first.")
-        self._members.add(launch(seat, self._entry, self._memory_policy))
+        member = launch(seat, self._entry, self._memory_policy, may_fork=may_fork)
+        self._members.add(member)
         self._starts[worker] += 1
 
     def assign(self, worker: int, task: object) -> None:

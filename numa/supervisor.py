@@ -97,9 +97,13 @@ class Supervisor:
         self._events: list[SupervisorEvent] = []
         self._next_look = 0.0
 
-    def keep(self, workers: Iterable[int]) -> None:
+    def keep(self, workers: Iterable[int], *, may_fork: bool = False) -> None:
         """Keep a process on the seats of these workers from now on, and on no other seat.
 
+        Args:
+            workers: Whose seats.
+            may_fork: Those that are started in here may be forks of this process: see `Pool.start`.
+                Each that takes the place of one is a new interpreter.
         Raises:
             PoolError: There is no such worker, or the system refuses a process.
         """
@@ -112,7 +116,7 @@ class Supervisor:
             self._forget(worker)
             self._vacant.pop(worker, None)
         for worker in sorted(self._kept - self._pool.pids().keys() - self._vacant.keys()):
-            self._start(worker)
+            self._start(worker, may_fork=may_fork)
 
     def add(self, workers: Iterable[int]) -> None:
         """Keep a process on the seats of these workers, too, from the next `wait` on.
@@ -213,8 +217,8 @@ class Supervisor:
         """End every process."""
         self.close()
 
-    def _start(self, worker: int) -> None:
-        self._pool.start(worker)
+    def _start(self, worker: int, *, may_fork: bool = False) -> None:
+        self._pool.start(worker, may_fork=may_fork)
         self._starting[worker] = time.monotonic()
         if self._warms_up(worker):
             self._pool.assign(worker, self._warm_up)

@@ -84,6 +84,7 @@ FLOORS = {
             "unloader.failures",
             "unloader.json_reading",
             "unloader.json_text",
+            "unloader.ownership",
             "unloader.redaction",
         },
         {"unloader.json_fields", "unloader.json_schema", "unloader.transforms.model"},

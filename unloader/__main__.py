@@ -7,13 +7,12 @@ if __name__ == "__main__":
     import sys
 
     try:
-        from unloader.cli import main
+        from unloader.cli import program
 
-        status = main()
+        program()
     except KeyboardInterrupt:
         # Ctrl-C during that import: `main`, which ends all others with the same line, is not there.
-        status = 130
         sys.stderr.write(
             "unloader: error: interrupted before anything was unloaded. Next: run it again\n"
         )
-    sys.exit(status)
+        sys.exit(130)

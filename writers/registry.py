@@ -82,6 +82,15 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
     return EncodedTextWriter(spec, stem, header)
 
 
+def load(output_format: str | TextFormat | ParquetFormat) -> None:
+    """Import what writes files of a format.
+
+    Raises:
+        FormatError: There is no such format.
+    """
+    _load(_name(output_format))
+
+
 def extension(
     output_format: str | TextFormat | ParquetFormat,
     compression: Compression,

@@ -8,14 +8,12 @@ one socket pair and no other descriptor, so that each pipe's end is seen at once
 import contextlib
 import fcntl
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -24,18 +22,20 @@ from numa.affinity import seated
 from numa.errors import StartError
 from numa.model import BindReport, Seat
 from numa.processes.channel import Channel
+from numa.processes.ending import wait_for_end
+from numa.processes.forked import LAST_SECONDS, Forked, fork, is_possible
+from numa.processes.member import main
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
 _BOOTSTRAP = (
     "import sys; _, _, fd, parent, tied, entry, *sys.path = sys.argv; del sys.argv[1:]; "
-    "from numa.processes.member import main; main(int(fd), int(parent), tied == 'tied', entry)"
+    "from numa.processes.member import serve; serve(int(fd), int(parent), tied == 'tied', entry)"
 )
 
 _DETAIL_BYTES = 4096
+_STACKS_BYTES = 64 * 1024
+"""So much at most is looked at for the stack of a crash."""
 _STDERR_LIMIT_BYTES = 1 << 20
-
-# Guess: looks for the end of a process are so far apart at first and at last.
-_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.0005, 0.05
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Member:
     """One running child, as the pool sees it."""
 
     worker: int
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Forked"
     channel: Channel
     stderr: IO[bytes]
     """Temporary file without a name that takes the child's standard error."""
@@ -68,25 +68,7 @@ class Member:
 
     def wait_gone(self, timeout_seconds: float) -> bool:
         """Wait for the process to end, so long at most; return whether it has."""
-        if self.gone():
-            return True
-        deadline, pause = time.monotonic() + timeout_seconds, _FIRST_LOOK_SECONDS
-        with contextlib.suppress(AttributeError, OSError):
-            # From Linux 5.3 on the end itself wakes us.
-            descriptor = os.pidfd_open(self.process.pid)
-            try:
-                end = select.poll()
-                end.register(descriptor, select.POLLIN)
-                end.poll(max(0.0, timeout_seconds) * 1000)
-            finally:
-                os.close(descriptor)
-        while not self.gone():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LAST_LOOK_SECONDS)
-        return True
+        return wait_for_end(self.process.pid, self.gone, timeout_seconds)
 
     def terminate(self) -> None:
         """Ask the process to end, unless it has."""
@@ -100,8 +82,13 @@ class Member:
         number may already be another's.
         """
         if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:
                 os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                # Forked a moment ago, it leads no group yet.
+                self.process.kill()
+            except PermissionError:
+                pass
 
     def reap(self, timeout_seconds: float) -> bool:
         """Kill all there is and wait for the end, so long at most; return whether it came.
@@ -136,9 +123,20 @@ class Member:
                 line += ", not sent by the pool: often the kernel, short of memory"
         if self.broken:
             line += f"; {self.broken}"
+        return f"{line}\n{self._last_words().decode(errors='replace')}".strip()
+
+    def _last_words(self) -> bytes:
+        """Return the end of its stderr, of a crash from the stack on of the thread that crashed.
+
+        Python writes the innermost frame first, and that of a fork ends with all of the parent's.
+        """
         size = os.fstat(self.stderr.fileno()).st_size
-        tail = os.pread(self.stderr.fileno(), _DETAIL_BYTES, max(0, size - _DETAIL_BYTES))
-        return f"{line}\n{tail.decode(errors='replace')}".strip()
+        tail = os.pread(self.stderr.fileno(), _STACKS_BYTES, max(0, size - _STACKS_BYTES))
+        crashed = tail.rfind(b"\nCurrent thread 0x")
+        start = len(tail) - _DETAIL_BYTES
+        if tail.rfind(b"Fatal Python error: ", 0, max(0, crashed)) >= 0:
+            start = min(start, crashed)
+        return tail[max(0, start) :][:_DETAIL_BYTES]
 
     def release(self) -> None:
         """Close both descriptors."""
@@ -146,15 +144,21 @@ class Member:
         self.stderr.close()
 
 
-def launch(seat: Seat, entry: str, memory_policy: str) -> Member:
+def launch(seat: Seat, entry: str, memory_policy: str, *, may_fork: bool) -> Member:
     """Start a child on the seat, bound from its first page on, with the caller's `sys.path`.
 
+    Args:
+        seat: Where it sits.
+        entry: The function that does its tasks.
+        memory_policy: See `numa.affinity.seated`.
+        may_fork: It may be forked, where this process has only one thread.
     Raises:
         StartError: The process could not be started.
     """
     try:
         with contextlib.ExitStack() as undo:
-            member = _launch(seat, entry, memory_policy, undo)
+            starting = _Starting(seat=seat, entry=entry, memory_policy=memory_policy)
+            member = starting.member(undo, forked=may_fork and is_possible())
             undo.pop_all()
             return member
     except OSError as error:
@@ -170,38 +174,72 @@ def _way_out(error: OSError) -> str:
     return "lower --parallelism, or raise the limit on processes, files or memory"
 
 
-def _launch(seat: Seat, entry: str, memory_policy: str, undo: contextlib.ExitStack) -> Member:
-    # Told apart because the kernel's death signal goes by thread: see `numa.processes.member`.
-    tied = threading.current_thread() is threading.main_thread()
-    ours, theirs = socket.socketpair()
-    undo.callback(ours.close)
-    with theirs:
-        stderr = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - outlives this call
-        # Appending keeps the child's writes at the end after `trim_stderr`.
-        flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
-        fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Starting:
+    """One start of a child."""
+
+    seat: Seat
+    entry: str
+    memory_policy: str
+
+    @property
+    def name(self) -> str:
+        """What the child is called in the list of processes."""
+        return f"worker-{self.seat.worker}"
+
+    def member(self, undo: contextlib.ExitStack, *, forked: bool) -> Member:
+        """Start the child; what was opened is closed by `undo`."""
+        ours, theirs = socket.socketpair()
+        undo.callback(ours.close)
+        with theirs:
+            stderr = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - outlives this call
+            # Appending keeps the child's writes at the end after `trim_stderr`.
+            flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
+            fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
+            start = self._fork if forked else self._execute
+            with seated(self.seat, self.memory_policy) as bound:
+                process = start(theirs, stderr)
+                undo.callback(_end, process)
+        return Member(
+            worker=self.seat.worker,
+            process=process,
+            channel=Channel(ours),
+            stderr=stderr,
+            bound=bound,
+        )
+
+    def _execute(self, theirs: socket.socket, stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
+        """Start an interpreter of its own."""
+        # Told apart because the kernel's death signal goes by thread: see `numa.processes.member`.
+        tied = threading.current_thread() is threading.main_thread()
         command = [
-            *(sys.executable, "-c", _BOOTSTRAP, f"worker-{seat.worker}", str(theirs.fileno())),
-            *(str(os.getpid()), "tied" if tied else "loose", entry, *_path()),
+            *(sys.executable, "-c", _BOOTSTRAP, self.name, str(theirs.fileno())),
+            *(str(os.getpid()), "tied" if tied else "loose", self.entry, *_path()),
         ]
-        with seated(seat, memory_policy) as bound:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                pass_fds=(theirs.fileno(),),
-                # Its own session: signals of the terminal stay with the parent.
-                start_new_session=True,
-            )
-            undo.callback(_end, process)
-    channel = Channel(ours)
-    return Member(worker=seat.worker, process=process, channel=channel, stderr=stderr, bound=bound)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            pass_fds=(theirs.fileno(),),
+            # Its own session: signals of the terminal stay with the parent.
+            start_new_session=True,
+        )
+
+    def _fork(self, theirs: socket.socket, stderr: IO[bytes]) -> Forked:
+        """Go on in a copy of this process, of which the child's name and module are to be seen."""
+        parent = os.getpid()
+
+        def run() -> None:
+            main(theirs.detach(), parent, True, self.entry)
+
+        title = ("python", main.__module__, self.name)
+        return fork(run, title, theirs.fileno(), stderr.fileno())
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes] | Forked") -> None:
     process.kill()
-    process.wait()
+    process.wait(LAST_SECONDS)
 
 
 def _path() -> list[str]:

@@ -19,10 +19,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from numa import told
 from numa.processes.channel import MESSAGE, RAISED, READY, RESULT, TASK, TOLD, frame, read_frame
+from numa.processes.ending import end_process
 
 _PR_SET_PDEATHSIG = 1
 
@@ -30,8 +31,14 @@ Report = Callable[[object], None]
 TaskFunction = Callable[[Any, Report], object]
 
 
+def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> NoReturn:
+    """Do what `main` does, and end the process. Called by the pool's own bootstrap."""
+    main(descriptor, parent_pid, tied_to_thread, entry)
+    end_process(0)
+
+
 def main(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> None:
-    """Serve tasks until asked to leave or the pipe ends. Called by the pool's own bootstrap.
+    """Serve tasks until asked to leave or the pipe ends.
 
     Args:
         descriptor: This end of the pipe.

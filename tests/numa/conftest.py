@@ -1,6 +1,7 @@
 """Makes this folder's modules importable: here, and in the pool's children, which get our path."""
 
 import gc
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from sysfs_tree import Machine
+
+from numa.pool import Pool
+
+if os.environ.get("NUMA_TESTS_FORK"):
+    # The tests of the pool once more, with forks of this process: see test_forked.py.
+    assert Pool.start.__kwdefaults__ is not None
+    Pool.start.__kwdefaults__["may_fork"] = True
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Task functions for the pool's tests: importable by the child, as the pool requires."""
 
+import logging
 import os
 import pickle
 import signal
@@ -82,6 +83,28 @@ def _where(argument: object, report: Report) -> dict[str, object]:
         ]
         if status.exists()
         else [],
+    }
+
+
+def _state(argument: object, report: Report) -> dict[str, object]:
+    """What a process may have from the one that started it."""
+    links = (Path(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
+    targets = {link.name: _target(link) for link in links}
+    return {
+        "cmdline": Path("/proc/self/cmdline").read_text().split("\0"),
+        "session": os.getsid(0) == os.getpgrp() == os.getpid(),
+        "blocked": list(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "handled": [
+            number for number in signal.valid_signals() if callable(signal.getsignal(number))
+        ],
+        "ignored": signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN,
+        "leading somewhere": [
+            target
+            for number, target in targets.items()
+            if target not in ("", os.devnull) and int(number) > 2
+        ],
+        "handlers": len(logging.root.handlers),
+        "loaded": "colorsys" in sys.modules,
     }
 
 

@@ -250,7 +250,7 @@ def test_restarts_leave_nothing() -> None:
             pool.start(0)
             pool.kill(0)
         assert open_descriptors() == before
-        assert len(pool.wait(0)) == 3
+        assert sum(isinstance(event, Lost) for event in pool.wait(0)) == 3
 
 
 def test_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         before = open_descriptors()
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
         with pytest.raises(PoolError, match=r"worker 0 cannot be started.*Next: "):
-            pool.start(0)
+            pool.start(0, may_fork=False)
         assert open_descriptors() == before
         assert pool.pids() == {}
 
@@ -293,12 +293,12 @@ from numa.topology import detect
 
 pool = Pool(place(detect(), 2), "pool_tasks:do")
 for worker in (0, 1):
-    if {in_thread!r}:
+    if {start!r} == "in a thread":
         thread = threading.Thread(target=pool.start, args=(worker,))
         thread.start()
         thread.join()
     else:
-        pool.start(worker)
+        pool.start(worker, may_fork={start!r} == "forked")
     pool.assign(worker, ({task!r}, {argument!r}))
 seen = 0
 while seen < 2:
@@ -312,13 +312,11 @@ pool.close()
 """
 
 
-def script(folder: Path, task: str, sleep: float, in_thread: bool = False) -> Program:
+def script(folder: Path, task: str, sleep: float, start: str = "executed") -> Program:
     """Start a program of its own that runs two workers, in a session of its own."""
     path = folder / "program.py"
     tasks = str(Path(__file__).parent)
-    path.write_text(
-        SCRIPT.format(tasks=tasks, task=task, argument=600, sleep=sleep, in_thread=in_thread)
-    )
+    path.write_text(SCRIPT.format(tasks=tasks, task=task, argument=600, sleep=sleep, start=start))
     root = str(Path(__file__).resolve().parents[2])
     return subprocess.Popen(
         [sys.executable, str(path)],
@@ -344,10 +342,10 @@ def test_script_without_a_guard(tmp_path: Path) -> None:
     assert printed.count("imported") == 1
 
 
-@pytest.mark.parametrize("in_thread", [False, True])
-def test_killed_parent_leaves_no_children(tmp_path: Path, in_thread: bool) -> None:
+@pytest.mark.parametrize("start", ["executed", "in a thread", "forked"])
+def test_killed_parent_leaves_no_children(tmp_path: Path, start: str) -> None:
     """When the parent is killed its children, busy with tasks, die too, whoever started them."""
-    with script(tmp_path, "sleep", 600, in_thread) as program:
+    with script(tmp_path, "sleep", 600, start) as program:
         pids = children_of(program)
         assert all(alive(pid) for pid in pids)
         program.kill()
@@ -355,9 +353,10 @@ def test_killed_parent_leaves_no_children(tmp_path: Path, in_thread: bool) -> No
         until(lambda: not any(alive(pid) for pid in pids))
 
 
-def test_interrupt_spares_the_children(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["executed", "forked"])
+def test_interrupt_spares_the_children(tmp_path: Path, start: str) -> None:
     """Ctrl-C at the terminal reaches the parent only; sent to a child it is ignored."""
-    with script(tmp_path, "sleep", 600) as program:
+    with script(tmp_path, "sleep", 600, start) as program:
         pids = children_of(program)
         for pid in pids:
             os.kill(pid, signal.SIGINT)

@@ -26,6 +26,7 @@ _INTERRUPTED = (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
     from unloader.cli.invocation import Invocation
 
@@ -48,7 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A library for linear algebra that Arrow may load starts a thread for each CPU, which
         # nobody here needs; where it is refused one it interrupts the program as Ctrl-C would.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # The same of an allocator that Arrow has beside the one in use.
+        os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
         if arguments is None:
+            from unloader.ownership import claim
+
+            claim()
             # The program is ours alone. What it loads and plans stays to its end, and looking for
             # cycles in that over and over took 3 % of the CPU of a run over many tables.
             gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
@@ -72,6 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _interrupted()
         raise
     return status
+
+
+def program() -> NoReturn:
+    """Run the command that this process was started for, and end it with its status."""
+    status = main()
+    from numa.processes.ending import end_process
+
+    end_process(status)
 
 
 def _report(error: BaseException, invocation: Invocation) -> int:

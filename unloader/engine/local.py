@@ -105,13 +105,17 @@ class LocalExecutor:
             self._started = places
             self._supervisor.add(seat.worker for seat in self._seating.seats[:places])
 
-    def start_early(self, places: int) -> None:
+    def start_early(self, places: int, *, may_fork: bool = False) -> None:
         """Start the processes of so many of the first seats, before the number is known.
 
+        Args:
+            places: How many.
+            may_fork: They may be forks of this process: see `numa.pool.Pool.start`.
         Raises:
             PoolError: The system refuses a process.
         """
-        self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
+        workers = [seat.worker for seat in self._seating.seats[:places]]
+        self._supervisor.keep(workers, may_fork=may_fork)
 
     def places(self) -> Collection[int]:
         """Return the workers that are up and idle."""

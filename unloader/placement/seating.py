@@ -47,6 +47,11 @@ class SeatPlan:
         """How many workers there may be."""
         return len(self.seating.seats)
 
+    @property
+    def is_one_node(self) -> bool:
+        """Whether all memory is as near to each seat as to this process: there is one node."""
+        return len(self.topology.nodes) == 1 and self.topology.note is None
+
     def first(self, workers: int) -> Seating:
         """Return the seats of so many workers: those for fewer are the first of those for more."""
         seats = self.seating.seats[:workers]

@@ -7,18 +7,23 @@ That costs nothing in placement: seats for fewer workers are the first of those 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 
 from numa.model import ProcessLimits
+from numa.pool import can_fork
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
 from unloader.errors import UsageError
 from unloader.lakehouse.places import lake_kind
 from unloader.model import Preload, Proof, Request
+from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
+from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_kept
+from writers.registry import load
 
 ENTRY = "unloader.worker.process:work"
 
@@ -136,7 +141,7 @@ def early_workers(request: Request, seats: SeatPlan) -> Iterator[LocalExecutor]:
     with LocalExecutor(
         seats.first(seats.parallelism), ENTRY, _limits(request), warm_up=warm_up, looks=looks
     ) as executor:
-        executor.start_early(EARLY_WORKERS)
+        executor.start_early(EARLY_WORKERS, may_fork=_may_fork(request, seats))
         yield executor
 
 
@@ -146,3 +151,21 @@ def _limits(request: Request) -> ProcessLimits:
         start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
         memory_bytes=request.worker_memory_bytes,
     )
+
+
+def _may_fork(request: Request, seats: SeatPlan) -> bool:
+    """Return whether the first workers may be forks of this process; load what they need, then.
+
+    What is loaded before is loaded once for all of them, and much of it we need ourselves. Nothing
+    is connected yet. On a machine of several nodes a worker is born on its own, with its
+    interpreter: there none is forked.
+    """
+    if not (is_ours() and seats.is_one_node and can_fork()):
+        return False
+    # What cannot be loaded is an error where it is needed.
+    with suppress(Exception):
+        import_module(ENTRY.partition(":")[0])
+        for each in request.of_outputs():
+            load(each.output.format)
+        source_of(request.source.kind).load()
+    return True

@@ -49,6 +49,9 @@ class _Process:
             self.drop()
             self.reader = source_of(source.kind).open_reader(source, snapshot)
             self.key = (source, snapshot)
+            # So the database sees its session closed, and no connection that breaks off. Not
+            # before there is one: a process may be forked from one that has loaded this module.
+            atexit.register(release)
         return self.reader
 
     def cpu_since_last(self) -> float:
@@ -59,6 +62,7 @@ class _Process:
 
     def drop(self) -> None:
         if self.reader is not None:
+            atexit.unregister(release)
             self.reader.close()
         self.reader = None
 
@@ -66,7 +70,6 @@ class _Process:
 _process = _Process()
 
 
-@atexit.register  # So the database sees its session closed, and no connection that breaks off.
 def release() -> None:
     """Close the reader that is kept from unit to unit."""
     _process.drop()

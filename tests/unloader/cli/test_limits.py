@@ -47,7 +47,7 @@ def under(tmp_path: Path, environment: dict[str, str], program: tuple[str, ...])
 def test_too_few_files_are_named(under: Under, database: str, tmp_path: Path) -> None:
     """Too few descriptors for the workers: status 3, one line that names them, no output."""
     arguments = ("run", database, "--table", "orders", "--to", "out", "--quiet")
-    result = under("ulimit -n 12", *arguments)
+    result = under("ulimit -n 10", *arguments)
     assert result.returncode == 3, result.stderr
     assert "open files" in result.stderr
     assert ONE_LINE.fullmatch(result.stderr), result.stderr

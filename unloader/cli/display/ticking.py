@@ -22,16 +22,21 @@ class Ticking:
     """A display that gets a `Tick` a few times a second, and one event at a time."""
 
     def __init__(self, display: Display) -> None:
-        """Take the display and start to tick."""
+        """Take the display; ticks begin with the first event, as nothing is shown before it.
+
+        Until then there is no thread: a process that has one cannot be forked.
+        """
         self._display = display
         # Never taken by `stopping`: the code that a signal interrupts may hold it.
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._tick, name="ticks", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
         """Hand on one event."""
+        if self._thread is None and not self._over.is_set():
+            self._thread = threading.Thread(target=self._tick, name="ticks", daemon=True)
+            self._thread.start()
         with self._lock:
             self._display(event)
 
@@ -42,7 +47,8 @@ class Ticking:
     def close(self, finished: bool) -> None:
         """End the ticks, then the display."""
         self._over.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         self._display.close(finished)
 
     def _tick(self) -> None:
