@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +27,42 @@ else:
         return decorated if cls is None else decorated(cls)
 
 
+_NO_FIELDS = ("ClassVar", "InitVar", "KW_ONLY")
+
+_CALLS_AS_THEY_ARE = 16
+"""Guess: so many objects cost less one by one than a compiled `__init__`."""
+
+
 def _made(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> type:
     own = cls.__dict__
     if frozen and ("__setattr__" in own or "__delattr__" in own):
         raise TypeError(f"{cls.__name__} is frozen and has a way of its own to set attributes")
     if own.get("__doc__") is None:
         cls.__doc__ = cls.__name__  # Else the library makes one from a signature, which takes long.
-    # It finds the fields, and has nothing to compile.
-    plain: type = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+    plain = _with_fields(cls, kw_only)
     fields = dataclasses.fields(plain)
     shape = _Shape(fields, frozen, slots)
     made = _with_slots(plain, fields) if slots else plain
     shape.owner = made
     _set_methods(made, shape)
+    return made
+
+
+def _with_fields(cls: Any, kw_only: bool) -> Any:
+    """Let the library find the fields of a class; it has nothing to compile.
+
+    It searches each type that is written as text for three names that are no types of fields.
+    Where none of them is there it is not shown the texts.
+    """
+    types = vars(cls).get("__annotations__", {})
+    hidden = not any(name in str(each) for each in types.values() for name in _NO_FIELDS)
+    if hidden and types:
+        cls.__annotations__ = dict.fromkeys(types, object)
+    made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+    if hidden and types:
+        made.__annotations__ = types
+        for field in dataclasses.fields(made):
+            field.type = types.get(field.name, field.type)
     return made
 
 
@@ -50,6 +74,8 @@ class _Shape:
         self.frozen = frozen
         self.slots = slots
         self.owner: Any = None
+        self.calls = 0
+        """Objects made so far without a compiled `__init__`."""
 
 
 def _set_methods(made: Any, shape: _Shape) -> None:
@@ -82,8 +108,34 @@ class _Later:
         self._shape = shape
 
     def __get__(self, one: Any, owner: type) -> Any:
+        if self._source is _init and one is not None and self._shape.calls < _CALLS_AS_THEY_ARE:
+            self._shape.calls += 1
+            return partial(self._initialise, one)
         function = self._compiled()
         return function if one is None else function.__get__(one, owner)
+
+    def _initialise(self, one: Any, /, *positional: Any, **named: Any) -> None:
+        """Do what the compiled method would do; leave to it whatever is not plain."""
+        values, taken = [], 0
+        for field in () if positional else self._shape.fields:
+            if field.init and field.name in named:
+                values.append((field.name, named[field.name]))
+                taken += 1
+            elif field.default_factory is not dataclasses.MISSING:
+                values.append((field.name, field.default_factory()))
+            elif field.default is not dataclasses.MISSING:
+                values.append((field.name, field.default))
+            elif field.init:
+                break  # Required and missing.
+        else:
+            if taken == len(named) and not positional:
+                put = object.__setattr__ if self._shape.frozen else setattr
+                for name, value in values:
+                    put(one, name, value)
+                if hasattr(self._shape.owner, "__post_init__"):
+                    one.__post_init__()
+                return
+        self._compiled()(one, *positional, **named)
 
     def _compiled(self) -> Any:
         owner = self._shape.owner

@@ -19,6 +19,12 @@ from unloader import records
 T = TypeVar("T")
 
 
+@pytest.fixture(autouse=True, params=[0, 16])
+def first_calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first objects are made by a compiled `__init__`, or as they are."""
+    monkeypatch.setattr(records, "_CALLS_AS_THEY_ARE", request.param)
+
+
 def shapes(dataclass: Any) -> dict[str, Any]:
     """Return a class of each shape, made by a decorator."""
 
@@ -169,7 +175,8 @@ def test_methods_are_compiled_once_and_stay() -> None:
     """Whoever asks for one finds the same afterwards, in the class that defines it."""
     made = shapes(records.dataclass)["Plain"]
     assert type(vars(made)["__init__"]).__name__ == "_Later"
-    made(a=1)
+    for number in range(17):
+        assert made(a=number).a == number
     compiled = vars(made)["__init__"]
     made(a=2)
     assert vars(made)["__init__"] is compiled
