@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from writers.text.civil import DAY_SECONDS, UNIT_DIGITS, floor_divide
 from writers.text.mask_texts import Zone, mask_texts
 from writers.text.masks import ISO_DATE, ISO_TIME, ISO_TIMESTAMP, ISO_TIMESTAMP_TZ, Mask, parse
 from writers.text.refusals import Place
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _FIXED_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
 _UTC_NAMES = frozenset({"UTC", "utc", "Etc/UTC", "GMT", "Z"})
@@ -133,6 +136,9 @@ def fixed_offset(zone: str) -> int | None:
 
 @lru_cache(maxsize=64)
 def _zone_info(zone: str) -> ZoneInfo:
+    # Imported on use: it looks for the data of all zones.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

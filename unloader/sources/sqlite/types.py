@@ -175,15 +175,15 @@ def conform(
 
 
 def _merged(found: Iterator[pa.Array], columns: Sequence[ReadColumn]) -> Iterator[pa.Array]:
-    import pyarrow.compute as pc
-
-    from writers.text.number_texts import float_texts
-
     for column in columns:
         array = next(found)
         if _is_pair(column):
             reals = next(found)
             if reals.null_count < len(reals):
+                # Imported on use: they take longer than a small table.
+                from writers.arrow_compute import pc
+                from writers.text.number_texts import float_texts
+
                 array = pc.coalesce(array, float_texts(reals))
         yield array
 
