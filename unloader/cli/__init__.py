@@ -14,7 +14,7 @@ import time
 TYPE_CHECKING = False
 """As in `typing`, which costs milliseconds in which a signal would show a traceback."""
 
-_YOUNG_OBJECTS = 50_000
+_YOUNG_OBJECTS = 100_000
 """So many new objects let the garbage collector look among them."""
 
 _INTERRUPTED = (

@@ -6,6 +6,7 @@ That costs nothing in placement: seats for fewer workers are the first of those 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -162,6 +163,9 @@ def _may_fork(request: Request, seats: SeatPlan) -> bool:
     """
     if not (is_ours() and seats.is_one_node and can_fork()):
         return False
+    # What is loaded stays: the collector, to which the worker's module gives limits of its own,
+    # would look through all of it once.
+    gc.freeze()
     # What cannot be loaded is an error where it is needed.
     with suppress(Exception):
         import_module(ENTRY.partition(":")[0])

@@ -14,7 +14,6 @@ from typing import Any
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
 from unloader.cli.display.phases import phase_text, tables_text, verified_text
-from unloader.cli.display.watching.curve import measured_text
 from unloader.events import (
     Event,
     Notice,
@@ -89,6 +88,9 @@ class LogDisplay:
         elif self._interval is None:
             return
         elif isinstance(event, PointMeasured):
+            # Imported on use: only a sweep has points.
+            from unloader.cli.display.watching.curve import measured_text
+
             self._write("point_measured", measured_text(event), dataclasses.asdict(event))
         elif isinstance(event, RouteFinished):
             self._write("route_finished", route_text(event), dataclasses.asdict(event))

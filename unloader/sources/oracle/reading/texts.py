@@ -12,7 +12,6 @@ one before 1582-10-15, which has days (1500-02-29) that the Gregorian has not.
 from __future__ import annotations
 
 from functools import lru_cache
-from zoneinfo import available_timezones
 
 import pyarrow as pa
 
@@ -100,6 +99,9 @@ def zone_names(zones: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1)
 def _regions() -> dict[str, str]:
+    # Imported on use: it looks for the data of all zones.
+    from zoneinfo import available_timezones
+
     return {name.upper(): name for name in available_timezones()}
 
 
