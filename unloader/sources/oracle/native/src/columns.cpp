@@ -73,12 +73,12 @@ void Column::add_bit(bool valid) {
     size_++;
 }
 
-bool Column::add(const uint8_t* bytes, size_t size) {
+bool Column::add(const uint8_t* bytes, size_t size, size_t readable) {
     room_for_one();
     switch (description_.kind) {
         case Kind::TEXT:
         case Kind::BYTES:
-            if (!add_text(bytes, size)) return false;
+            if (!add_text(bytes, size, readable)) return false;
             break;
         case Kind::WIDE_TEXT:
             if (!add_wide_text(bytes, size)) return false;
@@ -116,10 +116,15 @@ bool Column::add(const uint8_t* bytes, size_t size) {
     return true;
 }
 
-bool Column::add_text(const uint8_t* bytes, size_t size) {
+bool Column::add_text(const uint8_t* bytes, size_t size, size_t readable) {
     if (text_size_ + size > MOST_TEXT) return false;
     room_for_text(size);
-    std::memcpy(text_.data() + text_size_, bytes, size);
+    uint8_t* out = text_.data() + text_size_;
+    if (size <= SLACK && readable >= SLACK) {
+        std::memcpy(out, bytes, SLACK);  // no call, and what is too much is overwritten by the next one
+    } else {
+        std::memcpy(out, bytes, size);
+    }
     text_size_ += size;
     ends()[size_ + 1] = static_cast<int32_t>(text_size_);
     return true;
@@ -177,7 +182,7 @@ void Column::repeat() {
         if (last_null_) return add_null();
         room_for_one();
         if (is_sized()) {
-            add_text(last_.data(), last_.size());
+            add_text(last_.data(), last_.size(), last_.size());
         } else {
             std::memcpy(place(), last_.data(), width_);
         }
@@ -190,7 +195,7 @@ void Column::repeat() {
         const auto start = static_cast<size_t>(ends()[before]);
         const size_t size = static_cast<size_t>(ends()[before + 1]) - start;
         room_for_text(size);
-        add_text(text_.data() + start, size);
+        add_text(text_.data() + start, size, size);
     } else {
         std::memcpy(place(), place() - width_, width_);
     }

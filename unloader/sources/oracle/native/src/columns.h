@@ -42,8 +42,9 @@ public:
     // Make room for values of which each takes no more than its fixed width.
     void reserve(int64_t values);
 
-    // Add the value of these bytes; false if it is none of the column.
-    bool add(const uint8_t* bytes, size_t size);
+    // Add the value of these bytes; false if it is none of the column. From its first byte on
+    // `readable` bytes may be read, which makes short text cheaper.
+    bool add(const uint8_t* bytes, size_t size, size_t readable);
     void add_null();
     // Add the value before once more, also if that left with an earlier array; there must be one.
     void repeat();
@@ -61,7 +62,7 @@ public:
 
 private:
     bool is_sized() const { return description_.kind <= Kind::BYTES; }
-    bool add_text(const uint8_t* bytes, size_t size);
+    bool add_text(const uint8_t* bytes, size_t size, size_t readable);
     bool add_wide_text(const uint8_t* bytes, size_t size);
     void add_bit(bool valid);
     void room_for_one();

@@ -249,7 +249,7 @@ Response::Step Response::value(Column& column) {
     const auto index = static_cast<int64_t>(column_);
     if (size > LONGEST_SHORT || size > column.limit()) return refuse(Refusal::LENGTH, index);
     if (left <= size) return Step::MORE;
-    if (!column.add(start + 1, size)) return refuse(Refusal::VALUE, index);
+    if (!column.add(start + 1, size, left - 1)) return refuse(Refusal::VALUE, index);
     at_ += 1 + size;
     return Step::DONE;
 }
@@ -272,7 +272,7 @@ Response::Step Response::chunks(Column& column) {
     }
     if (joined_.empty()) {
         column.add_null();
-    } else if (!column.add(joined_.data(), joined_.size())) {
+    } else if (!column.add(joined_.data(), joined_.size(), joined_.size())) {
         return refuse(Refusal::VALUE, index);
     }
     at_ += static_cast<size_t>(reader.next() - start);
