@@ -32,4 +32,4 @@ class StoreFailed(WriteError):
 
 
 class Superseded(StoreFailed):
-    """An object is not the version any more that was to be replaced."""
+    """An object or upload in the store is not what it was, or what was sent."""

@@ -197,7 +197,10 @@ def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -
 def test_a_store_that_stays_broken_ends_the_run(
     server: S3Server, source: str, tmp_path: Path
 ) -> None:
-    """It ends with one error, nothing has a final name, and resume goes on where it ended."""
+    """It ends with one error, nothing has a final name, and resume goes on where it ended.
+
+    A unit whose upload somebody has aborted meanwhile is read again, and that is said.
+    """
     place = server.place("stays")
     with faulty(server, Rule("begin", "cut", FOR_EVER, key="0002")) as (broken, _):
         error = command.error_of(*run(source, broken.place("stays"), "--retries", "0"), status=7)
@@ -206,7 +209,12 @@ def test_a_store_that_stays_broken_ends_the_run(
     page = tmp_path / "page.html"
     command.run("report", place, "--output", str(page))
     assert "InternalError" in page.read_text() or "0002" in page.read_text()
-    command.run("resume", server.place("stays"))
+    finished = [key for key in server.uploads("stays/") if "0002" not in key]
+    server.abort(finished[0])
+    done = command.ended("resume", place)
+    assert done.returncode == 0, done.stderr
+    name = finished[0].rpartition("/")[2]
+    assert f"was done and is read again: the upload of {name} is gone" in done.stderr
     command.run("verify", place, source)
     assert server.uploads("stays/") == []
 

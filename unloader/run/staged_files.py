@@ -13,7 +13,7 @@ from unloader.errors import VerifyMismatch
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.file_check import check_bytes
 from unloader.storage.base import RunStorage
-from writers.errors import WriteError
+from writers.errors import StoreFailed, Superseded, WriteError
 
 MOST_THREADS = 8
 """Checksums and reads leave the interpreter; more threads than that no disk has use for."""
@@ -70,6 +70,11 @@ def _damage(storage: RunStorage, unit: FinishedUnit) -> str:
                 storage.compare_upload(unit.directory, file.upload)
             else:
                 check_bytes(storage.staged_file(unit.directory, file.path), file)
+        except StoreFailed as error:
+            # A store that does not answer now tells nothing of what it has.
+            if not isinstance(error, Superseded):
+                raise
+            return error.message
         except (VerifyMismatch, WriteError) as error:
             return str(getattr(error, "message", error))
     return ""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from writers.errors import StoreFailed
+from writers.errors import Superseded
 from writers.model import UncompletedUpload, UploadedPart
 from writers.objects.location import Location
 from writers.objects.part_checksums import checksum, of_parts
@@ -83,35 +83,40 @@ def compare(location: Location, upload: UncompletedUpload) -> None:
     """Compare the parts that the store has with those that were sent.
 
     Raises:
-        StoreFailed: They differ, the upload is not there any more, or the store refused.
+        Superseded: They differ, or the upload is not there any more.
+        StoreFailed: The store refused or failed.
     """
-    there = list(_parts(location, upload.id))
+    try:
+        there = list(_parts(location, upload.id))
+    except client(location, sends_parts=True).exceptions.NoSuchUpload:
+        raise _other(f"the upload of {location.name} is gone") from None
     if len(there) != len(upload.parts):
-        raise StoreFailed(
+        raise _other(
             f"the store has {len(there)} parts of {location.name}, and {len(upload.parts)} were "
-            "sent.",
-            "check the store, and what stands between it and this machine.",
+            "sent"
         )
     for number, (sent, found) in enumerate(zip(upload.parts, there, strict=True), start=1):
         said = found.get(f"Checksum{upload.algorithm}", sent.checksum)
         if (found["PartNumber"], found["Size"]) != (number, sent.bytes) or (
             said != sent.checksum or _bare(found["ETag"]) != _bare(sent.etag)
         ):
-            raise StoreFailed(
-                f"part {number} of {location.name} is not in the store as it was sent.",
-                "check the store, and what stands between it and this machine.",
-            )
+            raise _other(f"part {number} of {location.name} is not in the store as it was sent")
+
+
+def _other(what: str) -> Superseded:
+    return Superseded(f"{what}.", "check the store, and what stands between it and this machine.")
 
 
 def _parts(location: Location, upload: str) -> Iterable[dict[str, Any]]:
     asked: dict[str, Any] = {"Bucket": location.bucket, "Key": location.key, "UploadId": upload}
-    with translated("list the parts of", location):
-        while True:
-            answer = client(location, sends_parts=True).list_parts(**asked)
-            yield from answer.get("Parts") or ()
-            if not answer.get("IsTruncated"):
-                return
-            asked["PartNumberMarker"] = answer["NextPartNumberMarker"]
+    asking = client(location, sends_parts=True)
+    while True:
+        with translated("list the parts of", location, but=asking.exceptions.NoSuchUpload):
+            answer = asking.list_parts(**asked)
+        yield from answer.get("Parts") or ()
+        if not answer.get("IsTruncated"):
+            return
+        asked["PartNumberMarker"] = answer["NextPartNumberMarker"]
 
 
 def complete(location: Location, upload: UncompletedUpload, *, replaces: bool) -> None:

@@ -136,17 +136,19 @@ def _no_credentials(store: Location) -> FormatError:
 
 
 class translated:
-    """Turns the errors of boto3 into our own."""
+    """Turns the errors of boto3 into our own, all but one kind where that is named."""
 
-    def __init__(self, verb: str, location: Location) -> None:
-        self._verb, self._location = verb, location
+    def __init__(self, verb: str, location: Location, but: Any = ()) -> None:
+        self._verb, self._location, self._but = verb, location, but
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Raise WriteError for an error of boto3: StoreFailed where trying again may help."""
-        if error is None or not type(error).__module__.startswith(("botocore", "boto3")):
+        if error is None or isinstance(error, self._but):
+            return
+        if not type(error).__module__.startswith(("botocore", "boto3")):
             return
         raise error_of(self._verb, self._location, error) from error
 

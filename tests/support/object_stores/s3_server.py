@@ -62,6 +62,13 @@ class S3Server:
         answer = self.client().list_multipart_uploads(Bucket=self.bucket, Prefix=prefix)
         return [each["Key"] for each in answer.get("Uploads", ())]
 
+    def abort(self, key: str) -> None:
+        """Abort the uploads to a key."""
+        client = self.client()
+        answer = client.list_multipart_uploads(Bucket=self.bucket, Prefix=key)
+        for each in answer["Uploads"]:
+            client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=each["UploadId"])
+
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from dataclasses import replace
 
 import pytest
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 
-from writers.errors import StoreFailed, WriteError
+from writers.errors import StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload
 from writers.objects import multipart
 from writers.objects.held_upload import HeldUpload
@@ -67,7 +68,11 @@ def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
     """Neither in the store nor of threads that send."""
     written = opened(s3.place("held/given-up"))
     written.put([b"1" * (2 * PART + 5)])
-    assert s3.uploads("held/given-up")
+    # It is begun by a thread of its own.
+    until = time.monotonic() + 30
+    while not s3.uploads("held/given-up"):
+        assert time.monotonic() < until, "no upload was begun"
+        time.sleep(0.05)
     written.interrupt()
     with pytest.raises(StoreFailed, match="given up"):
         written.put([b"1" * PART])
@@ -113,12 +118,12 @@ def test_an_upload_that_was_changed_is_told(s3: S3Server) -> None:
     upload = held(str(location), b"1" * PART, b"2")
     multipart.compare(location, upload)
     first, last = upload.parts
-    with pytest.raises(StoreFailed, match="part 2 of changed"):
+    with pytest.raises(Superseded, match="part 2 of changed"):
         multipart.compare(location, replace(upload, parts=(first, replace(last, etag='"0"'))))
-    with pytest.raises(StoreFailed, match="has 2 parts of changed, and 1"):
+    with pytest.raises(Superseded, match="has 2 parts of changed, and 1"):
         multipart.compare(location, replace(upload, parts=(first,)))
     multipart.abort_uploads(location, multipart.pending_uploads(location.parent))
-    with pytest.raises(StoreFailed, match="NoSuchUpload"):
+    with pytest.raises(Superseded, match="upload of changed is gone"):
         multipart.compare(location, upload)
 
 
