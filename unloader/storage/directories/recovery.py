@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -200,6 +200,30 @@ def sweep(directory: Path) -> None:
                     (twin / RUN / LOCK).unlink()
                 (twin / RUN).rmdir()
             twin.rmdir()
+
+
+def sweep_one_of_many(directory: Path) -> None:
+    """Do the same for the directory of a table of many.
+
+    What lies beside all of them is listed once as long as it is the same: a list of all names for
+    each of a thousand directories is a million of them.
+    """
+    here = Path(os.path.realpath(directory))
+    with suppress(OSError):
+        changed = os.stat(here.parent).st_mtime_ns
+        if _beside.get(here.parent, (0, ()))[0] != changed:
+            if len(_beside) >= _MOST_BESIDE:
+                _beside.clear()
+            _beside[here.parent] = changed, _of_twins(here.parent)
+        if here.name in _beside[here.parent][1]:
+            sweep(here)
+
+
+_beside: dict[Path, tuple[int, Collection[str]]] = {}
+"""When a directory was last changed, and the names in it that have twins."""
+
+_MOST_BESIDE = 256
+"""Guess: tables lie in the directory of the run, or in one for each schema."""
 
 
 def _clear(here: Path) -> None:

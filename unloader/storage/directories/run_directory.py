@@ -39,7 +39,7 @@ from unloader.storage.directories.leftovers import (
     write_holder,
 )
 from unloader.storage.directories.links import foreign_link
-from unloader.storage.directories.recovery import sweep
+from unloader.storage.directories.recovery import sweep, sweep_one_of_many
 from unloader.storage.directories.refusals import (
     foreign_room,
     held,
@@ -140,7 +140,7 @@ class RunDirectory:
         else:
             left = look(self.path)
             remove_bulk(self.room, kept)
-            sweep(self.path)
+            (sweep if durable else sweep_one_of_many)(self.path)
             # Of a run that was published and not cleared away.
             (self.room / RECORD).unlink(missing_ok=True)
         self._written = write_holder(self._lock, holder)

@@ -152,3 +152,22 @@ def test_what_was_cut_short_beside_many_directories_is_completed(tmp_path: Path)
     assert twin.exists()
     taken([tmp_path / "one"], overwrite=False, home="home").close()
     assert not twin.exists()
+
+
+def test_what_lies_beside_many_directories_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A night that replaces a thousand tables does not read a thousand names for each of them."""
+    places = [tmp_path / str(number) for number in range(5)]
+    for place in places:
+        place.mkdir()
+    listdir, listed = os.listdir, []
+
+    def recorded(path: Path) -> list[str]:
+        listed.append(Path(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", recorded)
+    for place in places:
+        taken([place], overwrite=True, home="home").close()
+    assert listed.count(tmp_path) == 1
