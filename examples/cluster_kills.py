@@ -188,7 +188,7 @@ def _hurt(
     running: subprocess.Popen[str],
 ) -> threading.Thread:
     """Do something at a random moment of the reading, and set it right again."""
-    host, units = chance.choice(network.hosts), chance.randint(0, 12)
+    host, units = chance.choice(network.hosts), chance.randint(1, 12)
     number = chance.random()
 
     def act() -> None:

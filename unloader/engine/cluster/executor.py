@@ -190,6 +190,7 @@ class DaskExecutor:
         kept: list[ExecutorEvent] = []
         failures: list[tuple[str, AttemptFailure]] = []
         while waiting and time.monotonic() < until:
+            waiting = {agent: place for agent, place in waiting.items() if not agent.is_lost}
             for agent, place in waiting.items():
                 first = min(set(agent.places) & self._idle, default=-1)
                 if place < 0 <= first:
@@ -202,8 +203,13 @@ class DaskExecutor:
                         raise error_of(event.failure)
                     kept.append(event)
                     continue
+                if isinstance(event, PlaceLost):
+                    kept.append(event)
+                    # The machine may be gone; else another process of it is asked.
+                    waiting[sent[0]] = -1
+                    continue
                 del waiting[sent[0]]
-                if not isinstance(event, Result):
+                if isinstance(event, AttemptFailed):
                     failures.append((sent[0].home.label, event.failure))
         self._events = [*kept, *self._events]
         if used < self._team.of:
