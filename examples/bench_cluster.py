@@ -38,18 +38,21 @@ def main() -> None:
         source = _made(folder / "t.duckdb", options.rows)
         with cluster(folder / "cluster") as found:
             found.add(options.workers)
+            (folder / "out").mkdir()
             kinds = {"local": (), "cluster": ("--cluster", found.address)}
             walls: dict[str, list[float]] = {kind: [] for kind in kinds}
             runs: dict[str, list[float]] = {kind: [] for kind in kinds}
             for number in range(options.runs + 1):
                 for kind in sorted(kinds, reverse=bool(number % 2)):
-                    call = (*_call(source, folder / kind, options), *kinds[kind])
+                    call = (*_call(source, folder / "out" / kind, options), *kinds[kind])
                     wall = _timed(call)
                     if number:  # The first pair fills the caches.
-                        manifest = json.loads((folder / kind / "_manifest.json").read_text())
+                        manifest = json.loads(
+                            (folder / "out" / kind / "_manifest.json").read_text()
+                        )
                         walls[kind].append(wall)
                         runs[kind].append(manifest["totals"]["seconds"])
-            _compare(folder / "local", folder / "cluster")
+            _compare(folder / "out" / "local", folder / "out" / "cluster")
     report = {
         "rows": options.rows,
         "workers": options.workers,

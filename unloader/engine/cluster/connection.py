@@ -135,10 +135,12 @@ class Connection:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
             task.cancel()
-        with suppress(Exception):
-            self._loop.run_until_complete(asyncio.sleep(0))
+        if left:
+            # One that is closed with its loop says so on standard error.
+            self._loop.run_until_complete(asyncio.wait(left, timeout=2.0))
         self._loop.close()
 
 
