@@ -9,41 +9,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numa.model import Topology
-from partition_planner.model import (
-    KeyRange,
-    PartitionInfo,
-    Plan,
-    RowRange,
-    TableInfo,
-    WholeTable,
-)
-from unloader.errors import PlanFailed, UnloaderError, UsageError
+from partition_planner.model import Plan, TableInfo
+from unloader.errors import UnloaderError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     COMPARING,
     Extract,
     Projection,
     Request,
-    Selection,
     Snapshot,
     SourceSpec,
 )
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.records import dataclass
-from unloader.request.names import (
-    Folding,
-    choose_columns,
-    matching_any,
-    matching_partitions,
-)
+from unloader.resolve.chosen_table import chosen_table
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.masked_ranges import without_masked_ranges
 from unloader.resolve.named_columns import named_columns
 from unloader.resolve.outputs.columns import projection_of_output
 from unloader.resolve.outputs.one import extract_of_output
 from unloader.resolve.patience import Patience
+from unloader.resolve.plan_fit import check_fits
 from unloader.resolve.planning import check_sampling, keys_of, plan_of, planned_part
-from unloader.sources.abilities import check_where, describe_query
+from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.origin import with_origin
@@ -352,45 +340,6 @@ def hold(ready: Prepared) -> None:
     ready.catalog.hold(ready.extract, ready.plan.selectors)
 
 
-def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:
-    """Return the table cut down to the chosen columns, or the query as a table.
-
-    Raises:
-        UsageError: Neither or both of table and query, or an unknown column.
-        SourceError: The source refused.
-    """
-    if (selection.table is None) == (selection.query is None):
-        raise UsageError("a run reads one table or one query", "give --table or --query")
-    if selection.query is not None:
-        table = describe_query(catalog, selection.query)
-        table = replace(table, name=selection.query_name or table.name)
-    else:
-        assert selection.table is not None
-        table = catalog.describe(selection.table, observe)
-    return with_columns(table, selection, catalog.capabilities.folding)
-
-
-def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> TableInfo:
-    """Return a described table cut down to the chosen columns.
-
-    Raises:
-        UsageError: It has no columns, or not those.
-    """
-    if not table.columns:
-        raise UsageError(
-            f"{table.label} has no columns, so there is nothing to unload", "choose another table"
-        )
-    names = [column.name for column in table.columns]
-    chosen = choose_columns(names, selection.columns, selection.exclude, folding)
-    for pattern in selection.as_text:
-        if not matching_any(chosen, (pattern,)):
-            raise UsageError(
-                f"--as-text {pattern} matches no column", "use one of: " + ", ".join(chosen[:50])
-            )
-    columns = tuple(table.columns[names.index(name)] for name in chosen)
-    return replace(table, columns=columns)
-
-
 def format_of(
     request: Request, projection: Projection, catalog: Catalog
 ) -> TextFormat | ParquetFormat:
@@ -447,66 +396,6 @@ def _plan(
         check_fits(planned, table, request.selection.partitions)
         return planned_part(planned, request.selection.part)
     return plan_of(table, request.selection, request.limits.limits(parallelism))
-
-
-def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
-    """Check that a plan made earlier still describes the table, and is for what is asked for now.
-
-    Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
-    a partition that no unit knows would be missing from the output.
-
-    Raises:
-        PlanFailed: It does not.
-    """
-    was, now = plan.table, table
-    before = {part.name: _identity(was, part) for part in was.partitions}
-    after = {part.name: _identity(now, part) for part in now.partitions}
-    read = {name for name in before if _reads(plan, name)}
-    wanted = matching_partitions(after, patterns or ("*",))
-    in_parts = any(not isinstance(selector, WholeTable) for selector in plan.selectors)
-    problem = None
-    if (was.schema, was.name) != (now.schema, now.name):
-        problem = f"it is for {was.label}, not for {now.label}"
-    elif was.columns != now.columns:
-        problem = "the columns have changed"
-    elif (plan.partitions is None) != (not patterns):
-        asked = f"--partition {', '.join(patterns)}" if patterns else "the whole table"
-        problem = f"it is for other partitions than {asked}"
-    elif read - after.keys():
-        problem = f"partitions were dropped, such as {min(read - after.keys())}"
-    elif moved := sorted(name for name in read if before[name] != after[name]):
-        problem = f"partitions were replaced, such as {moved[0]}"
-    elif in_parts and wanted - before.keys():
-        problem = f"partitions were added, such as {min(wanted - before.keys())}"
-    elif in_parts and wanted != read and (plan.has_all_units or not read <= wanted):
-        problem = f"it is for other partitions, such as {min(wanted ^ read)}"
-    elif not now.row_ranges and _has_ranges_of_the_table(plan):
-        problem = "ranges of its rows can no longer be read separately"
-    elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
-        problem = "rows were moved to other segments, so its ranges now mean other rows"
-    if problem:
-        raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
-
-
-def _identity(table: TableInfo, part: PartitionInfo) -> tuple[object, ...]:
-    """Return what makes a partition that one: its relation, or else where its rows begin."""
-    first = tuple(extent.first for extent in part.extents)
-    return (part.relation, () if table.named_partitions else first)
-
-
-def _has_ranges_of_the_table(plan: Plan) -> bool:
-    ranges = (each for each in plan.selectors if isinstance(each, (RowRange, KeyRange)))
-    return any(each.partition is None for each in ranges)
-
-
-def _reads(plan: Plan, partition: str) -> bool:
-    return plan.partitions is None or partition in plan.partitions
-
-
-def _segments_of(plan: Plan) -> set[int]:
-    """Return the segments whose addresses the plan's ranges hold."""
-    ids = {each.object_id for each in plan.selectors if isinstance(each, RowRange)}
-    return {each for each in ids if each is not None}
 
 
 def slim(table: TableInfo) -> TableInfo:

@@ -15,8 +15,9 @@ from unloader.errors import PlanFailed, SnapshotGone
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import SourceSpec
 from unloader.resolve.broken_run import BrokenRun
+from unloader.resolve.chosen_table import chosen_table
 from unloader.resolve.patience import Patience
-from unloader.resolve.preparation import check_fits, chosen_table
+from unloader.resolve.plan_fit import check_fits
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.abilities import check_where

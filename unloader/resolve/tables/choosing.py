@@ -16,7 +16,7 @@ from unloader.events import Observer, silent
 from unloader.model import Request
 from unloader.records import dataclass
 from unloader.request.names import matching_any, means_a_column
-from unloader.resolve.preparation import chosen_table, with_columns
+from unloader.resolve.chosen_table import chosen_table, with_columns
 from unloader.resolve.tables.problems import TableProblem, each_once
 from unloader.selection.asked import AskedTables
 from unloader.selection.choice import Chosen, choose

@@ -8,7 +8,8 @@ from partition_planner.errors import PlanError
 from partition_planner.model import TableInfo
 from unloader.errors import Interrupted, SnapshotGone, UnloaderError, translate
 from unloader.events import Observer, PhaseStarted
-from unloader.resolve.preparation import check_fits, chosen_table, with_columns
+from unloader.resolve.chosen_table import chosen_table, with_columns
+from unloader.resolve.plan_fit import check_fits
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem
 from unloader.selection.listing import Obstacle

@@ -24,11 +24,7 @@ from unloader.records import dataclass
 from unloader.resolve.outputs.directories import directories_of
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import takes_units
-from unloader.resolve.preparation import (
-    Prepared,
-    closing_after_failure,
-    prepared_table,
-)
+from unloader.resolve.preparation import Prepared, closing_after_failure, prepared_table
 from unloader.resolve.resolution import Codec, new_run_id, resolved_outputs
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.choosing import ChosenTable, chosen_tables

@@ -16,7 +16,7 @@ from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import Extract, NamePart, Selection, SessionOptions, SourceSpec, TableName
-from unloader.resolve.preparation import chosen_table
+from unloader.resolve.chosen_table import chosen_table
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import CopyDialect, Session
 from unloader.sources.postgres.source import PostgresSource

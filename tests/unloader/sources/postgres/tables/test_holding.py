@@ -14,7 +14,8 @@ from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Extract, OutputOptions, Request, Selection, Snapshot, SourceSpec
 from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
-from unloader.resolve.preparation import chosen_table, prepared_table
+from unloader.resolve.chosen_table import chosen_table
+from unloader.resolve.preparation import prepared_table
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.many_tables import describe_tables, described_or_obstacle, list_tables
