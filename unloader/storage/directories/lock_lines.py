@@ -67,8 +67,9 @@ def add_record(lock: int, line: bytes) -> None:
     """
     end = os.fstat(lock).st_size
     try:
-        if os.pwrite(lock, line, end) != len(line):
-            os.pwrite(lock, line, end)  # What was refused says why.
+        written = 0
+        while written < len(line):  # What is refused of the rest says why.
+            written += os.pwrite(lock, line[written:], end + written)
     except OSError:
         os.ftruncate(lock, end)
         raise
