@@ -16,7 +16,7 @@ from unloader.codecs.model import Sample, SampleTask
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.records import dataclass
-from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader
+from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader, is_large_row
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.sources.registry import source_of
 from unloader.worker.masked_failures import failure_without_values
@@ -135,7 +135,7 @@ def _take(items: Iterator[Any], share: int, deadline: float) -> _Unit:
 def _is_wide(item: Any) -> bool:
     """Return whether an item holds a wide row, which says nothing about the others."""
     if isinstance(item, tuple):
-        return any(isinstance(chunk, memoryview) for chunk in item)
+        return any(is_large_row(chunk) for chunk in item)
     return isinstance(item, LargeRow)
 
 

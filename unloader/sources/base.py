@@ -40,7 +40,13 @@ takes several times its own size; measured, larger batches gain no CPU and cost 
 source that knows how wide rows can be bounds their number so that the widest fit into the whole."""
 
 Text = bytes | bytearray | memoryview
-"""A chunk of ready text; a view where it is large, which is let go of before the next is read."""
+"""A chunk of ready text. A view that can be written to is of memory that serves again once nobody
+has a view of it; one that cannot is a single large row, and let go of before the next is read."""
+
+
+def is_large_row(chunk: Text) -> bool:
+    """Return whether a chunk of ready text is one row that is large by itself."""
+    return isinstance(chunk, memoryview) and chunk.readonly
 
 
 class ReadAgain(Exception):

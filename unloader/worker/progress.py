@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.model import UnitProgress, Waits
 from unloader.records import dataclass
-from unloader.sources.base import Text
+from unloader.sources.base import Text, is_large_row
 
 if TYPE_CHECKING:
     from writers.large_rows import LargeValue
@@ -102,16 +102,16 @@ class RowEstimate:
     """About how many records a piece of text holds, for the display; results are counted.
 
     Ends of line are counted in the first piece only: counting them all costs as much CPU as
-    handing the text on. A view is a wide row.
+    handing the text on.
     """
 
     bytes_per_row: float = 0.0
 
     def __call__(self, piece: tuple[Text, ...]) -> int:
-        usual = [chunk for chunk in piece if not isinstance(chunk, memoryview)]
+        usual = [chunk for chunk in piece if not is_large_row(chunk)]
         size = text_bytes(tuple(usual))
         if usual and not self.bytes_per_row:
-            lines = sum(chunk.count(b"\n") for chunk in usual)
+            lines = sum(bytes(chunk).count(b"\n") for chunk in usual)
             self.bytes_per_row = size / max(1, lines)
         wide = len(piece) - len(usual)
         return wide + (round(size / self.bytes_per_row) if usual else 0)

@@ -108,7 +108,7 @@ def _handle(reader: TextReader, method: str, extract: Extract, unit: WorkUnit, h
     if method == "encoded":
         counted: list[int] = []
         text = unit_text(reader, extract, unit, how, counted.append)
-        return [chunk for chunks in text for chunk in chunks], sum(counted)
+        return [bytes(chunk) for chunks in text for chunk in chunks], sum(counted)
     batches = unit_batches(reader, extract, unit, batch_bytes=how)
     if method == "batches":
         return list(batches)
