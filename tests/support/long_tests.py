@@ -23,6 +23,10 @@ OTHER_ROUTES = "other routes to the same"
 
 LONGEST = (
     "vm",
+    "system/test_object_stores.py",
+    "system/test_lakehouse.py",
+    "system/test_resume.py",
+    "system/test_cluster.py",
     "writers/native/test_sanitizers.py",
     "system/test_every_selection.py",
     "witnesses",

@@ -347,7 +347,7 @@ def test_marks_of_objects(server: S3Server, source: str) -> None:
         assert tags == {"team": "dwh", "kind": "extract"}
 
 
-@pytest.mark.parametrize("seed", range(amount("UNLOADER_TEST_STORE_KILLS", 2, 16)))
+@pytest.mark.parametrize("seed", range(amount("UNLOADER_TEST_STORE_KILLS", 2, 8)))
 def test_kills_at_random_moments(server: S3Server, source: str, tmp_path: Path, seed: int) -> None:
     """A kill leaves no final name without a manifest's run; the next run sets all right."""
     moments = random.Random(seed)
