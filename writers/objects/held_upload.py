@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from writers.errors import StoreFailed, WriteError
+from writers.errors import StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload, UploadedPart
 from writers.objects import multipart
 from writers.objects.location import Location
@@ -106,7 +106,8 @@ class HeldUpload:
         """Send the rest, and compare all parts with those in the store.
 
         Raises:
-            WriteError: The store refused or failed, or has other parts.
+            StoreFailed: The store failed, or has other parts: what is written anew may be right.
+            WriteError: The store refused.
         """
         if self._filled or not self._sent:
             # An object without bytes has one part without any.
@@ -118,7 +119,11 @@ class HeldUpload:
             algorithm=self._algorithm,
             parts=self._senders.finish(),
         )
-        multipart.compare(self._location, found)
+        try:
+            multipart.compare(self._location, found)
+        except Superseded as error:
+            # Nobody counts on this upload yet: it is a failure on the way, as a cut connection is.
+            raise StoreFailed(error.message, error.hint) from error
         self.uncompleted, self._ended = found, True
 
     def interrupt(self) -> None:

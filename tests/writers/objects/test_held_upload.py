@@ -127,6 +127,20 @@ def test_an_upload_that_was_changed_is_told(s3: S3Server) -> None:
         multipart.compare(location, upload)
 
 
+def test_a_part_that_arrived_as_another_costs_an_attempt(s3: S3Server) -> None:
+    """It is a failure that another attempt may get past, and nothing is left of this one."""
+    with faulty(s3, Rule("part", "other etag")) as (broken, faults):
+        written = opened(broken.place("held/damaged"))
+        written.put([b"1"])
+        with pytest.raises(StoreFailed, match="part 1 of damaged") as failed:
+            written.finish()
+        assert faults.all_done()
+        written.close()
+    assert not isinstance(failed.value, Superseded)
+    assert written.uncompleted is None
+    assert s3.uploads("held/damaged") == []
+
+
 def test_a_bucket_that_is_missing_is_no_failure_of_the_moment(s3: S3Server) -> None:
     """Another attempt would not get past it."""
     location = Location.parse(s3.place("x"))
