@@ -6,8 +6,10 @@ import inspect
 import pickle
 import re
 from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import walk_packages
+from pkgutil import ModuleInfo, walk_packages
 
 import pytest
 
@@ -45,14 +47,23 @@ def tree() -> list[type[UnloaderError]]:
     ]
 
 
+def is_library(module: ModuleInfo) -> bool:
+    """Return whether a module is one of C functions: none of ours that is compiled is for Python.
+
+    The installer names them as it names extensions.
+    """
+    spec = find_spec(module.name)
+    return spec is not None and isinstance(spec.loader, ExtensionFileLoader)
+
+
 def leaf_errors() -> list[type[Exception]]:
     """Return every exception that a module of a leaf defines, in public or not."""
     found = set()
     for leaf in LEAVES:
         package = import_module(leaf)
         for module in walk_packages(package.__path__, f"{leaf}."):
-            if module.name in ("writers.content._sums", "writers.native._encoder"):
-                continue  # Libraries of C functions, named as the installer names extensions.
+            if is_library(module):
+                continue
             for _, each in inspect.getmembers(import_module(module.name), inspect.isclass):
                 if issubclass(each, Exception) and each.__module__.split(".")[0] == leaf:
                     found.add(each)

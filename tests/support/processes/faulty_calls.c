@@ -4,7 +4,8 @@
    FAULT_CALL    write (pwrite too), fsync (fdatasync too), sync_file_range, create (an open that may
                  make a file), rename, mkdir, unlink (rmdir too), statvfs, or direct: setting
                  O_DIRECT fails with EINVAL; any: each of them but statvfs and direct
-   FAULT_WHO     parent or worker: only in such a process; nothing: in each
+   FAULT_WHO     parent or worker: only in such a process, by its title, whether it was forked or
+                 executed; nothing: in each
    FAULT_DO      a number: fail with this errno; short: write about half; zero: write nothing and
                  say so; slow: sleep 50 ms before; interrupted: fail with EINTR every other time;
                  refused: fail with EINVAL as long as the file is written directly; while:FILE:
@@ -22,6 +23,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,10 +44,19 @@ static const char *setting(const char *name) {
     return value ? value : "";
 }
 
+/* A fork counts for itself, from nothing on. */
+static void forget(void) {
+    passed = failed = 0;
+    odd = 0;
+}
+
+__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, forget); }
+
+/* A worker stays one; but what is none yet may become one: by a fork, and a title that follows. */
 static int is_worker(void) {
-    static int known = -1;
+    static int known;
     char line[4096];
-    if (known < 0) {
+    if (!known) {
         int descriptor = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY);
         ssize_t length = syscall(SYS_read, descriptor, line, sizeof line - 1);
         syscall(SYS_close, descriptor);
@@ -64,8 +75,8 @@ static int meant_path(const char *path, const char *call) {
     } else if (strcmp(setting("FAULT_CALL"), call) != 0) {
         return 0;
     }
-    if (*who && is_worker() != (strcmp(who, "worker") == 0)) return 0;
-    return *part && strstr(path, part) != NULL;
+    if (!*part || !strstr(path, part)) return 0;
+    return !*who || is_worker() == (strcmp(who, "worker") == 0);
 }
 
 static int path_of(int descriptor, char *path, size_t size) {
