@@ -99,7 +99,7 @@ def wrong_with(directory: Path) -> str:
     """
     if not (directory / outcomes.MANIFEST).exists():
         names = {entry.name for entry in directory.iterdir()} - {outcomes.RUN}
-        begun = (directory / outcomes.RUN / "publication.json").exists()
+        begun = outcomes.publication_has_begun(directory)
         return "" if begun else outcomes.unfinished_under_final_names(directory) and str(names)
     return outcomes.unfinished_under_final_names(directory)
 

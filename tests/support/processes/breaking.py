@@ -29,12 +29,14 @@ OF_THE_UNIT = ("seat", "worker", "stages", "started_s", "seconds", "attempts")
 
 
 def journal_of(dest: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of a run's journal."""
-    try:
-        lines = (dest / "_run" / "journal.jsonl").read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines]
+    """Return the whole lines of a run's journal, which one of many tables has in its lock."""
+    for name in ("journal.jsonl", "lock"):
+        try:
+            lines = (dest / "_run" / name).read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            continue
+        return [line for line in map(json.loads, lines) if "event" in line]
+    return []
 
 
 def staged_units(dest: Path) -> dict[str, dict[str, Any]]:
@@ -68,7 +70,8 @@ def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict
     # A worker has its next unit before the last one is on record.
     before = (units + 1) * files
     what = f"hold:{file or library.path}"
-    return library.environment("create", what, after=before, more={"who": "worker"})
+    # Staged files of one table of many lie in `_run` itself. A worker makes no other files there.
+    return library.environment("create", what, files="/_run/", after=before, more={"who": "worker"})
 
 
 def kill_after(
