@@ -14,6 +14,7 @@ from unloader.errors import OutputFailed, UsageError
 from unloader.lakehouse.delta.opening import MARK, Address, answering, load
 from unloader.lakehouse.delta.types import check_columns, table_schema
 from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
+from unloader.lakehouse.refusals import too_busy
 from unloader.model import LakeTable
 
 if TYPE_CHECKING:
@@ -97,11 +98,7 @@ class DeltaTables:
             done = load(address)
             assert done is not None
             return Committed(snapshot=_version_of_run(done, commit.run_id), is_new=True)
-        raise OutputFailed(
-            f"{commit.table.name} was changed by others each of the {_TRIES} times that run "
-            f"{commit.run_id} was to be committed",
-            "commit it when the table is less busy",
-        )
+        raise too_busy(commit, _TRIES)
 
 
 def _check_plain(table: DeltaTable, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unloader.errors import OutputFailed
+from unloader.lakehouse.refusals import no_exact_type, other_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,12 +53,7 @@ def check_columns(schema: pa.Schema, table: Any, name: str) -> None:
                 f"its column {each.name!r} has rules of its own ({', '.join(own.metadata)})"
             )
     if wrong:
-        more = f"; and {len(wrong) - 5} more differences" if len(wrong) > 5 else ""
-        raise OutputFailed(
-            f"the columns of {name} are others than those of the run: {'; '.join(wrong[:5])}{more}",
-            "choose the columns with --columns or --exclude, cast them in a --query, or change the "
-            "table",
-        )
+        raise other_columns(name, wrong)
 
 
 def _word(field: Any) -> str:
@@ -82,8 +77,4 @@ def _type(field: pa.Field) -> Any:
         return pa.timestamp("us", "UTC")
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return pa.decimal128(arrow.precision, arrow.scale)
-    raise OutputFailed(
-        f"column {field.name!r} has the type {arrow}, which no Delta table holds exactly",
-        f"write it as text with --as-text '{field.name}', cast it in a --query, or leave it out "
-        f"with --exclude '{field.name}'",
-    )
+    raise no_exact_type(field, arrow, "Delta")

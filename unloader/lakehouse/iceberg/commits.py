@@ -22,6 +22,7 @@ from unloader.lakehouse.iceberg.history import (
 )
 from unloader.lakehouse.iceberg.types import field_ids, table_schema
 from unloader.lakehouse.model import Commit, Committed
+from unloader.lakehouse.refusals import too_busy
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -51,11 +52,7 @@ def committed_once(catalog: Catalog, name: Name, commit: Commit) -> Committed:
                 time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, 0.05 * 2**number))
                 continue
         return Committed(snapshot=snapshot_of_run(done, commit.run_id), is_new=True)
-    raise OutputFailed(
-        f"{commit.table.name} was changed by others each of the {_TRIES} times that run "
-        f"{commit.run_id} was to be committed",
-        "commit it when the table is less busy",
-    )
+    raise too_busy(commit, _TRIES)
 
 
 def _sent(transaction: Transaction, name: Name) -> Table:

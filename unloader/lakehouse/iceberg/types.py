@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unloader.errors import OutputFailed
+from unloader.lakehouse.refusals import no_exact_type, other_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,12 +50,7 @@ def field_ids(schema: pa.Schema, table: Schema, name: str) -> tuple[int, ...]:
         elif own.required and not each.required:
             wrong.append(f"its column {each.name!r} may not be null, and the source's may")
     if wrong:
-        more = f"; and {len(wrong) - 5} more differences" if len(wrong) > 5 else ""
-        raise OutputFailed(
-            f"the columns of {name} are others than those of the run: {'; '.join(wrong[:5])}{more}",
-            "choose the columns with --columns or --exclude, cast them in a --query, or change the "
-            "table",
-        )
+        raise other_columns(name, wrong)
     return tuple(has[each.name].field_id for each in wanted.values())
 
 
@@ -95,8 +90,4 @@ def _type(field: pa.Field) -> Any:
         return types.DecimalType(arrow.precision, arrow.scale)
     if pa.types.is_fixed_size_binary(arrow):
         return types.FixedType(arrow.byte_width)
-    raise OutputFailed(
-        f"column {field.name!r} has the type {arrow}, which no Iceberg table holds exactly",
-        f"write it as text with --as-text '{field.name}', cast it in a --query, or leave it out "
-        f"with --exclude '{field.name}'",
-    )
+    raise no_exact_type(field, arrow, "Iceberg")
