@@ -102,7 +102,7 @@ FLOORS = {
         {"writers.codecs", "writers.encryption"},
         {"writers.base"},
         {"writers.large_rows", "writers.model"},
-        {"writers.schema"},
+        {"writers.built_library", "writers.schema"},
         {"writers.errors", "writers.arrow_compute", "writers.cpu_delay"},
     ),
     "numa": (

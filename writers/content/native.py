@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from writers import built_library
+from writers.built_library import ArrowArray
 from writers.content.forms import Form
-from writers.native.library import ArrowArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Of the interface in `column_sum.cpp`, which has the same number."""
 
 NAME = "writers.content._sums"
+
+OVERRIDE = "UNLOADER_NATIVE_SUMS_LIBRARY"
+"""An environment variable that names the file of another build, such as one for a sanitizer."""
 
 _UTC, _INFINITE = 1, 2
 
@@ -35,23 +38,14 @@ class _Result(ctypes.Structure):
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """Return the library, None where it was not built, or for another version."""
-    spec = find_spec(NAME)
-    if spec is None or not spec.origin:
-        return None
+    arguments = (ctypes.POINTER(_Spec), ctypes.POINTER(ArrowArray), ctypes.POINTER(_Result))
     try:
-        loaded = ctypes.CDLL(spec.origin)
-        if loaded.unloader_sums_abi_version() != ABI_VERSION:
-            return None
-    except (OSError, AttributeError):
+        path = built_library.find(NAME, OVERRIDE)
+        return built_library.load(
+            path, "unloader_sums_", ABI_VERSION, {"column": (ctypes.c_int32, arguments)}
+        )
+    except built_library.Unusable:
         return None
-    function = loaded.unloader_column_sum
-    function.restype = ctypes.c_int32
-    function.argtypes = (
-        ctypes.POINTER(_Spec),
-        ctypes.POINTER(ArrowArray),
-        ctypes.POINTER(_Result),
-    )
-    return loaded
 
 
 def column_sum(loaded: ctypes.CDLL, array: pa.Array, form: Form) -> tuple[int, int]:
@@ -65,7 +59,7 @@ def column_sum(loaded: ctypes.CDLL, array: pa.Array, form: Form) -> tuple[int, i
     flags = _UTC * form.utc | _INFINITE * form.infinite
     spec = _Spec(int(form.kind), form.width, form.digits, flags)
     array._export_to_c(ctypes.addressof(exported))
-    status = loaded.unloader_column_sum(spec, exported, result)
+    status = loaded.unloader_sums_column(spec, exported, result)
     if status == -1:
         raise MemoryError("no memory is left for a checksum")
     if status:

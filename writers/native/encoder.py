@@ -16,11 +16,12 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from writers.built_library import ArrowArray
 from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.native.description import Kind, describe_format, is_known
-from writers.native.library import ArrowArray, Progress, library
+from writers.native.library import Progress, library
 from writers.schema import has_infinities
 from writers.text.delimited import PlainEncoder
 from writers.text.encoded_header import is_simple, simple_header

@@ -10,7 +10,8 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 
-from writers.native.library import Unusable, library
+from writers.built_library import Unusable
+from writers.native.library import library
 
 _WINDOW_BYTES = 1 << 20
 """Of a larger text so much is copied at a time where it has to be."""

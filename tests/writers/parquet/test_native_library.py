@@ -1,11 +1,8 @@
-"""The library that encodes pages: the right one is used, and sanitizers find nothing in it."""
+"""The library that encodes pages: files without it, and sanitizers find nothing in it."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,27 +17,6 @@ SOURCES = sanitized.ROOT / "writers" / "parquet" / "native" / "src"
 
 if library.OVERRIDE in os.environ:
     pytest.skip("another build of the library is under test", allow_module_level=True)
-
-
-def test_both_sides_have_the_same_version() -> None:
-    """The number in the sources is the one that is asked for, so a fresh build is usable."""
-    found = re.search(r"ABI_VERSION = (\d+);", (SOURCES / "pages.cpp").read_text("utf-8"))
-    assert found is not None
-    assert int(found[1]) == library.ABI_VERSION
-
-
-@pytest.mark.parametrize("version", [None, library.ABI_VERSION + 1])
-def test_a_library_of_another_version_is_not_used(tmp_path: Path, version: int | None) -> None:
-    """One left from an older build, or something else altogether, is refused with its name."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler to make a library of another version with")
-    source, stale = tmp_path / "stale.c", tmp_path / "stale.so"
-    name = "unrelated" if version is None else "unloader_pages_abi_version"
-    source.write_text(f"unsigned {name}(void) {{ return {version or 0}; }}\n")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", stale, source], check=True)
-    with pytest.raises(library.Unusable, match=rf"stale\.so .* version {version}, "):
-        library.load(stale)
 
 
 def test_without_the_library_files_are_arrows(

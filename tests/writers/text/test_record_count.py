@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from writers.built_library import Unusable
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.native import library
 from writers.text.record_count import RecordCounter
@@ -32,7 +33,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def _unusable() -> None:
-    raise library.Unusable("it was not built")
+    raise Unusable("it was not built")
 
 
 def _counted(text: bytes, cuts: list[int]) -> int:

@@ -16,7 +16,7 @@ namespace unloader {
 namespace {
 
 // The number is also in writers.content.native.
-constexpr uint32_t ABI_VERSION = 1;
+constexpr uint32_t ABI_VERSION = 2;
 
 // What the values of an array are; the same numbers are in writers.content.native.
 enum class Form : int32_t {
@@ -183,7 +183,7 @@ Status add_up(const Spec& spec, const ArrowArray& array, Result& result) {
 UNLOADER_EXPORT uint32_t unloader_sums_abi_version() { return unloader::ABI_VERSION; }
 
 // Takes the array over and lets it go; returns 0, or a number below it where nothing was computed.
-UNLOADER_EXPORT int32_t unloader_column_sum(const unloader::Spec* spec, ArrowArray* array,
+UNLOADER_EXPORT int32_t unloader_sums_column(const unloader::Spec* spec, ArrowArray* array,
                                             unloader::Result* result) {
     *result = {0, 0};
     int32_t status;

@@ -1,19 +1,15 @@
 """The shared library that encodes pages: where it lies, whether it can be used, and its structures.
 
-It is built when the package is installed, if there is a C++ compiler, and otherwise missing. It is
-loaded on first use, once a process. A call gives the interpreter up while it encodes.
+It is loaded on first use, once a process. A call gives the interpreter up while it encodes.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 
-from writers.errors import FormatError
-from writers.native.library import ArrowArray
+from writers import built_library
+from writers.built_library import ArrowArray, Unusable
 
 ABI_VERSION = 1
 """Of the interface in `pages.cpp`, which has the same number."""
@@ -24,10 +20,6 @@ NEXT = "install a C++ compiler (g++ or clang++) and install unloader again, or u
 
 OVERRIDE = "UNLOADER_NATIVE_PAGES_LIBRARY"
 """An environment variable that names the file of another build, such as one for a sanitizer."""
-
-
-class Unusable(FormatError):
-    """The library cannot be used; the message says why, as a part of a sentence."""
 
 
 class ColumnSpec(ctypes.Structure):
@@ -62,12 +54,18 @@ class PageOut(ctypes.Structure):
     )
 
 
-def find() -> Path | None:
-    """Return the file of the library, None if it was not built; nothing is loaded."""
-    if named := os.environ.get(OVERRIDE):
-        return Path(named)
-    spec = find_spec(NAME)
-    return Path(spec.origin) if spec is not None and spec.origin else None
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int32
+_FUNCTIONS = {
+    "open": (_POINTER, (ctypes.POINTER(ColumnSpec), ctypes.c_size_t, ctypes.c_uint64)),
+    "close": (None, (_POINTER,)),
+    "append": (
+        _NUMBER,
+        (_POINTER, ctypes.POINTER(ArrowArray), ctypes.POINTER(ctypes.c_int64)),
+    ),
+    "finish": (_NUMBER, (_POINTER,)),
+    "take": (_NUMBER, (_POINTER, ctypes.POINTER(PageOut))),
+    "free": (None, (_POINTER,)),
+}
 
 
 @lru_cache(maxsize=1)
@@ -77,32 +75,8 @@ def library() -> ctypes.CDLL:
     Raises:
         Unusable: There is none, or it cannot be loaded, or it is of another version.
     """
-    path = find()
-    if path is None:
-        raise Unusable("it was not built when the package was installed")
-    return load(path)
-
-
-def load(path: Path) -> ctypes.CDLL:
-    """Return the library in a file.
-
-    Raises:
-        Unusable: It cannot be loaded, or is of another version.
-    """
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise Unusable(f"it cannot be loaded ({error})") from None
-    try:
-        version = loaded.unloader_pages_abi_version()
-    except AttributeError:
-        version = None
-    if version != ABI_VERSION:
-        raise Unusable(
-            f"{path.name} has the interface version {version}, and this package needs {ABI_VERSION}"
-        )
-    _declare(loaded)
-    return loaded
+    path = built_library.find(NAME, OVERRIDE)
+    return built_library.load(path, "unloader_pages_", ABI_VERSION, _FUNCTIONS)
 
 
 def why_not() -> str | None:
@@ -112,21 +86,3 @@ def why_not() -> str | None:
     except Unusable as error:
         return str(error)
     return None
-
-
-def _declare(loaded: ctypes.CDLL) -> None:
-    pointer, number = ctypes.c_void_p, ctypes.c_int32
-    functions = {
-        "open": (pointer, (ctypes.POINTER(ColumnSpec), ctypes.c_size_t, ctypes.c_uint64)),
-        "close": (None, (pointer,)),
-        "append": (
-            number,
-            (pointer, ctypes.POINTER(ArrowArray), ctypes.POINTER(ctypes.c_int64)),
-        ),
-        "finish": (number, (pointer,)),
-        "take": (number, (pointer, ctypes.POINTER(PageOut))),
-        "free": (None, (pointer,)),
-    }
-    for name, (result, arguments) in functions.items():
-        function = getattr(loaded, f"unloader_pages_{name}")
-        function.restype, function.argtypes = result, arguments

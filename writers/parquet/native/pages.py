@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from writers.built_library import ArrowArray
 from writers.errors import ValueNotRepresentable, WriteError
-from writers.native.library import ArrowArray
 from writers.parquet.native.bounds import Bounds
 from writers.parquet.native.columns import ColumnForm, Encoding
 from writers.parquet.native.library import ColumnSpec, PageOut, library

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from unloader.sources.oracle.native.library import ArrowArray, Description, Progress, library
+from unloader.sources.oracle.native.library import Description, Progress, library
+from writers.built_library import ArrowArray
 
 NO_MORE_ROWS = 1403
 """The server's error number at the end of the rows."""

@@ -1,18 +1,16 @@
 """The shared library of the native fetch: where it lies, and whether it can be used.
 
-It is built when the package is installed, if there is a C++ compiler, and otherwise missing. It is
-loaded on first use, once a process.
+It is loaded on first use, once a process.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 
 from unloader.errors import ConfigError
+from writers import built_library
+from writers.built_library import ArrowArray
 
 ABI_VERSION = 1
 """Of the interface in `decoder.cpp`, which has the same number."""
@@ -57,18 +55,20 @@ class Progress(ctypes.Structure):
     )
 
 
-class ArrowArray(ctypes.Structure):
-    """An array of Arrow's C data interface, of which only the size matters here."""
-
-    _fields_ = (("content", ctypes.c_uint64 * 10),)
-
-
-def find() -> Path | None:
-    """Return the file of the library, None if it was not built; nothing is loaded."""
-    if named := os.environ.get(OVERRIDE):
-        return Path(named)
-    spec = find_spec(NAME)
-    return Path(spec.origin) if spec is not None and spec.origin else None
+_POINTER, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
+_PLACE = ctypes.POINTER(ctypes.c_void_p)
+_FUNCTIONS = {
+    "open": (_POINTER, (ctypes.POINTER(Description), _SIZE)),
+    "close": (None, (_POINTER,)),
+    "begin": (_STATUS, (_POINTER, ctypes.c_int64)),
+    "feed": (_STATUS, (_POINTER, _POINTER, _SIZE)),
+    "output": (_SIZE, (_POINTER, _PLACE)),
+    "passed": (None, (_POINTER,)),
+    "partial": (_SIZE, (_POINTER, _PLACE)),
+    "finish": (_STATUS, (_POINTER,)),
+    "progress": (None, (_POINTER, ctypes.POINTER(Progress))),
+    "take": (_STATUS, (_POINTER, ctypes.POINTER(ArrowArray))),
+}
 
 
 @lru_cache(maxsize=1)
@@ -78,23 +78,11 @@ def library() -> ctypes.CDLL:
     Raises:
         Unusable: There is none, or it cannot be loaded, or it is of another version.
     """
-    path = find()
-    if path is None:
-        raise Unusable("it was not built when the package was installed")
+    path = built_library.find(NAME, OVERRIDE)
     try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise Unusable(f"it cannot be loaded ({error})") from None
-    try:
-        version = loaded.unloader_fetch_abi_version()
-    except AttributeError:
-        version = None
-    if version != ABI_VERSION:
-        raise Unusable(
-            f"{path.name} has the interface version {version}, and this package needs {ABI_VERSION}"
-        )
-    _declare(loaded)
-    return loaded
+        return built_library.load(path, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
+    except built_library.Unusable as error:
+        raise Unusable(str(error)) from None
 
 
 def why_not() -> str | None:
@@ -104,23 +92,3 @@ def why_not() -> str | None:
     except Unusable as error:
         return error.why
     return None
-
-
-def _declare(loaded: ctypes.CDLL) -> None:
-    pointer, size, status = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
-    where = ctypes.POINTER(ctypes.c_void_p)
-    functions = {
-        "open": (pointer, (ctypes.POINTER(Description), size)),
-        "close": (None, (pointer,)),
-        "begin": (status, (pointer, ctypes.c_int64)),
-        "feed": (status, (pointer, pointer, size)),
-        "output": (size, (pointer, where)),
-        "passed": (None, (pointer,)),
-        "partial": (size, (pointer, where)),
-        "finish": (status, (pointer,)),
-        "progress": (None, (pointer, ctypes.POINTER(Progress))),
-        "take": (status, (pointer, ctypes.POINTER(ArrowArray))),
-    }
-    for name, (result, arguments) in functions.items():
-        function = getattr(loaded, f"unloader_fetch_{name}")
-        function.restype, function.argtypes = result, arguments

@@ -7,15 +7,14 @@ and holds no lock of the interpreter. Both wait for the server alike, and for wh
 from __future__ import annotations
 
 import ctypes
-import os
 import select
 import time
 from enum import Enum
 from functools import lru_cache
-from importlib.util import find_spec
 
 from unloader.sources.postgres.libpq.buffers import BUFFERS
 from unloader.sources.postgres.libpq.library import libpq
+from writers import built_library
 
 ABI_VERSION = 1
 """Of the interface in `copy.cpp`, which has the same number."""
@@ -233,24 +232,14 @@ def _owned(address: int, size: int) -> memoryview:
 @lru_cache(maxsize=1)
 def native() -> ctypes.CDLL | None:
     """Return the library of the loop; None where it was not built or is of another version."""
-    named = os.environ.get(OVERRIDE)
-    if named is None:
-        spec = find_spec(NAME)
-        named = spec.origin if spec is not None else None
-    try:
-        loaded = ctypes.CDLL(named) if named else None
-        version = loaded.unloader_copy_abi_version() if loaded is not None else None
-    except (OSError, AttributeError):
-        return None
-    if loaded is None or version != ABI_VERSION:
-        return None
     pointer, size = ctypes.c_void_p, ctypes.c_int64
     functions = {
         "open": (pointer, (ctypes.POINTER(_Calls), pointer, ctypes.c_int32)),
         "fill": (ctypes.c_int32, (pointer, pointer, size, size, size, ctypes.POINTER(_Filled))),
         "close": (None, (pointer,)),
     }
-    for name, (result, arguments) in functions.items():
-        function = getattr(loaded, f"unloader_copy_{name}")
-        function.restype, function.argtypes = result, arguments
-    return loaded
+    try:
+        path = built_library.find(NAME, OVERRIDE)
+        return built_library.load(path, "unloader_copy_", ABI_VERSION, functions)
+    except built_library.Unusable:
+        return None

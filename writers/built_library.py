@@ -1,0 +1,75 @@
+"""The shared libraries that are built with this package: where one lies, and its functions.
+
+They are built when the package is installed, if there is a C++ compiler, and otherwise missing. A
+module for each has its name, its structures and its functions, and loads it once a process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from writers.errors import FormatError
+
+Signature = tuple[Any, tuple[Any, ...]]
+"""The type of a function's result, None for none, and those of its arguments."""
+
+
+class Unusable(FormatError):
+    """The library cannot be used; the message says why, as a part of a sentence."""
+
+
+class ArrowArray(ctypes.Structure):
+    """An array of Arrow's C data interface, of which only the size matters here."""
+
+    _fields_ = (("content", ctypes.c_uint64 * 10),)
+
+
+def find(name: str, override: str) -> Path | None:
+    """Return the file of a library, None if it was not built; nothing is loaded.
+
+    Args:
+        name: Of the library, as of a module.
+        override: Environment variable that names the file of another build, such as one for a
+            sanitizer; empty stands for none.
+    """
+    if (named := os.environ.get(override)) is not None:
+        return Path(named) if named else None
+    spec = find_spec(name)
+    return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def load(
+    path: Path | None, prefix: str, abi_version: int, functions: Mapping[str, Signature]
+) -> ctypes.CDLL:
+    """Return the library in a file, its functions declared.
+
+    Args:
+        path: None where it was not built.
+        prefix: What the names of all its functions begin with.
+        abi_version: What its function `abi_version` must return.
+        functions: Name without the prefix to signature.
+
+    Raises:
+        Unusable: There is none, or it cannot be loaded, or it is of another version.
+    """
+    if path is None:
+        raise Unusable("it was not built when the package was installed")
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise Unusable(f"it cannot be loaded ({error})") from None
+    version_of = getattr(loaded, f"{prefix}abi_version", None)
+    version = version_of() if version_of is not None else None
+    if version != abi_version:
+        raise Unusable(
+            f"{path.name} has the interface version {version}, and this package needs {abi_version}"
+        )
+    for name, (result, arguments) in functions.items():
+        function = getattr(loaded, f"{prefix}{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded
