@@ -44,12 +44,13 @@ def distances(topology: Topology, width: int) -> str:
     nodes = topology.nodes
     if len(nodes) < 2 or not all(len(node.distances) == len(nodes) for node in nodes):
         return ""
-    table = render.table(
-        ("distance from", *(f">to {node.id}" for node in nodes)),
-        ((f"node {node.id}", *map(str, node.distances)) for node in nodes),
-    )
-    if len(nodes) <= _LARGEST_MATRIX and max(map(len, table.splitlines())) <= width:
-        return table
+    if len(nodes) <= _LARGEST_MATRIX:
+        matrix = render.table(
+            ("distance from", *(f">to {node.id}" for node in nodes)),
+            ((f"node {node.id}", *map(str, node.distances)) for node in nodes),
+        )
+        if max(map(len, matrix.splitlines())) <= width:
+            return matrix
     found = Counter(distance for node in nodes for distance in node.distances)
     pairs = ((str(each), render.count(found[each])) for each in sorted(found))
     return render.table((">distance", ">pairs of nodes"), pairs)
