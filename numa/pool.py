@@ -22,6 +22,7 @@ from types import TracebackType
 from numa.affinity import MEMORY_POLICIES
 from numa.errors import PoolError
 from numa.model import BindReport, PoolEvent, Seat
+from numa.processes.fork_server import ForkServer
 from numa.processes.forked import is_possible
 from numa.processes.launch import Member, launch
 from numa.processes.members import CHECK_SECONDS, Members
@@ -40,7 +41,12 @@ class Pool:
     """One process for each seat, started and restarted by `start`."""
 
     def __init__(
-        self, seats: Sequence[Seat], entry: str, *, memory_policy: str = "preferred"
+        self,
+        seats: Sequence[Seat],
+        entry: str,
+        *,
+        memory_policy: str = "preferred",
+        server: ForkServer | None = None,
     ) -> None:
         """Take the seats; start nothing yet.
 
@@ -50,6 +56,8 @@ class Pool:
                 `function(task, report)`; `report(payload)` sends a `Message` and may be used from
                 any thread. Task, payloads and result are pickled.
             memory_policy: See `numa.affinity.seated`.
+            server: Processes are forks of it where that can be. As `may_fork` of `start` it is for
+                machines of one node. It may serve several pools, and is not closed by any.
         Raises:
             PoolError: Two seats have one worker number, or a text is not what it should be.
         """
@@ -69,6 +77,7 @@ class Pool:
             )
         self._entry = entry
         self._memory_policy = memory_policy
+        self._server = server
         self._members = Members()
         self._starts: Counter[int] = Counter()
         self._closed = False
@@ -93,7 +102,9 @@ class Pool:
         if worker in self._members.there:
             pid = self._members.there[worker].process.pid
             raise PoolError(f"worker {worker} runs already, as process {pid}.", "kill it first.")
-        member = launch(seat, self._entry, self._memory_policy, may_fork=may_fork)
+        member = launch(
+            seat, self._entry, self._memory_policy, may_fork=may_fork, server=self._server
+        )
         self._members.add(member)
         self._starts[worker] += 1
 

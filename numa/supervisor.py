@@ -35,6 +35,7 @@ from numa.model import (
     Vacant,
 )
 from numa.pool import Pool
+from numa.processes.fork_server import ForkServer
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Supervisor:
         *,
         memory_policy: str = "preferred",
         warm_up: object = None,
+        server: ForkServer | None = None,
     ) -> None:
         """Take the seats; start nothing yet.
 
@@ -68,12 +70,13 @@ class Supervisor:
             memory_policy: See `numa.affinity.seated`.
             warm_up: A task that each process does first, before it is idle; what becomes of it
                 does not matter. None is no such task.
+            server: See `numa.pool.Pool`.
         Raises:
             PoolError: There is no seat, or as `Pool` raises it.
         """
         if not seats:
             raise PoolError("there is no seat.", "place one worker or more.")
-        self._pool = Pool(seats, entry, memory_policy=memory_policy)
+        self._pool = Pool(seats, entry, memory_policy=memory_policy, server=server)
         self._limits = limits or ProcessLimits()
         self._warm_up = warm_up
         self._kept: set[int] = set()

@@ -15,16 +15,17 @@ import sys
 import tempfile
 import threading
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 from numa.affinity import seated
 from numa.errors import StartError
 from numa.model import BindReport, Seat
 from numa.processes.channel import Channel
 from numa.processes.ending import wait_for_end
+from numa.processes.fork_server import ForkServer, Served
 from numa.processes.forked import LAST_SECONDS, Forked, fork, is_possible
 from numa.processes.member import main
+from numa.processes.paths import import_path
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
 _BOOTSTRAP = (
@@ -38,12 +39,15 @@ _STACKS_BYTES = 64 * 1024
 _STDERR_LIMIT_BYTES = 1 << 20
 
 
+_Process: TypeAlias = "subprocess.Popen[bytes] | Forked | Served"
+
+
 @dataclass(slots=True, kw_only=True)
 class Member:
     """One running child, as the pool sees it."""
 
     worker: int
-    process: "subprocess.Popen[bytes] | Forked"
+    process: _Process
     channel: Channel
     stderr: IO[bytes]
     """Temporary file without a name that takes the child's standard error."""
@@ -57,6 +61,8 @@ class Member:
 
     def gone(self) -> bool:
         """Whether the process has ended. Where possible it is left unreaped, its number ours."""
+        if isinstance(self.process, Served):
+            return self.process.has_ended()
         if self.process.returncode is not None or not hasattr(os, "waitid"):
             return self.process.poll() is not None
         try:
@@ -144,7 +150,14 @@ class Member:
         self.stderr.close()
 
 
-def launch(seat: Seat, entry: str, memory_policy: str, *, may_fork: bool) -> Member:
+def launch(
+    seat: Seat,
+    entry: str,
+    memory_policy: str,
+    *,
+    may_fork: bool,
+    server: ForkServer | None = None,
+) -> Member:
     """Start a child on the seat, bound from its first page on, with the caller's `sys.path`.
 
     Args:
@@ -152,12 +165,13 @@ def launch(seat: Seat, entry: str, memory_policy: str, *, may_fork: bool) -> Mem
         entry: The function that does its tasks.
         memory_policy: See `numa.affinity.seated`.
         may_fork: It may be forked, where this process has only one thread.
+        server: What it is forked from, where that can be.
     Raises:
         StartError: The process could not be started.
     """
     try:
         with contextlib.ExitStack() as undo:
-            starting = _Starting(seat=seat, entry=entry, memory_policy=memory_policy)
+            starting = _Starting(seat=seat, entry=entry, memory_policy=memory_policy, server=server)
             member = starting.member(undo, forked=may_fork and is_possible())
             undo.pop_all()
             return member
@@ -181,6 +195,7 @@ class _Starting:
     seat: Seat
     entry: str
     memory_policy: str
+    server: ForkServer | None
 
     @property
     def name(self) -> str:
@@ -196,10 +211,8 @@ class _Starting:
             # Appending keeps the child's writes at the end after `trim_stderr`.
             flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
             fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
-            start = self._fork if forked else self._execute
-            with seated(self.seat, self.memory_policy) as bound:
-                process = start(theirs, stderr)
-                undo.callback(_end, process)
+            found = self._served(theirs, stderr, undo) or self._ours(theirs, stderr, undo, forked)
+            process, bound = found
         return Member(
             worker=self.seat.worker,
             process=process,
@@ -208,13 +221,35 @@ class _Starting:
             bound=bound,
         )
 
+    def _served(
+        self, theirs: socket.socket, stderr: IO[bytes], undo: contextlib.ExitStack
+    ) -> tuple[_Process, BindReport] | None:
+        """Start a child of the server; None if there is none."""
+        if self.server is None:
+            return None
+        descriptors = (theirs.fileno(), stderr.fileno())
+        found = self.server.fork(self.seat, self.memory_policy, self.entry, self.name, descriptors)
+        if found is not None:
+            undo.callback(_end, found[0])
+        return found
+
+    def _ours(
+        self, theirs: socket.socket, stderr: IO[bytes], undo: contextlib.ExitStack, forked: bool
+    ) -> tuple[_Process, BindReport]:
+        """Start a child of our own."""
+        start = self._fork if forked else self._execute
+        with seated(self.seat, self.memory_policy) as bound:
+            process = start(theirs, stderr)
+            undo.callback(_end, process)
+        return process, bound
+
     def _execute(self, theirs: socket.socket, stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
         """Start an interpreter of its own."""
         # Told apart because the kernel's death signal goes by thread: see `numa.processes.member`.
         tied = threading.current_thread() is threading.main_thread()
         command = [
             *(sys.executable, "-c", _BOOTSTRAP, self.name, str(theirs.fileno())),
-            *(str(os.getpid()), "tied" if tied else "loose", self.entry, *_path()),
+            *(str(os.getpid()), "tied" if tied else "loose", self.entry, *import_path()),
         ]
         return subprocess.Popen(
             command,
@@ -237,15 +272,9 @@ class _Starting:
         return fork(run, title, theirs.fileno(), stderr.fileno())
 
 
-def _end(process: "subprocess.Popen[bytes] | Forked") -> None:
+def _end(process: _Process) -> None:
     process.kill()
     process.wait(LAST_SECONDS)
-
-
-def _path() -> list[str]:
-    """The parent's import path, and the folder of this package wherever that came from."""
-    home = str(Path(__file__).resolve().parents[2])
-    return [*sys.path, *([] if home in sys.path else [home])]
 
 
 def _signal_name(number: int) -> str:
