@@ -58,7 +58,7 @@ def open_writer(
         FormatError: The format is impossible, or impossible for this schema.
         WriteError: The first file cannot be created.
     """
-    make: Any = _load(_name(spec.format))
+    make: Any = _load(name_of(spec.format))
     if isinstance(spec.format, TextFormat):
         make_text = make(spec, schema, stem, writes_header=writes_header)
         return cast("Writer", make_text)
@@ -88,7 +88,7 @@ def load(output_format: str | TextFormat | ParquetFormat) -> None:
     Raises:
         FormatError: There is no such format.
     """
-    _load(_name(output_format))
+    _load(name_of(output_format))
 
 
 def extension(
@@ -104,7 +104,7 @@ def extension(
     Raises:
         FormatError: There is no such format, or the codec does not go with it.
     """
-    name = _name(output_format)
+    name = name_of(output_format)
     check(name, compression)
     if name == "csv":
         from writers.text.text_writer import text_extension
@@ -120,7 +120,7 @@ def check(output_format: str | TextFormat | ParquetFormat, compression: Compress
     Raises:
         FormatError: The message names what is possible.
     """
-    name = _name(output_format)
+    name = name_of(output_format)
     check_codec(name, compression, CODECS.get(name) or tuple(_load(name).codecs))
 
 
@@ -141,7 +141,12 @@ def codecs() -> tuple[dict[str, Any], ...]:
     )
 
 
-def _name(output_format: object) -> str:
+def name_of(output_format: object) -> str:
+    """Return the name of a format that is given by name, by its options or by its class.
+
+    Raises:
+        FormatError: There is no such format.
+    """
     if isinstance(output_format, TextFormat):
         return "csv"
     if isinstance(output_format, ParquetFormat):

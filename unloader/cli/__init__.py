@@ -7,7 +7,6 @@ program, and with it this module.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import time
 
@@ -46,11 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         # Before anything that keeps a file open: that may become stdout until then.
         make_ready()
-        # A library for linear algebra that Arrow may load starts a thread for each CPU, which
-        # nobody here needs; where it is refused one it interrupts the program as Ctrl-C would.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # The same of an allocator that Arrow has beside the one in use.
-        os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+        from unloader.worker.preparing import keep_single
+
+        keep_single()
         if arguments is None:
             from unloader.ownership import claim
 
@@ -58,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # The program is ours alone. What it loads and plans stays to its end, and looking for
             # cycles in that over and over took 3 % of the CPU of a run over many tables.
             gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+            from unloader.cli.early import begin
+
+            begin(sys.argv[1:])
         from unloader.cli.group import dispatch
         from unloader.cli.invocation import Invocation
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from numa.errors import PoolError
 from numa.model import Finished, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant
 from numa.model import Message as PoolMessage
+from numa.processes.fork_server import ForkServer
 from numa.supervisor import Supervisor
 from unloader.engine.executor import (
     AttemptFailed,
@@ -44,6 +45,7 @@ class LocalExecutor:
         *,
         warm_up: object = None,
         looks: bool = True,
+        server: ForkServer | None = None,
     ) -> None:
         """Take the seats; start nothing yet.
 
@@ -54,6 +56,7 @@ class LocalExecutor:
             limits: When a process is replaced; None is the defaults.
             warm_up: What each process does before its first task.
             looks: Look where the processes really are.
+            server: See `numa.pool.Pool`.
         """
         self._seating = seating
         self._limits = limits or ProcessLimits()
@@ -64,6 +67,7 @@ class LocalExecutor:
             self._limits,
             memory_policy=seating.memory_policy,
             warm_up=warm_up,
+            server=server,
         )
         self._started = 0
         """Seats that were asked to have a process."""

@@ -83,6 +83,8 @@ class Preload:
     """Asks a worker to load what it will need; its answer is None."""
 
     source_kind: str
+    formats: tuple[str, ...] = ()
+    """Of the files to be written; those that are not named are loaded when they are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

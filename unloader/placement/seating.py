@@ -50,7 +50,7 @@ class SeatPlan:
     @property
     def is_one_node(self) -> bool:
         """Whether all memory is as near to each seat as to this process: there is one node."""
-        return len(self.topology.nodes) == 1 and self.topology.note is None
+        return is_one_node(self.topology)
 
     def first(self, workers: int) -> Seating:
         """Return the seats of so many workers: those for fewer are the first of those for more."""
@@ -60,6 +60,11 @@ class SeatPlan:
         borrowed = _borrowed(self.topology, seats, self.options)
         notices = (*self.missing, *borrowed, *([self.near_note] if self.near_note else []))
         return replace(self.seating, seats=seats, notices=notices)
+
+
+def is_one_node(topology: Topology) -> bool:
+    """Return whether a machine is known to have one node."""
+    return len(topology.nodes) == 1 and topology.note is None
 
 
 def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import contextmanager
 
 from numa.model import ProcessLimits
 from numa.pool import can_fork
@@ -22,11 +21,9 @@ from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
-from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_kept
-from writers.registry import load
-
-ENTRY = "unloader.worker.process:work"
+from unloader.worker.preparing import ENTRY, load_for_workers
+from writers.registry import name_of
 
 EARLY_WORKERS = 2
 """Most tables have more units than that; a worker too many would be ended again unused."""
@@ -63,10 +60,13 @@ def workers_for(
             yield seats, executor
         return
     # Imported on use: it brings a large library.
-    from unloader.engine.cluster.opening import open_cluster
+    from unloader.engine.cluster.opening import Start, open_cluster
 
     _check_for_cluster(request)
-    with open_cluster(request, parallelism, ENTRY, _limits(request), EARLY_WORKERS) as found:
+    start = Start(
+        entry=ENTRY, warm_up=_preload(request), limits=_limits(request), workers=EARLY_WORKERS
+    )
+    with open_cluster(request, parallelism, start) as found:
         yield found
 
 
@@ -137,7 +137,7 @@ def early_workers(request: Request, seats: SeatPlan) -> Iterator[LocalExecutor]:
     Raises:
         PoolError: A process cannot be started.
     """
-    warm_up = Preload(source_kind=request.source.kind)
+    warm_up = _preload(request)
     looks = request.seats.numa != "off"
     with LocalExecutor(
         seats.first(seats.parallelism), ENTRY, _limits(request), warm_up=warm_up, looks=looks
@@ -166,10 +166,10 @@ def _may_fork(request: Request, seats: SeatPlan) -> bool:
     # What is loaded stays: the collector, to which the worker's module gives limits of its own,
     # would look through all of it once.
     gc.freeze()
-    # What cannot be loaded is an error where it is needed.
-    with suppress(Exception):
-        import_module(ENTRY.partition(":")[0])
-        for each in request.of_outputs():
-            load(each.output.format)
-        source_of(request.source.kind).load()
+    load_for_workers(_preload(request))
     return True
+
+
+def _preload(request: Request) -> Preload:
+    formats = dict.fromkeys(name_of(each.output.format) for each in request.of_outputs())
+    return Preload(source_kind=request.source.kind, formats=tuple(formats))

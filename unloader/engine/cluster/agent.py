@@ -1,9 +1,10 @@
 """The side of a Dask worker: an agent for each run, with processes on seats of this machine.
 
-The parent calls the functions below in the Dask worker's event loop. The work is done in processes
-of our own, one for each place, which `numa.supervisor` starts, binds and kills as it does for a run
-on one machine: a `LocalExecutor` does all of it, in a thread that turns orders into calls and keeps
-its events until the parent has seen them. No Dask task is involved, so none is ever repeated.
+The parent calls the functions of `calls` in the Dask worker's event loop. The work is done in
+processes of our own, one for each place, which `numa.supervisor` starts, binds and kills as it does
+for a run on one machine: a `LocalExecutor` does all of it, in a thread that turns orders into calls
+and keeps its events until the parent has seen them. No Dask task is involved, so none is ever
+repeated.
 
 An agent that has not heard of the parent for the time of its lease ends all its processes: the
 parent is dead, or was cut off and has given their units to others.
@@ -25,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from numa.processes.fork_server import ForkServer
 from unloader import __version__
 from unloader.engine.cluster.orders import (
     HOLD_SECONDS,
@@ -54,17 +56,18 @@ from unloader.engine.executor import (
 from unloader.engine.local import LocalExecutor
 from unloader.errors import WorkerLost, translate
 from unloader.failures import failure_of
-from unloader.model import AttemptFailure
-from unloader.placement.seating import Seating, machine, seat_workers
+from unloader.model import AttemptFailure, Preload
+from unloader.placement.seating import Seating, is_one_node, machine, seat_workers
 from unloader.sources.registry import source_of
+from unloader.worker.preparing import load_for_workers
 
 _TICK_SECONDS = 0.2
 
 _agents: dict[str, Agent] = {}
 
 
-def hello(source_kind: str) -> dict[str, Any]:
-    """Return what the parent must know of this machine before it sends anything, as plain data."""
+def facts(source_kind: str) -> dict[str, Any]:
+    """Return what `calls.hello` says, and load the driver of the source for that."""
     found: dict[str, Any] = {
         "unloader": __version__,
         "python": platform.python_version(),
@@ -89,19 +92,13 @@ def machine_id() -> str:
 
 
 async def open_agent(data: bytes) -> bytes:
-    """Open an agent; return its `Opened`, or why not as `Refused`."""
+    """See `calls.open_agent`."""
     logging.getLogger("distributed.worker").addFilter(_is_news)
     return pickle.dumps(await asyncio.to_thread(_opened, pickle.loads(data)))
 
 
 async def order(name: str, first: int, data: bytes) -> bytes | None:
-    """Have orders carried out, in their order; return the answers. None if there is no such agent.
-
-    Args:
-        name: Of the agent.
-        first: Number of the first order. What the agent had already, it does not do again.
-        data: All of them.
-    """
+    """See `calls.order`."""
     agent = _agents.get(name)
     if agent is None:
         return None
@@ -110,12 +107,7 @@ async def order(name: str, first: int, data: bytes) -> bytes | None:
 
 
 async def fetch(name: str, seen: int) -> bytes | None:
-    """Return the events that the parent has not seen, when there are any; at most a while later.
-
-    Args:
-        name: Of the agent.
-        seen: Number of the last event that the parent has.
-    """
+    """See `calls.fetch`."""
     agent = _agents.get(name)
     return None if agent is None else pickle.dumps(await agent.events_after(seen))
 
@@ -137,6 +129,18 @@ def _opened(opening: Opening) -> Opened | Refused:
     return agent.opened
 
 
+_servers: dict[Preload, ForkServer] = {}
+
+
+def _server_for(wanted: Preload) -> ForkServer:
+    """Return the process from which workers are forked that need this.
+
+    It outlives the run: those of the next one are up at once.
+    """
+    prepare = f"{load_for_workers.__module__}:{load_for_workers.__name__}"
+    return _servers.setdefault(wanted, ForkServer(prepare, wanted))
+
+
 class Agent:
     """The processes of one run in this Dask worker."""
 
@@ -148,11 +152,14 @@ class Agent:
             TopologyError: As `seat_workers`.
         """
         self._opening = opening
-        seating = seat_workers(machine(), opening.seats_of_machine, opening.options)
+        topology = machine()
+        seating = seat_workers(topology, opening.seats_of_machine, opening.options)
         seats = tuple(
             replace(seating.seats[number], worker=place) for place, number in opening.places
         )
         self._seating = Seating(seats=seats, memory_policy=seating.memory_policy)
+        # On a machine of several nodes a process is born on its own, with its interpreter.
+        self._server = _server_for(opening.warm_up) if is_one_node(topology) else None
         self.opened = Opened(seats, seating.notices)
         self._orders: deque[tuple[int, Order]] = deque()
         self._answers: deque[tuple[int, Any]] = deque()
@@ -165,8 +172,6 @@ class Agent:
         """When the first of them came."""
         self._news = threading.Condition()
         self._heard = time.monotonic()
-        self._is_ending = False
-        """It was told to end."""
         self._is_over = False
         """No process of it is left."""
         self._executor: LocalExecutor | None = None
@@ -223,11 +228,11 @@ class Agent:
                 opening.limits,
                 warm_up=opening.warm_up,
                 looks=opening.looks,
+                server=self._server,
             ) as executor:
                 self._executor = executor
                 executor.start_early(opening.begin)
-                while not self._is_ending and self._is_wanted():
-                    self._carry_out(executor)
+                while self._carry_out(executor) and self._is_wanted():
                     self._tell(executor, executor.events(_TICK_SECONDS))
         except Exception as error:
             # Every task here ends with the executor; the parent tries other machines.
@@ -241,15 +246,16 @@ class Agent:
     def _is_wanted(self) -> bool:
         return time.monotonic() - self._heard < self._opening.lease_seconds
 
-    def _carry_out(self, executor: LocalExecutor) -> None:
+    def _carry_out(self, executor: LocalExecutor) -> bool:
+        """Carry out the orders there are; return whether to go on."""
         while True:
             with self._news:
                 if not self._orders:
-                    return
+                    return True
                 number, each = self._orders[0]
             value = self._done(executor, each)
-            if self._is_ending:
-                return  # That is answered when all processes are gone.
+            if isinstance(each, Close):
+                return False  # That is answered when all processes are gone.
             with self._news:
                 self._orders.popleft()
                 self._carried_out = number
@@ -277,8 +283,6 @@ class Agent:
         elif isinstance(each, Finish):
             self._tell(executor, executor.finish())
             return Finished(executor.evidence())
-        elif isinstance(each, Close):
-            self._is_ending = True
         return None
 
     def _below(self, place: int) -> int:

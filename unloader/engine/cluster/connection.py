@@ -1,19 +1,21 @@
-"""A client of a Dask scheduler in a thread of its own, with an end to every wait.
+"""A connection to a Dask scheduler, by a process of its own, with an end to every wait.
 
-The only module that speaks to `distributed`, beside the one that starts a scheduler of our own.
-Functions are called in Dask workers outside of Dask's scheduling: nothing here is a Dask task.
+That process (`link`) is the only one of a run that loads `distributed`, beside those of a cluster
+of our own. Here is a thread with a loop that asks it, in which all is done that concerns the
+cluster. Functions are called in Dask workers outside of Dask's scheduling: nothing here is a Dask
+task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from unloader.engine.cluster.link import STATUS, Link, a_link, packed, received
 from unloader.engine.cluster.security import Certificates, check_reachable
 from unloader.errors import ConfigError, ConnectFailed
 from unloader.records import dataclass
@@ -21,6 +23,8 @@ from unloader.records import dataclass
 T = TypeVar("T")
 
 CONNECT_SECONDS = 30.0
+_LEAVE_SECONDS = 2.0
+_ENDED = "the process that speaks to the cluster has ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +47,27 @@ class Connection:
             ConfigError: `distributed` is missing, or the scheduler and we do not trust one another.
             ConnectFailed: Nobody answers in time.
         """
-        try:
-            from distributed import Client
-        except ImportError as error:
-            raise ConfigError(
-                f"--cluster needs Dask, which is not installed: {error}",
-                "install it with: pip install 'unloader[dask]'",
-            ) from error
         check_reachable(address, certificates)
-        # It tells of connections that are lost, which is told by us, in the words of the run.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         self.address = address
+        self._link: Link | None = None
+        self._is_there = False
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        """Calls that were not answered yet, by their number."""
+        self._number = STATUS
+        self._listening: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name="cluster")
         self._thread.start()
-        self._client: Any = None
         try:
-            self.call(self._open(Client, certificates), CONNECT_SECONDS)
+            self._link = a_link()
+            self.call(self._open(self._link, certificates), CONNECT_SECONDS)
         except Exception as error:
             self.close()
+            if isinstance(error, ImportError):
+                raise ConfigError(
+                    f"--cluster needs Dask, which is not installed: {error}",
+                    "install it with: pip install 'unloader[dask]'",
+                ) from error
             raise ConnectFailed(
                 f"the scheduler at {address} cannot be used: {_text(error)}",
                 "check the address, and that it is a Dask scheduler of a version that fits ours",
@@ -91,46 +97,72 @@ class Connection:
         Raises:
             Exception: What it raised, or whatever says that the worker cannot be reached.
         """
-        # Dask tries to reach a worker that is gone for longer than we want to know of it.
-        answers = await self._client.run(function, *args, workers=[worker], on_error="raise")
-        return answers[worker]
+        return await self._ask("run", worker, function, args)
 
     async def workers(self) -> tuple[DaskWorker, ...]:
         """Return the workers that the scheduler knows of, by address."""
-        found = await self._client.scheduler.identity()
         return tuple(
             DaskWorker(
                 address=address,
                 host=address.rpartition("://")[2].rpartition(":")[0],
-                threads=int(each["nthreads"]),
+                threads=threads,
             )
-            for address, each in sorted(found["workers"].items())
+            for address, threads in sorted(await self._ask("workers"))
         )
 
     @property
     def is_lost(self) -> bool:
         """Whether the scheduler is gone; any thread may ask."""
-        return self._client is None or self._client.status not in ("running", "connecting")
+        return not self._is_there
 
     def close(self) -> None:
-        """End the client and its thread, in bounded time; may be called again."""
-        if self._client is not None:
-            client, self._client = self._client, None
+        """Leave the cluster and end process and thread, in bounded time; may be called again."""
+        if self._link is not None:
+            link, self._link = self._link, None
             with suppress(Exception):
-                self.call(client.close(timeout=2), 5.0)
+                self.call(self._ask("close", _LEAVE_SECONDS), 2 * _LEAVE_SECONDS)
+            link.end()
         if self._thread.is_alive():
             self.call_soon(self._loop.stop)
             self._thread.join(5.0)
 
-    async def _open(self, client: Any, certificates: Certificates | None) -> None:
-        self._client = await client(
-            self.address,
-            asynchronous=True,
-            timeout=CONNECT_SECONDS,
-            security=None if certificates is None else certificates.for_dask(),
-            set_as_default=False,
-            name="unloader",
-        )
+    async def _open(self, link: Link, certificates: Certificates | None) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=link.sock)
+        self._listening = asyncio.create_task(self._listen(reader))
+        await self._ask("open", self.address, CONNECT_SECONDS, certificates)
+        self._is_there = True
+
+    async def _ask(self, name: str, *args: Any) -> Any:
+        """Return the answer of the process; one that is not awaited any more is dropped."""
+        if self._listening is None or self._listening.done():
+            raise ConnectionError(_ENDED)
+        self._number += 1
+        number, answer = self._number, self._loop.create_future()
+        self._answers[number] = answer
+        try:
+            self._writer.write(packed((number, name, args)))
+            return await answer
+        finally:
+            del self._answers[number]
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                number, went_well, value = await received(reader)
+                answer = self._answers.get(number)
+                if number == STATUS:
+                    self._is_there = value
+                elif answer is None or answer.done():
+                    continue
+                elif went_well:
+                    answer.set_result(value)
+                else:
+                    answer.set_exception(_error(*value))
+        except (EOFError, OSError):
+            self._is_there = False
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(ConnectionError(_ENDED))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -142,6 +174,12 @@ class Connection:
             # One that is closed with its loop says so on standard error.
             self._loop.run_until_complete(asyncio.wait(left, timeout=2.0))
         self._loop.close()
+
+
+def _error(name: str, text: str) -> Exception:
+    """Return an error of the process; only of those that are told apart here as what it was."""
+    known = {each.__name__: each for each in (ImportError, ModuleNotFoundError)}
+    return known.get(name, RuntimeError)(text or name)
 
 
 def _text(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from unloader import __version__
-from unloader.engine.cluster import agent as far
+from unloader.engine.cluster import calls
 from unloader.engine.cluster.connection import Connection
 from unloader.errors import ConfigError
 from unloader.records import dataclass
@@ -60,7 +60,7 @@ async def facts_of(connection: Connection, address: str, source_kind: str, secon
     if _minor(python) != _minor(platform.python_version()):
         return base
     try:
-        found = await ask(far.hello, source_kind)
+        found = await ask(calls.hello, source_kind)
     except ModuleNotFoundError:
         return base
     except ConfigError:

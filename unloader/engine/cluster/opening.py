@@ -18,6 +18,7 @@ from unloader.engine.cluster.team import Team
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Preload, Request
 from unloader.placement.seating import Seating, SeatPlan, machine, most_workers
+from unloader.records import dataclass
 from unloader.request.clusters import own_workers
 from unloader.sources.registry import source_of
 
@@ -25,9 +26,21 @@ _LEAST_SECONDS, _MOST_SECONDS = 5.0, 20.0
 """How long an agent or the parent may be silent: `--stall-timeout` within these limits."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How the processes of a run start on the machines of a cluster."""
+
+    entry: str
+    """See `numa.pool.Pool`."""
+    warm_up: Preload
+    limits: ProcessLimits
+    workers: int
+    """Processes of each Dask worker that start at once."""
+
+
 @contextmanager
 def open_cluster(
-    request: Request, parallelism: int | None, entry: str, limits: ProcessLimits, begin: int
+    request: Request, parallelism: int | None, start: Start
 ) -> Iterator[tuple[SeatPlan, DaskExecutor]]:
     """Open an executor on the cluster of a request, with a seat for each worker it may want.
 
@@ -36,9 +49,7 @@ def open_cluster(
     Args:
         request: What was asked for.
         parallelism: Of a plan made earlier; None is that of the request.
-        entry: See `numa.pool.Pool`.
-        limits: Of each process.
-        begin: Processes of each Dask worker that start at once.
+        start: How the processes start.
 
     Raises:
         ConfigError: The cluster does not trust us, has no worker, or one does not fit.
@@ -59,14 +70,14 @@ def open_cluster(
         held.callback(connection.close)
         pattern = Opening(
             agent="",
-            entry=entry,
-            limits=limits,
+            entry=start.entry,
+            limits=start.limits,
             options=request.seats,
-            warm_up=Preload(source_kind=request.source.kind),
+            warm_up=start.warm_up,
             looks=request.seats.numa != "off",
             seats_of_machine=0,
             places=(),
-            begin=begin,
+            begin=start.workers,
             lease_seconds=patience,
         )
         team = Team(connection, pattern, request.source.kind)

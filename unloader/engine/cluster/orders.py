@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from numa.model import ProcessLimits, Seat
 from unloader.engine.executor import ExecutorEvent
-from unloader.model import AttemptFailure, SeatOptions
+from unloader.model import AttemptFailure, Preload, SeatOptions
 from unloader.placement.evidence import Evidence, WorkerEvidence
 from unloader.records import dataclass
 
@@ -27,7 +27,7 @@ class Opening:
     """See `numa.pool.Pool`."""
     limits: ProcessLimits
     options: SeatOptions
-    warm_up: object
+    warm_up: Preload
     looks: bool
     seats_of_machine: int
     """Seats that are dealt on this machine, to all agents there."""

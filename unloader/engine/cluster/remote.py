@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from unloader.engine.cluster import agent as far
+from unloader.engine.cluster import calls
 from unloader.engine.cluster.connection import Connection
 from unloader.engine.cluster.orders import HOLD_SECONDS, Opening, Order, Told
 from unloader.engine.cluster.sharing import Home
@@ -108,7 +108,7 @@ class RemoteAgent:
     async def _listen(self) -> None:
         seen = 0
         while True:
-            data = await self._ask(HOLD_SECONDS, far.fetch, self._name, seen)
+            data = await self._ask(HOLD_SECONDS, calls.fetch, self._name, seen)
             found: list[Told] = pickle.loads(data)
             if found:
                 seen = found[-1].number
@@ -123,7 +123,7 @@ class RemoteAgent:
             if not batch:
                 continue
             orders = pickle.dumps([order for order, _ in batch])
-            data = await self._ask(0.0, far.order, self._name, self._next, orders)
+            data = await self._ask(0.0, calls.order, self._name, self._next, orders)
             # Of what ended the agent itself there is none.
             answers: list[Any] = pickle.loads(data)
             answers += [None] * (len(batch) - len(answers))

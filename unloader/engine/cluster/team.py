@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from numa.model import Seat
-from unloader.engine.cluster import agent as far
+from unloader.engine.cluster import calls
 from unloader.engine.cluster.connection import Connection
 from unloader.engine.cluster.facts import Facts, check_fits, facts_of
 from unloader.engine.cluster.orders import Opened, Opening, Refused, Told
@@ -192,7 +192,7 @@ class Team:
             # Of a run that goes on all are wanted.
             begin=begin if self._listener is None else sum(p < self.places for p, _ in share),
         )
-        call = self._connection.run(home.address, far.open_agent, pickle.dumps(opening))
+        call = self._connection.run(home.address, calls.open_agent, pickle.dumps(opening))
         answer: Opened | Refused = pickle.loads(await asyncio.wait_for(call, _ANSWER_SECONDS))
         if isinstance(answer, Refused):
             failure = answer.failure

@@ -1,0 +1,194 @@
+"""The process that speaks to Dask for a run: a client of the scheduler, asked over a socket.
+
+Loading Dask's library takes longer than most of what a run does before its first row. So it is
+loaded in a process of its own, which can be started before anything is known of the run, and works
+beside it. It ends with the socket.
+
+A call is its number, what to do, and arguments; an answer the number, whether it went well, and
+the value, or the name and the text of the error. Answers come in any order. What comes with the
+number 0 says whether the scheduler is there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from numa.processes.paths import import_path
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from unloader.engine.cluster.security import Certificates
+
+_BOOTSTRAP = (
+    "import sys; fd, *sys.path = sys.argv[1:]; del sys.argv[1:]; "
+    "from unloader.engine.cluster.link import serve; serve(int(fd))"
+)
+_LENGTH = struct.Struct("!Q")
+_LOOK_SECONDS = 0.5
+
+STATUS = 0
+"""The number of no call."""
+
+
+class Link:
+    """The process, and our end of the socket."""
+
+    def __init__(self) -> None:
+        """Start it.
+
+        Raises:
+            OSError: The system refuses it.
+        """
+        self.sock, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                (sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), *import_path()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                # Signals of the terminal are for the run, which ends the process itself.
+                start_new_session=True,
+            )
+
+    def end(self) -> None:
+        """End the process; may be called again."""
+        self.sock.close()
+        self._process.kill()
+        self._process.wait()
+
+
+_early: list[Link] = []
+
+
+def start_early() -> None:
+    """Start the process that a run will want soon; nothing happens where that is refused."""
+    try:
+        link = Link()
+    except OSError:
+        return
+    _early.append(link)
+    atexit.register(link.end)
+
+
+def a_link() -> Link:
+    """Return the process that was started early, or a new one.
+
+    Raises:
+        OSError: The system refuses it.
+    """
+    return _early.pop() if _early else Link()
+
+
+def packed(value: object) -> bytes:
+    """Return the bytes that carry a value."""
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    return _LENGTH.pack(len(data)) + data
+
+
+async def received(reader: asyncio.StreamReader) -> Any:
+    """Return the next value.
+
+    Raises:
+        EOFError: There is none any more.
+    """
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    return pickle.loads(await reader.readexactly(length))
+
+
+def serve(descriptor: int) -> None:
+    """Be the process until the other end of the socket is closed."""
+    import asyncio
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    problem = ""
+    try:
+        import distributed  # noqa: F401 - before the first call, which may come much later
+    except ImportError as error:
+        problem = str(error)
+    asyncio.run(_Server(problem).serve(socket.socket(fileno=descriptor)))
+
+
+class _Server:
+    """Carries calls out, each in a task of its own."""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+        """Why Dask's library cannot be loaded."""
+        self._client: Any = None
+
+    async def serve(self, sock: socket.socket) -> None:
+        import asyncio
+
+        reader, self._writer = await asyncio.open_connection(sock=sock)
+        tasks = {asyncio.create_task(self._watch())}
+        try:
+            while True:
+                number, name, args = await received(reader)
+                task = asyncio.create_task(self._answer(number, name, args))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+        except (EOFError, OSError):
+            # The run has ended, and with it this process: no call matters any more.
+            for task in tasks:
+                task.cancel()
+
+    async def _answer(self, number: int, name: str, args: tuple[Any, ...]) -> None:
+        try:
+            answer: object = (number, True, await getattr(self, name)(*args))
+        # Whatever the library, or what it has called on another machine, may raise.
+        except Exception as error:
+            answer = (number, False, (type(error).__name__, str(error)))
+        self._writer.write(packed(answer))
+
+    async def _watch(self) -> None:
+        """Tell when the scheduler goes, and when it is there."""
+        import asyncio
+
+        told = False
+        while True:
+            client = self._client
+            there = client is not None and client.status in ("running", "connecting")
+            if there != told:
+                told = there
+                self._writer.write(packed((STATUS, True, there)))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def open(self, address: str, seconds: float, certificates: Certificates | None) -> None:
+        """Connect to a scheduler."""
+        if self._problem:
+            raise ImportError(self._problem)
+        from distributed import Client
+
+        self._client = await Client(
+            address,
+            asynchronous=True,
+            timeout=seconds,
+            security=None if certificates is None else certificates.for_dask(),
+            set_as_default=False,
+            name="unloader",
+        )
+
+    async def run(self, worker: str, function: Any, args: tuple[Any, ...]) -> Any:
+        """Call a function in a Dask worker."""
+        # Dask tries to reach a worker that is gone for longer than we want to know of it.
+        answers = await self._client.run(function, *args, workers=[worker], on_error="raise")
+        return answers[worker]
+
+    async def workers(self) -> list[tuple[str, int]]:
+        """Return the address and the threads of each worker that the scheduler knows of."""
+        found = await self._client.scheduler.identity()
+        return [(address, int(each["nthreads"])) for address, each in found["workers"].items()]
+
+    async def close(self, seconds: float) -> None:
+        """Leave the scheduler."""
+        if self._client is not None:
+            await self._client.close(timeout=seconds)
