@@ -104,7 +104,7 @@ FLOORS = {
         {"writers.base"},
         {"writers.large_rows", "writers.model"},
         {"writers.built_library", "writers.schema"},
-        {"writers.errors", "writers.arrow_compute", "writers.cpu_delay"},
+        {"writers.errors", "writers.arrow_compute", "writers.cpu_delay", "writers.records"},
     ),
     "numa": (
         {"numa.supervisor"},

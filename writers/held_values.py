@@ -7,11 +7,11 @@ its batch would take several times that; as a `LargeRow` it takes a piece of it.
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeRow, is_long
+from writers.records import dataclass
 from writers.schema import text_class
 
 if TYPE_CHECKING:

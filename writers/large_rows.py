@@ -7,10 +7,10 @@ more than once, since some formats must know a value, or its length, before they
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from writers.errors import ValueNotRepresentable, WriteError
+from writers.records import dataclass
 from writers.schema import check_schema, text_class
 
 if TYPE_CHECKING:

@@ -6,8 +6,10 @@ Everything here crosses the process boundary, so nothing holds a file, a thread 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal
+
+from writers.records import dataclass
 
 Enclose = Literal["minimal", "strings", "all", "none"]
 Escape = Literal["double", "backslash", "none"]

@@ -7,7 +7,6 @@ which.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from writers.files.checksums import checksum_name, open_digest
 from writers.large_rows import LargeRow
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,10 +11,10 @@ writes in a third. Parquet compresses while it encodes, in one thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from writers.model import Compression
+from writers.records import dataclass
 
 Preset = Literal["fastest", "balanced", "smallest"]
 PRESETS: tuple[Preset, ...] = ("fastest", "balanced", "smallest")

@@ -12,8 +12,9 @@ smaller and 5 % larger.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import Any
+
+from writers.records import dataclass
 
 ISAL_LEVELS = (1, 3)
 """isal's level 0 compresses, unlike that of the others, and is its weakest: it is never chosen."""

@@ -5,9 +5,10 @@ A form says how the text of a value is made that is hashed; docs/verification.md
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ ends in the middle of is read again once there is more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from writers.errors import WriteError
 from writers.model import TextFormat
+from writers.records import dataclass
 
 Field = str | None
 """A value's text, None for NULL."""

@@ -12,13 +12,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
 from writers.cpu_delay import cpu_delay
 from writers.errors import WriteError
 from writers.files.ring import Buffer, Ring
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

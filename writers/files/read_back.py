@@ -6,7 +6,6 @@ import gzip
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
 from writers.files.readable import Readable, Stoppable, arrow_stream, open_bytes, parquet_source
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from typing import Any

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

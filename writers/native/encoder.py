@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 
@@ -22,6 +21,7 @@ from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.native.description import Kind, describe_format, is_known
 from writers.native.library import Progress, library
+from writers.records import dataclass
 from writers.schema import has_infinities
 from writers.text.delimited import PlainEncoder
 from writers.text.encoded_header import is_simple, simple_header

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from writers.model import TextFormat
+from writers.records import dataclass
 from writers.text.civil import UNIT_DIGITS
 from writers.text.datetime_texts import fixed_offset, mask_of
 from writers.text.mask_texts import year_range

@@ -6,11 +6,12 @@ files. What must stay secret never is: credentials come from the environment of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from writers.errors import FormatError
+from writers.records import dataclass
 
 SCHEMES = ("s3", "gs", "az")
 _MARKS = tuple(f"{scheme}://" for scheme in SCHEMES)
@@ -37,7 +38,7 @@ _CHOICES = {
 _FORMS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
     """A key in a bucket, with what is to be known of the store. Its text is `str()` of it."""
 
@@ -47,6 +48,11 @@ class Location:
     """Without a slash at either end; empty is the bucket as a whole."""
     options: tuple[tuple[str, str], ...] = ()
     """In the order of their names; `tag` may stand several times."""
+
+    def __lt__(self, other: Location) -> bool:
+        """Return whether it comes first: by scheme, then bucket, key and options."""
+        ours = (self.scheme, self.bucket, self.key, self.options)
+        return ours < (other.scheme, other.bucket, other.key, other.options)
 
     @classmethod
     def parse(cls, text: str) -> Location:

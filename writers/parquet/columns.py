@@ -30,12 +30,12 @@ other may be smaller plain; a trial on some hundred to some thousand rows finds 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from writers.parquet.options import compression_options, format_options, supported
 from writers.parquet.types import write_trial
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

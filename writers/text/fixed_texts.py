@@ -7,12 +7,12 @@ else: years before 1 and after 9999, names, days of the week, and what differs i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
 
 from writers.arrow_compute import pc
+from writers.records import dataclass
 from writers.text.civil import UNIT_DIGITS
 from writers.text.masks import GROUPS, Element, Mask, element_text
 from writers.text.string_arrays import STRING_LIMIT, joined, value_bytes

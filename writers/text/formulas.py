@@ -8,10 +8,11 @@ is that of OWASP's page on CSV injection.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from writers.arrow_compute import pc
+from writers.records import dataclass
 from writers.schema import text_class
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from writers.model import TextFormat
+from writers.records import dataclass
 from writers.text.large_texts import Pieces
 from writers.text.output_encoding import OutputEncoding, character_of
 from writers.text.refusals import Place, too_long

@@ -8,12 +8,12 @@ Measured: about a third of `pyarrow.compute.strftime`, which also knows no years
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import pyarrow as pa
 
 from writers.arrow_compute import pc
+from writers.records import dataclass
 from writers.text.civil import Civil
 from writers.text.fixed_texts import fixed_texts
 from writers.text.lookup_table import LookupTable, zero_padded

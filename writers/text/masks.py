@@ -13,10 +13,10 @@ asked for. Nothing else is cut.
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
 from functools import lru_cache
 
 from writers.errors import FormatError
+from writers.records import dataclass
 
 ERAS = frozenset({"AD", "BC", "A.D.", "B.C."})
 _MERIDIANS = frozenset({"AM", "PM", "A.M.", "P.M."})

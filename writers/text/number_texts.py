@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
@@ -19,6 +18,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from writers.arrow_compute import pc
+from writers.records import dataclass
 from writers.text.string_arrays import joined
 
 

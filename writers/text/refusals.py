@@ -7,12 +7,11 @@ timestamp) is the exception, for nothing else would explain it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from writers.arrow_compute import pc
 from writers.errors import ValueNotRepresentable
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,12 @@ week, the Julian day) is not written for it.
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from writers.arrow_compute import pc
 from writers.model import TextFormat
+from writers.records import dataclass
 from writers.text.civil import CivilFields
 from writers.text.datetime_texts import refuse_cut_fraction
 from writers.text.mask_texts import Zone, civil_texts

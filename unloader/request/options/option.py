@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
+from unloader.records import dataclass
 from unloader.request.options.kinds import FLAG, Kind
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
@@ -37,7 +38,7 @@ PASSWORDS = (*REACHING, "check")
 """Those, and the one that opens the source of a job file."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Option:
     """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file at once.
 

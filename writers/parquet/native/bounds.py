@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from writers.parquet.native.columns import ColumnForm, Physical
+from writers.records import dataclass
 
 LONGEST = 4096
 """A longer value is not told, as with pyarrow, so that documents do not enlarge the footer."""

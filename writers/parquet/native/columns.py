@@ -6,9 +6,10 @@ store otherwise than the library is none that the library knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
+
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from writers.parquet.native.layout import Chunk, ColumnPlan, Place, RowGroup
 from writers.parquet.native.metadata import MAGIC, Footers, column_index, offset_index
 from writers.parquet.native.pages import PageEncoder
 from writers.parquet.options import PAGE_BYTES, format_options
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from writers.parquet.native.bounds import Bounds
 from writers.parquet.native.columns import ColumnForm, Encoding
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from writers.built_library import ArrowArray
@@ -12,6 +11,7 @@ from writers.errors import ValueNotRepresentable, WriteError
 from writers.parquet.native.bounds import Bounds
 from writers.parquet.native.columns import ColumnForm, Encoding
 from writers.parquet.native.library import ColumnSpec, PageOut, library
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,11 +16,11 @@ import signal
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from unloader import json_fields
 from unloader.errors import ConfigError
+from unloader.records import dataclass
 
 RECORD_SUFFIX = ".json"
 USE_SUFFIX = ".used"
