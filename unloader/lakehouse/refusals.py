@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.model import Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,13 +35,4 @@ def other_columns(name: str, wrong: Sequence[str]) -> OutputFailed:
         f"the columns of {name} are others than those of the run: {'; '.join(told)}{more}",
         "choose the columns with --columns or --exclude, cast them in a --query, or change the "
         "table",
-    )
-
-
-def too_busy(commit: Commit, tries: int) -> OutputFailed:
-    """Return the refusal of a commit in whose way somebody else's was, each time."""
-    return OutputFailed(
-        f"{commit.table.name} was changed by others each of the {tries} times that run "
-        f"{commit.run_id} was to be committed",
-        "commit it when the table is less busy",
     )

@@ -6,23 +6,21 @@ its id, which the table keeps, and among what it says of itself.
 
 from __future__ import annotations
 
-import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.lakehouse.delta.opening import MARK, Address, answering, load
 from unloader.lakehouse.delta.types import check_columns, table_schema
 from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
-from unloader.lakehouse.refusals import too_busy
+from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-_TRIES = 50
-_LONGEST_WAIT_SECONDS = 2.0
 _HISTORY = 1000
 """So many commits are looked through for the number of one that is known to be there."""
 
@@ -76,29 +74,30 @@ class DeltaTables:
 
     def commit(self, commit: Commit) -> Committed:
         """Make all files part of the table, at once."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
+        return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
-        address = Address.parse(commit.table.name)
-        for number in range(_TRIES):
-            table = load(address)
-            if table is not None and (found := _version_of_run(table, commit.run_id)):
-                return Committed(snapshot=found, is_new=False)
-            schema = _schema_of(address, commit)
-            _check_is_as_it_was(table, schema, commit)
-            with answering(address):
-                try:
-                    _write(address, table, table_schema(schema), commit)
-                except CommitFailedError:
-                    time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, 0.05 * 2**number))
-                    continue
-                except DeltaError:
-                    if table is None and load(address) is not None:
-                        continue  # Somebody else has made it meanwhile.
-                    raise
-            done = load(address)
-            assert done is not None
-            return Committed(snapshot=_version_of_run(done, commit.run_id), is_new=True)
-        raise too_busy(commit, _TRIES)
+
+def _commit_to(address: Address, commit: Commit) -> Committed | None:
+    """Commit a run, or see that it is part of the table; None where somebody else was faster."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    table = load(address)
+    if table is not None and (found := _version_of_run(table, commit.run_id)):
+        return Committed(snapshot=found, is_new=False)
+    schema = _schema_of(address, commit)
+    _check_is_as_it_was(table, schema, commit)
+    with answering(address):
+        try:
+            _write(address, table, table_schema(schema), commit)
+        except CommitFailedError:
+            return None
+        except DeltaError:
+            if table is None and load(address) is not None:
+                return None  # Somebody else has made it meanwhile.
+            raise
+    done = load(address)
+    assert done is not None
+    return Committed(snapshot=_version_of_run(done, commit.run_id), is_new=True)
 
 
 def _check_plain(table: DeltaTable, name: str) -> None:

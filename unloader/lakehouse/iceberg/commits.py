@@ -7,8 +7,6 @@ committed the run since; it looks again then.
 
 from __future__ import annotations
 
-import random
-import time
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed
@@ -22,37 +20,32 @@ from unloader.lakehouse.iceberg.history import (
 )
 from unloader.lakehouse.iceberg.types import field_ids, table_schema
 from unloader.lakehouse.model import Commit, Committed
-from unloader.lakehouse.refusals import too_busy
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
 
-_TRIES = 50
-_LONGEST_WAIT_SECONDS = 2.0
 
+def commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None:
+    """Commit a run, or see that it is part of the table; None where somebody else was faster.
 
-def committed_once(catalog: Catalog, name: Name, commit: Commit) -> Committed:
-    """Commit a run; see `unloader.lakehouse.base.LakeFormat.commit`."""
+    Raises:
+        OutputFailed: As `unloader.lakehouse.base.LakeFormat.commit`.
+    """
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
-    for number in range(_TRIES):
-        table = loaded(catalog, name)
-        if table is not None:
-            found = snapshot_of_run(table, commit.run_id)
-            if found:
-                return Committed(snapshot=found, is_new=False)
-        with answering(name):
-            _check_is_as_it_was(table, commit)
-            transaction = _transaction(catalog, name, commit, table)
-            try:
-                _write(transaction, commit, table)
-                done = _sent(transaction, name)
-            except (CommitFailedException, TableAlreadyExistsError):
-                time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, 0.05 * 2**number))
-                continue
-        return Committed(snapshot=snapshot_of_run(done, commit.run_id), is_new=True)
-    raise too_busy(commit, _TRIES)
+    table = loaded(catalog, name)
+    if table is not None and (found := snapshot_of_run(table, commit.run_id)):
+        return Committed(snapshot=found, is_new=False)
+    with answering(name):
+        _check_is_as_it_was(table, commit)
+        transaction = _transaction(catalog, name, commit, table)
+        try:
+            _write(transaction, commit, table)
+            done = _sent(transaction, name)
+        except (CommitFailedException, TableAlreadyExistsError):
+            return None
+    return Committed(snapshot=snapshot_of_run(done, commit.run_id), is_new=True)
 
 
 def _sent(transaction: Transaction, name: Name) -> Table:

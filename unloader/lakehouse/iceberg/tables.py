@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed, UsageError
@@ -21,6 +22,7 @@ from unloader.lakehouse.iceberg.history import (
     snapshot_of_run,
 )
 from unloader.lakehouse.model import Commit, Committed, Wanted
+from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 
 if TYPE_CHECKING:
@@ -135,10 +137,10 @@ class IcebergTables:
 
     def commit(self, commit: Commit) -> Committed:
         """Make all files part of the table, at once."""
-        from unloader.lakehouse.iceberg.commits import committed_once
+        from unloader.lakehouse.iceberg.commits import commit_to
 
         name = Name.parse(commit.table.name)
-        return committed_once(open_catalog(name), name, commit)
+        return committed_once(commit, partial(commit_to, open_catalog(name), name, commit))
 
 
 def _check_namespace(catalog: Catalog, name: Name) -> None:
