@@ -180,6 +180,8 @@ class OutputSpec:
     """Where given, the parts of each file are uploaded to its final name, and nothing is staged."""
     field_ids: tuple[int, ...] = ()
     """Parquet's own numbers of the columns, in their order; empty writes none."""
+    microseconds: bool = False
+    """Timestamps in seconds or milliseconds become microseconds in Parquet, of the same value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,21 @@ def has_infinities(field: pa.Field) -> bool:
     return bool(field.metadata) and field.metadata.get(b"infinite") == b"extremes"
 
 
+def in_microseconds(schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose timestamps in seconds or milliseconds are in microseconds."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            field.with_type(pa.timestamp("us", field.type.tz))
+            if pa.types.is_timestamp(field.type) and field.type.unit in ("s", "ms")
+            else field
+            for field in schema
+        ],
+        metadata=schema.metadata,
+    )
+
+
 def with_field_ids(schema: pa.Schema, ids: Sequence[int]) -> pa.Schema:
     """Return a schema whose fields have Parquet's own numbers; none are added where there are none.
 

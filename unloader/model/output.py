@@ -165,4 +165,5 @@ class OutputOptions:
             encoder=self.encoder,
             encryption=self.encryption.public() if self.encryption else PLAIN,
             field_ids=self.lake_table.field_ids if self.lake_table else (),
+            microseconds=self.lake_table is not None,
         )

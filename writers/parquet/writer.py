@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from writers.codecs.compression import CODECS, check_codec
 from writers.encryption.parquet import check_encryption
-from writers.errors import FormatError
+from writers.errors import FormatError, ValueNotRepresentable
 from writers.files.staging import StagedFiles
 from writers.large_rows import LargeRow, check_collectable, check_large_row, collected
 from writers.model import Compression, ParquetFormat
@@ -26,7 +26,7 @@ from writers.parquet.options import bloom_options, check_bloom_filters, check_op
 from writers.parquet.order import OrderCheck
 from writers.parquet.rows import RowGroups, aligned, compact
 from writers.parquet.types import check_types, refusal
-from writers.schema import check_schema, with_field_ids
+from writers.schema import check_schema, in_microseconds, with_field_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,8 @@ class ParquetWriter:
         self._order = OrderCheck(schema, spec.format.sorted_by)
         self._spec = spec
         self._format = spec.format
-        self._schema = schema
+        self._given = schema
+        self._schema = in_microseconds(schema) if spec.microseconds else schema
         self._open: OpenFile | None = None
         self._groups = RowGroups(spec.format.row_group_rows, spec.format.row_group_bytes)
         self._first: list[pa.RecordBatch] = []
@@ -78,9 +79,10 @@ class ParquetWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take one batch; see `writers.base.Writer`."""
-        check_schema(batch, self._schema)
+        check_schema(batch, self._given)
         check_collectable(batch)
         self._order.check(batch)
+        batch = self._as_written(batch)
         for piece, ends in self._groups.cut(batch):
             self._group_rows += piece.num_rows
             if self._open is None:
@@ -92,8 +94,25 @@ class ParquetWriter:
 
     def write_large(self, row: LargeRow) -> None:
         """Take one row, its large values collected; see `writers.base.Writer`."""
-        check_large_row(row, self._schema)
+        check_large_row(row, self._given)
         self.write(collected(row))
+
+    def _as_written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        if self._schema.equals(self._given):
+            return batch
+        try:
+            arrays = [
+                column.cast(field.type)
+                for column, field in zip(batch.columns, self._schema, strict=True)
+            ]
+        except pa.ArrowInvalid as exc:
+            raise ValueNotRepresentable(
+                f"a moment does not fit into microseconds: {exc}.",
+                "leave the row out, or write the column as text.",
+            ) from exc
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def close(self) -> tuple[WrittenFile, ...]:
         """Finish the files; see `writers.base.Writer`."""

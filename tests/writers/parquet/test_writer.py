@@ -115,6 +115,27 @@ def test_value_out_of_range_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("encoder", ["auto", "plain"])
+def test_coarser_timestamps_become_microseconds(tmp_path: Path, encoder: Any) -> None:
+    """Where that is asked for: values and zones stay, and one out of range is refused."""
+    moments = [datetime(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59), None]
+    kinds = {"s": pa.timestamp("s"), "ms": pa.timestamp("ms", "UTC"), "us": pa.timestamp("us")}
+    table = pa.table({name: pa.array(moments, kind) for name, kind in kinds.items()})
+    options: Any = {"microseconds": True, "encoder": encoder}
+    there = read_arrow(write(tmp_path, table, **options))
+    assert [str(field.type) for field in there.schema] == [
+        "timestamp[us]",
+        "timestamp[us, tz=UTC]",
+        "timestamp[us]",
+    ]
+    assert there.cast(table.schema).equals(table)
+    far = pa.table({"s": pa.array([2**60], pa.timestamp("s"))})
+    writer = ParquetWriter(spec(tmp_path, **options), far.schema, "far")
+    with pytest.raises(ValueNotRepresentable, match="does not fit into microseconds"):
+        writer.write(far.to_batches()[0])
+    writer.abort()
+
+
 def test_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
     """A batch with other columns than the file is an error, not a wrong file."""
     writer = ParquetWriter(spec(tmp_path), pa.schema([("a", pa.int32())]), "t")

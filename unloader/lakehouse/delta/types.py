@@ -67,14 +67,14 @@ def _type(field: pa.Field) -> Any:
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
     same = (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
-    if arrow in (*same, pa.date32(), pa.timestamp("us")):
+    if arrow in (*same, pa.date32()):
         return arrow
     if arrow in (pa.string(), pa.large_string()):
         return pa.string()
     if arrow in (pa.binary(), pa.large_binary()):
         return pa.binary()
-    if pa.types.is_timestamp(arrow) and arrow.unit == "us":
-        return pa.timestamp("us", "UTC")
+    if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
+        return pa.timestamp("us", "UTC" if arrow.tz else None)
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return pa.decimal128(arrow.precision, arrow.scale)
     raise no_exact_type(field, arrow, "Delta")

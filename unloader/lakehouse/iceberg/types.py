@@ -76,7 +76,6 @@ def _type(field: pa.Field) -> Any:
         pa.float64(): types.DoubleType(),
         pa.date32(): types.DateType(),
         pa.time64("us"): types.TimeType(),
-        pa.timestamp("us"): types.TimestampType(),
         pa.string(): types.StringType(),
         pa.large_string(): types.StringType(),
         pa.binary(): types.BinaryType(),
@@ -84,8 +83,8 @@ def _type(field: pa.Field) -> Any:
     }
     if (known := simple.get(arrow)) is not None:
         return known
-    if pa.types.is_timestamp(arrow) and arrow.unit == "us":
-        return types.TimestamptzType()
+    if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
+        return types.TimestamptzType() if arrow.tz else types.TimestampType()
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return types.DecimalType(arrow.precision, arrow.scale)
     if pa.types.is_fixed_size_binary(arrow):
