@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from object_stores.fixtures import s3, s3_process
 from oracle import leg as oracle_leg
+
+__all__ = ["s3", "s3_process"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from lakehouse.catalogs import (
     rows_of_log,
     rows_of_table,
 )
-from object_stores.s3_server import CREDENTIALS, S3Server, s3_server
+from object_stores.s3_server import S3Server
 from processes import command
 from processes.breaking import held_behind
 
@@ -350,15 +349,6 @@ def test_runs_that_are_killed_at_random_moments(
         assert len(rows_of_files(own.table("t"))) == ROWS, number
         assert len(own.runs("t")) == 1
         shutil.rmtree(root)
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """A server of S3's protocol, and the credentials for it."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with s3_server() as server:
-        yield server
 
 
 @pytest.mark.long("runs into object stores")

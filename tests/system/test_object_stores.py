@@ -8,14 +8,15 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import duckdb
 import pytest
 from amounts import amount
 from object_stores.faults import Rule, faulty
-from object_stores.s3_server import CREDENTIALS, S3Server, s3_server
+from object_stores.s3_server import S3Server
 from processes import command
 
 ROWS = 400_000
@@ -24,20 +25,19 @@ _TEXT = "'text that makes the rows of this table longer ' || i"
 
 FOR_EVER = 10**6
 
+_Files = dict[str, bytes]
+"""Their names and bytes."""
+
+_MANY = ("--unit-bytes", "4MB")
+"""Several work units for each worker."""
+
 MORE = pytest.mark.long("runs into object stores")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """A server of S3's protocol."""
-    with s3_server() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
+@pytest.fixture
+def server(s3: S3Server) -> S3Server:
+    """A server of S3's protocol, and the credentials for it in the environment."""
+    return s3
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,26 @@ def run(source: str, place: str, *options: str) -> tuple[str, ...]:
     return ("run", source, "--table", "t", "--to", place, "--unit-bytes", "32MB", *options)
 
 
-def local(source: str, directory: Path, *options: str) -> dict[str, bytes]:
-    """Return the files of the same run into a directory."""
-    command.run(*run(source, str(directory), *options))
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name[0] != "_"}
+@pytest.fixture(scope="module")
+def on_disk(source: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., _Files]:
+    """Return what gives the files of a run into a directory, which is made once for all tests."""
+
+    @cache
+    def files(*options: str) -> _Files:
+        directory = tmp_path_factory.mktemp("disk") / "out"
+        command.run(*run(source, str(directory), *options))
+        return {path.name: path.read_bytes() for path in directory.iterdir() if path.name[0] != "_"}
+
+    return files
+
+
+def check_like_on_disk(there: _Files, disk: _Files) -> None:
+    """Check that a place holds these files, and a manifest of them, and nothing else."""
+    assert files_of(there) == disk
+    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    units = json.loads(there["_manifest.json"])["units"]
+    told = {file["path"]: file["bytes"] for unit in units for file in unit["files"]}
+    assert told == {name: len(data) for name, data in disk.items()}
 
 
 def files_of(found: dict[str, bytes]) -> dict[str, bytes]:
@@ -67,29 +83,30 @@ def files_of(found: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if name[0] != "_"}
 
 
-@pytest.mark.parametrize("workers", ["1", pytest.param("8", marks=MORE)])
 @pytest.mark.parametrize(
-    "options",
+    ("options", "workers"),
     [
-        ("--format", "csv"),
-        ("--format", "parquet"),
-        ("--compression", "zstd", "--file-size", "3MB"),
-        ("--file-per", "table"),
+        (("--format", "csv"), 1),
+        pytest.param(("--format", "csv", *_MANY), 8, marks=MORE),
+        (("--format", "parquet"), 1),
+        pytest.param(("--format", "parquet", *_MANY), 8, marks=MORE),
+        (("--compression", "zstd", "--file-size", "3MB", *_MANY), 2),
+        (("--file-per", "table", *_MANY), 2),
     ],
-    ids=["csv", "parquet", "files of a size", "one file"],
+    ids=["csv", "csv by 8", "parquet", "parquet by 8", "files of a size", "one file"],
 )
 def test_the_same_bytes_as_on_a_disk(
-    server: S3Server, source: str, tmp_path: Path, options: tuple[str, ...], workers: str
+    server: S3Server,
+    source: str,
+    on_disk: Callable[..., _Files],
+    options: tuple[str, ...],
+    workers: int,
 ) -> None:
     """Each object holds what the file of a local run holds, and nothing else is left there."""
     key = f"same/{'-'.join(options)}-{workers}"
-    options = (*options, "--parallelism", workers, "--verify", "full")
-    if workers == "8":
-        options = (*options, "--unit-bytes", "4MB")
-    command.run(*run(source, server.place(key), *options))
-    there = server.objects(f"{key}/")
-    assert files_of(there) == local(source, tmp_path / "out", *options)
-    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    options = (*options, "--parallelism", str(workers))
+    command.run(*run(source, server.place(key), *options, "--verify", "full"))
+    check_like_on_disk(server.objects(f"{key}/"), on_disk(*options))
     assert server.uploads(f"{key}/") == []
     command.run("verify", server.place(key), source)
 
@@ -165,7 +182,7 @@ def test_a_failed_run_leaves_nothing(server: S3Server, tmp_path: Path) -> None:
 def test_faults_on_the_way(
     server: S3Server,
     source: str,
-    tmp_path: Path,
+    on_disk: Callable[..., _Files],
     request: pytest.FixtureRequest,
     rules: tuple[Rule, ...],
 ) -> None:
@@ -178,10 +195,7 @@ def test_faults_on_the_way(
             *run(source, broken.place(key), "--parallelism", "2", "--retries", "5", *options)
         )
         assert faults.all_done(), "not all that was to be broken was asked for"
-        there = server.objects(f"{key}/")
-        command.run("verify", server.place(key), source)
-    assert files_of(there) == local(source, tmp_path / "out", "--parallelism", "2")
-    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    check_like_on_disk(server.objects(f"{key}/"), on_disk("--parallelism", "2"))
 
 
 def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -> None:
@@ -233,7 +247,9 @@ def finished_units(server: S3Server, key: str) -> int:
     return lines.count(b'"event": "staged"')
 
 
-def test_a_killed_run_is_resumed(server: S3Server, source: str, tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed(
+    server: S3Server, source: str, on_disk: Callable[..., _Files]
+) -> None:
     """Finished units are kept, uploads that were broken off are aborted, by any way to the store."""
     options = ("--parallelism", "1", "--unit-bytes", "32MB")
     with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
@@ -249,9 +265,7 @@ def test_a_killed_run_is_resumed(server: S3Server, source: str, tmp_path: Path) 
     found = json.loads(command.run("status", place, "--json", status=7))
     assert found["state"] == "interrupted"
     command.run("resume", place)
-    there = server.objects("killed/")
-    assert files_of(there) == local(source, tmp_path / "out", *options)
-    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    check_like_on_disk(server.objects("killed/"), on_disk(*options))
     assert server.uploads("killed/") == []
 
 
@@ -348,25 +362,28 @@ def test_marks_of_objects(server: S3Server, source: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(amount("UNLOADER_TEST_STORE_KILLS", 2, 8)))
-def test_kills_at_random_moments(server: S3Server, source: str, tmp_path: Path, seed: int) -> None:
-    """A kill leaves no final name without a manifest's run; the next run sets all right."""
+def test_kills_at_random_moments(
+    server: S3Server, source: str, on_disk: Callable[..., _Files], seed: int
+) -> None:
+    """What has its final name is whole at any moment; the next command sets all right."""
     moments = random.Random(seed)
     key = f"kills/{seed}"
     place = server.place(key)
-    options = ("--parallelism", "2", "--unit-bytes", "3MB", "--overwrite")
+    shape = ("--parallelism", "2", "--unit-bytes", "3MB")
+    options = (*shape, "--overwrite")
     running = command.Running(*run(source, place, *options), "--quiet")
     time.sleep(moments.uniform(0.2, 3.0))
     killed(running)
     there = server.objects(f"{key}/")
+    whole = on_disk(*shape)
+    assert files_of(there).items() <= whole.items()
     if "_manifest.json" in there:
-        command.run("verify", place, source)
+        assert files_of(there) == whole
     again = ("resume", place) if moments.random() < 0.5 and there else run(source, place, *options)
     done = command.ended(*again)
     if done.returncode != 0:
         # It died before there was anything to go on with.
         assert again[0] == "resume", done.stderr
         command.run(*run(source, place, *options))
-    command.run("verify", place, source)
-    there = server.objects(f"{key}/")
-    assert {name for name in there if name[0] == "_"} == {"_manifest.json"}
+    check_like_on_disk(server.objects(f"{key}/"), whole)
     assert server.uploads(f"{key}/") == []
