@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from unloader.model import LakeTable, SaveMode
+from unloader.model import LakeTable, PartitionBy, SaveMode
 from unloader.records import dataclass
+from writers.model import SortColumn
 
 RUN_ID = "unloader.run-id"
 """Key of the run's id among the properties of a commit."""
@@ -22,6 +23,10 @@ class Wanted:
     branch: str | None
     schema: Any
     """The Arrow schema of the files."""
+    partition_by: tuple[PartitionBy, ...] = ()
+    """Of a table that is made."""
+    sorted_by: tuple[SortColumn, ...] = ()
+    """The order of the rows in each file; a table that is made asks for it from then on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

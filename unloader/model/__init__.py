@@ -17,6 +17,7 @@ from unloader.model.output import (
     FilePer,
     LakeTable,
     OutputOptions,
+    PartitionBy,
     SaveMode,
 )
 from unloader.model.reading import (
@@ -94,6 +95,7 @@ __all__ = (
     "OutputResult",
     "OutputTask",
     "Part",
+    "PartitionBy",
     "PlanOptions",
     "Preload",
     "Projection",

@@ -16,6 +16,7 @@ from writers.model import (
     Encryption,
     OutputSpec,
     ParquetFormat,
+    SortColumn,
     TextFormat,
 )
 
@@ -36,6 +37,15 @@ FilePer = Literal["unit", "table"]
 
 SaveMode = Literal["create", "append", "overwrite"]
 """What becomes of a table of a lakehouse: it is new, it gets more rows, or others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBy:
+    """One of the values that rows of a table share who are in one partition."""
+
+    column: str
+    transform: str = "identity"
+    """How the value is made of the column's, as Iceberg writes it: `day`, `truncate[4]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +73,10 @@ class LakeTable:
     """Its snapshot, or version, when the run began; empty where it had none."""
     field_ids: tuple[int, ...] = ()
     """Of the columns, in their order; empty where the format has none."""
+    partition_by: tuple[PartitionBy, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    """The partitions of a table that the run makes."""
+    sorted_by: tuple[SortColumn, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    """The order that a table asks of its files which the run makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +154,8 @@ class OutputOptions:
     """Of a table of a lakehouse; None is create."""
     replace_where: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     branch: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    partition_by: tuple[PartitionBy, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    """Of a table that is made; names of columns as they were typed."""
     lake_table: LakeTable | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """What the files become part of; decided as the run begins, when the place becomes a real one.
     None is no table."""

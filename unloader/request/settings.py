@@ -278,6 +278,39 @@ def parse_order(text: str) -> Order:
     return Order(name=name, descending=descending, nulls_first=first)
 
 
+_PARTITION = re.compile(
+    r"\s*(?:(year|month|day|hour|bucket|truncate)\s*\(\s*(?:(\d+)\s*,\s*)?([^\s,][^,]*?)\s*\)"
+    r"|([^(),]+?|\"(?:[^\"]|\"\")*\"))\s*",
+    re.IGNORECASE,
+)
+_WITH_A_NUMBER = ("bucket", "truncate")
+
+
+class Partition(TypedDict):
+    """What a partition field says."""
+
+    column: str
+    transform: str
+
+
+def parse_partition(text: str) -> Partition:
+    """Return what `COLUMN`, `day(COLUMN)` or `truncate(4, COLUMN)` says; quotes are kept.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    match = _PARTITION.fullmatch(text)
+    word, number, inner, plain = (part or "" for part in (match.groups() if match else ("",) * 4))
+    if plain:
+        return Partition(column=plain, transform="identity")
+    word = word.lower()
+    if not word or (word in _WITH_A_NUMBER) != (int(number or 0) > 0):
+        raise ValueError(
+            f"{text!r} is no partition; write for instance REGION, day(CREATED) or truncate(4, ID)"
+        )
+    return Partition(column=inner, transform=f"{word}[{int(number)}]" if number else word)
+
+
 def parse_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of `0,2-4` or `0-62:2` (every second one) in ascending order.
 

@@ -18,6 +18,7 @@ from unloader.lakehouse.iceberg.history import (
     head_of,
     snapshot_of_run,
 )
+from unloader.lakehouse.iceberg.partitions import partition_spec, sort_order
 from unloader.lakehouse.iceberg.types import field_ids, table_schema
 from unloader.lakehouse.model import Commit, Committed
 
@@ -101,7 +102,13 @@ def _transaction(catalog: Catalog, name: Name, commit: Commit, table: Table | No
         return table.transaction()
     io = catalog._load_file_io(location=commit.table.location)
     schema = table_schema(schema_of(io, commit))
-    return catalog.create_table_transaction(name.identifier, schema, location=commit.table.location)
+    return catalog.create_table_transaction(
+        name.identifier,
+        schema,
+        location=commit.table.location,
+        partition_spec=partition_spec(schema, commit.table.partition_by),
+        sort_order=sort_order(schema, commit.table.sorted_by),
+    )
 
 
 def _write(transaction: Transaction, commit: Commit, table: Table | None) -> None:

@@ -40,23 +40,27 @@ def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[Data
     """
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
-    from unloader.lakehouse.iceberg.partitions import check_file
+    from unloader.lakehouse.iceberg.partitions import check_file, several_partitions
 
     found: list[Any] = []
     for file in commit.files:
         if not file.rows:
             continue
         try:
+            check_file(io, file.path, metadata, commit)
             one = parquet_file_to_data_file(io, metadata, file.path)
         except FileNotFoundError as error:
             raise _other(commit, f"{file.path} is gone") from error
+        except ValueError as error:
+            if metadata.spec().is_unpartitioned():
+                raise
+            raise several_partitions(file.path, str(error), commit) from error
         if (one.record_count, one.file_size_in_bytes) != (file.rows, file.bytes):
             raise _other(
                 commit,
                 f"{file.path} has {one.record_count} rows and {one.file_size_in_bytes} bytes, and "
                 f"not {file.rows} and {file.bytes}",
             )
-        check_file(one, metadata, commit)
         found.append(one)
     return found
 

@@ -50,6 +50,7 @@ class IcebergTables:
     def _to_be_made(
         self, wanted: Wanted, catalog: Catalog, name: Name, table: Table | None
     ) -> LakeTable:
+        from unloader.lakehouse.iceberg.partitions import check_spec, partition_spec
         from unloader.lakehouse.iceberg.types import table_schema
 
         if table is not None:
@@ -58,6 +59,7 @@ class IcebergTables:
                 "add to it with --save-mode append, or replace its rows with --save-mode overwrite",
             )
         schema = table_schema(wanted.schema)
+        check_spec(partition_spec(schema, wanted.partition_by), schema, wanted.name)
         with answering(name):
             _check_namespace(catalog, name)
             made = catalog.create_table_transaction(name.identifier, schema)
@@ -69,6 +71,8 @@ class IcebergTables:
             location=location,
             files=data_location(made._table),
             field_ids=tuple(each.field_id for each in schema.fields),
+            partition_by=wanted.partition_by,
+            sorted_by=wanted.sorted_by,
         )
 
     def _there(self, wanted: Wanted, name: Name, table: Table) -> LakeTable:
@@ -77,7 +81,7 @@ class IcebergTables:
         from unloader.lakehouse.iceberg.types import field_ids
 
         ids = field_ids(wanted.schema, table.schema(), wanted.name)
-        check_spec(table.spec(), wanted.name)
+        check_spec(table.spec(), table.schema(), wanted.name)
         if wanted.branch not in (None, MAIN) and not table.metadata.snapshots:
             raise OutputFailed(
                 f"the table {wanted.name} has no snapshot yet, so it can have no branch",

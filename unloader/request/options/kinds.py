@@ -199,6 +199,19 @@ class Order(Items):
         return items
 
 
+class Partitions(Kind):
+    """A partition field; the option may be repeated. A list of a job file is taken as it is."""
+
+    expected = "text in quotes, or a list of texts"
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the field as the only item: a comma may belong to it."""
+        items = value if isinstance(value, tuple) else (str(value),)
+        for item in items:
+            settings.parse_partition(item)
+        return items
+
+
 class Statements(Kind):
     """One SQL statement; the option may be repeated. A list of a job file is taken as it is."""
 
@@ -343,6 +356,7 @@ GLOBS = Items("GLOBS", keep_quotes=False)
 TABLES = TableNames("T")
 SCHEMAS = TableNames("S")
 ORDER = Order("ORDER", keep_quotes=True)
+PARTITION = Partitions("FIELD")
 PLACES = Places("DEST", keep_quotes=False)
 RECIPIENTS = Items("RECIPIENT", keep_quotes=False)
 WIDTHS = Widths("COLUMN=BYTES")

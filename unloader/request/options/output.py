@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from unloader.model import OutputOptions
+from unloader.model import OutputOptions, PartitionBy
 from unloader.request.options.kinds import (
     FLAG,
+    PARTITION,
     PLACES,
     RECIPIENTS,
     SECONDS,
@@ -19,9 +21,15 @@ from unloader.request.options.kinds import (
 )
 from unloader.request.options.option import ONE_VALUE, READING, Option, default_of
 from unloader.request.options.parsing import COMPRESSION, MODE, OWNER_GROUP
+from unloader.request.settings import parse_partition
 from writers.model import ParquetFormat, TextFormat
 
 OUTPUT = "Output"
+
+
+def _partitions(items: Sequence[str]) -> tuple[PartitionBy, ...]:
+    return tuple(PartitionBy(**parse_partition(item)) for item in items)
+
 
 FORMAT = "output.format"
 """Path of the files' format in a request."""
@@ -157,6 +165,22 @@ DESTINATION = (
         empty=False,
         help="Commit to this branch of an Iceberg table. It is made if it is missing. Its rows can "
         "be checked before the branch is published.",
+    ),
+    Option(
+        name="partition-by",
+        scope="route",
+        kind=PARTITION,
+        multiple=True,
+        section=OUTPUT,
+        commands=("plan", "run"),
+        effect="changes",
+        field="output.partition_by",
+        shape=_partitions,
+        owner=OutputOptions,
+        empty=False,
+        help="Partition the Iceberg table that is made: a column, or year, month, day or hour of "
+        "one, such as day(CREATED), or truncate(4, NAME). No row is moved for that: each file has "
+        "to hold rows of one partition. May be repeated.",
     ),
     Option(
         name="keep",

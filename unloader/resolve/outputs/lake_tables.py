@@ -9,6 +9,8 @@ from unloader.lakehouse.model import Wanted
 from unloader.lakehouse.opening import lake_format
 from unloader.lakehouse.places import lake_kind
 from unloader.model import OutputOptions
+from unloader.request.names import one_column
+from writers.model import ParquetFormat
 from writers.objects.location import below
 from writers.schema import read_schema
 
@@ -20,7 +22,7 @@ def in_table(options: OutputOptions, ready: Prepared, run_id: str) -> OutputOpti
     """Return the output of one run, its place a real one: below the table's data, named by the run.
 
     Raises:
-        UsageError: The name of the table cannot be read.
+        UsageError: The name of the table cannot be read, or there is no column to partition by.
         ConfigError: A library is missing, or a catalog is not configured.
         OutputFailed: The files cannot become part of the table, as far as that is known now.
     """
@@ -28,6 +30,8 @@ def in_table(options: OutputOptions, ready: Prepared, run_id: str) -> OutputOpti
     kind = lake_kind(name)
     assert kind is not None
     projection = ready.extract.projection if ready.transform is None else ready.transform.written
+    names = [column.name for column in projection.columns]
+    folding = ready.catalog.capabilities.folding
     tables = lake_format(kind)
     table = tables.prepared(
         Wanted(
@@ -36,6 +40,11 @@ def in_table(options: OutputOptions, ready: Prepared, run_id: str) -> OutputOpti
             replace_where=options.replace_where,
             branch=options.branch,
             schema=read_schema(projection.schema),
+            partition_by=tuple(
+                replace(each, column=one_column(names, each.column, folding))
+                for each in options.partition_by
+            ),
+            sorted_by=ready.format.sorted_by if isinstance(ready.format, ParquetFormat) else (),
         )
     )
     return replace(

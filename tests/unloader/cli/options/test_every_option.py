@@ -85,6 +85,7 @@ BY_NAME = {
     "sample-by": "A",
     "replace-where": "A = 1",
     "branch": "audit",
+    "partition-by": "day(A)",
 }
 OF_TABLES = {option.name for option in tables.OPTIONS}
 """They mean something where there are several tables."""
@@ -106,6 +107,7 @@ OF_LAKE_TABLES = {
     "save-mode": (),
     "replace-where": ("--save-mode", "overwrite"),
     "branch": ("--save-mode", "append"),
+    "partition-by": (),
 }
 OF_POSTGRES = ("enable-row-security", "keep-snapshot", "lock-timeout")
 

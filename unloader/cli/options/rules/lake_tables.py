@@ -12,7 +12,7 @@ from unloader.cli.options.tables import ONE_OF_SEVERAL, is_of_several
 from unloader.errors import UsageError
 from unloader.lakehouse.places import lake_kind
 
-_OF_TABLES = ("save_mode", "replace_where", "branch")
+_OF_TABLES = ("save_mode", "replace_where", "branch", "partition_by")
 
 
 def check_table(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -21,7 +21,7 @@ def check_table(values: Mapping[str, Any], given: frozenset[str]) -> None:
     kinds = {lake_kind(place) for place in places}
     if not places or kinds == {None}:
         for name in _OF_TABLES:
-            if places and values.get(name) is not None and name in given:
+            if places and values.get(name) not in (None, ()) and name in given:
                 raise UsageError(
                     f"{flag(name)} is for a table, and --to {', '.join(places)} is none",
                     "give --to iceberg://CATALOG/NAMESPACE.TABLE or delta:PLACE, or leave it out",
@@ -32,6 +32,7 @@ def check_table(values: Mapping[str, Any], given: frozenset[str]) -> None:
             f"--to {places[0]} is a table, which is where all files go", "give it alone"
         )
     _check_modes(values, places[0])
+    _check_partitions(values, places[0])
     _check_others(values, given, places[0])
 
 
@@ -52,6 +53,18 @@ def _check_modes(values: Mapping[str, Any], place: str) -> None:
         raise UsageError(
             "--branch is one of a table that is there, and --save-mode is create",
             "give --save-mode append or overwrite, or leave --branch out",
+        )
+
+
+def _check_partitions(values: Mapping[str, Any], place: str) -> None:
+    if not values.get("partition_by"):
+        return
+    if lake_kind(place) != "iceberg":
+        raise UsageError("--partition-by is for Iceberg tables", "leave it out")
+    if values.get("save_mode") not in (None, "create"):
+        raise UsageError(
+            f"--partition-by is for a table that is made, and --save-mode is {values['save_mode']}",
+            "leave it out: a table that is there has its own partitions",
         )
 
 
