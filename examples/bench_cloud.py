@@ -6,9 +6,14 @@ A table is made in a DuckDB file and unloaded to a directory once. Then, in turn
 place, and as many processes as that has workers, which put the files of the directory under other
 keys there. `wall_vs_bare_put` is the run's time from its first row to its last file, as its
 manifest has it, by that of the bare puts, both without the start of a process; `total_vs_bare_put`
-has publishing with it. Where the command `aws` is found, and the place is in S3, the files of a run
-to a directory are copied by it, too: `wall_vs_local_then_cp` is the run with publishing by that run
-and the copy. Credentials come from the environment. What was written is removed.
+has publishing with it. A run has rows to read and to encode, and a put has not: where the store is
+on the same cores, and takes all that is left of them, that is what the ratios show. So the CPU time
+is told, too: `cpu_vs_local_and_bare` is the run's by that of a run to a directory and the puts
+together, all from the start of the first process to the end of the last, without the store's own.
+What a run loads once, some 0.4 CPU-s in each process, weighs less the more rows there are. Where
+the command `aws` is found, and the place is in S3, the files of a run to a directory are copied by
+it, too: `wall_vs_local_then_cp` is the run with publishing by that run and the copy. Credentials
+come from the environment. What was written is removed.
 """
 
 from __future__ import annotations
@@ -17,12 +22,14 @@ import argparse
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -48,10 +55,16 @@ def main() -> None:
         files = sorted(path for path in local.iterdir() if path.name[0] != "_")
         size = sum(path.stat().st_size for path in files)
         bare, reading, whole, copied = [], [], [], []
+        local_cpu, bare_cpu, run_cpu = [], [], []
         place = str(Location.parse(options.place).below("run"))
         for number in range(options.runs):
-            turns = [lambda: bare.append(_bare(options.place, files, options.workers))]
-            turns.append(lambda: _run(source, place, options, reading, whole))
+            turns = [
+                lambda: local_cpu.append(_cpu(lambda: _unload(source, str(local), options))),
+                lambda: bare_cpu.append(
+                    _cpu(lambda: bare.append(_bare(options.place, files, options.workers)))
+                ),
+                lambda: run_cpu.append(_cpu(lambda: _run(source, place, options, reading, whole))),
+            ]
             if shutil.which("aws") and options.place.startswith("s3://"):
                 turns.append(lambda: copied.append(_local_then_cp(source, local, options)))
             for turn in turns if number % 2 else turns[::-1]:
@@ -60,6 +73,9 @@ def main() -> None:
     ratios = {
         "wall_vs_bare_put": _paired(reading, bare),
         "total_vs_bare_put": _paired(whole, bare),
+        "cpu_vs_local_and_bare": _paired(
+            run_cpu, [a + b for a, b in zip(local_cpu, bare_cpu, strict=True)]
+        ),
     }
     if copied:
         ratios["wall_vs_local_then_cp"] = _paired(whole, copied)
@@ -71,6 +87,9 @@ def main() -> None:
         "run_s": reading,
         "run_with_publishing_s": whole,
         "local_then_cp_s": copied,
+        "local_run_cpu_s": local_cpu,
+        "bare_put_cpu_s": bare_cpu,
+        "run_cpu_s": run_cpu,
         "ratios": ratios,
     }
     if options.json:
@@ -84,11 +103,19 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--place", required=True, help="an empty prefix; all in it is removed")
-    parser.add_argument("--rows", type=int, default=6_000_000)
+    parser.add_argument("--rows", type=int, default=12_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
+
+
+def _cpu(act: Callable[[], object]) -> float:
+    """Do something in other processes, and return the CPU seconds of these."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    act()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _paired(ours: list[float], theirs: list[float]) -> float:
@@ -159,7 +186,10 @@ def _bare(place: str, files: list[Path], workers: int) -> float:
         pool.map(_ready, [place] * workers)
         began = time.perf_counter()
         pool.starmap(_put, [(place, str(path)) for path in files], chunksize=1)
-        return time.perf_counter() - began
+        took = time.perf_counter() - began
+        pool.close()
+        pool.join()  # Before that the CPU time of its processes is not known.
+    return took
 
 
 def _ready(place: str) -> None:
