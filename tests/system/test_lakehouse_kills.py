@@ -1,0 +1,135 @@
+"""Runs into tables in an object store, killed around their commit: the rows come once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import polars
+import pytest
+from deltalake import DeltaTable
+from lakehouse.catalogs import Lake
+from object_stores.faults import Faults, Rule, faulty
+from object_stores.s3_server import CREDENTIALS, S3Server
+from processes import command
+
+ROWS = 1000
+FOR_EVER = 10**6
+
+AT_THE_COMMIT = "_delta_log/0"
+BEHIND_IT = "_committed.json"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of 1,000 rows in a DuckDB file; return its URL."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT i, 'v' || i AS v FROM range({ROWS}) r(i)")
+    return f"duckdb://{path}"
+
+
+def killed_when(reached: Callable[[], bool], *arguments: str) -> None:
+    """Start a command, and kill it with all its workers once something has come."""
+    running = command.Running(*arguments)
+    running.wait_until(reached, "the moment to be killed at")
+    os.killpg(running.process.pid, signal.SIGKILL)
+    running.process.communicate()
+
+
+def healed(faults: Faults) -> None:
+    """Let all pass from now on."""
+    faults.rules = ()
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Wait for what is on its way."""
+    end = time.monotonic() + command.PATIENCE_SECONDS
+    while not reached():
+        assert time.monotonic() < end, "it has not come"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "commits"),
+    [
+        pytest.param(Rule("put", "busy", FOR_EVER, key=AT_THE_COMMIT), 1, id="before it"),
+        pytest.param(Rule("put", "slow", 1, key=AT_THE_COMMIT), 2, id="within it"),
+        pytest.param(Rule("put", "busy", FOR_EVER, key=BEHIND_IT), 2, id="behind it"),
+    ],
+)
+def test_delta(source: str, s3: S3Server, rule: Rule, commits: int) -> None:
+    """A commit that has not reached the store is made by resume; one that has is not made again."""
+    key = f"delta-{rule.action}-{commits}-{rule.key.strip('_')[:5]}"
+
+    def log() -> int:
+        return len([name for name in s3.objects(f"{key}/_delta_log/") if name.endswith(".json")])
+
+    with faulty(s3) as (store, faults):
+        asked = ("run", source, "--table", "t", "--format", "parquet")
+        asked = (*asked, "--to", f"delta:{store.place(key)}", "--save-mode")
+        command.run(*asked, "create")
+        faults.rules = (rule,)
+        killed_when(lambda: rule.done > 0, *asked, "append")
+        healed(faults)
+        # What was sent before the kill is carried out by the store.
+        until(lambda: log() == commits)
+        command.run("resume", f"delta:{store.place(key)}")
+        assert log() == 2
+        command.run(*asked, "append", "--where", "i < 10")
+        options = {
+            "AWS_ENDPOINT_URL": s3.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+            **CREDENTIALS,
+        }
+        table = DeltaTable(f"s3://{s3.bucket}/{key}", storage_options=options)
+    assert table.version() == 2
+    found = sorted(table.to_pyarrow_dataset().to_table()["i"].to_pylist())
+    assert found == sorted([*range(ROWS), *range(ROWS), *range(10)])
+    seen = polars.read_delta(f"s3://{s3.bucket}/{key}", storage_options=options)
+    assert sorted(seen["i"].to_list()) == found
+
+
+def test_delta_commit_whose_answer_is_lost(source: str, s3: S3Server) -> None:
+    """The repeated request is refused by the store; the run finds its own commit, and ends well."""
+    rule = Rule("put", "lost", 1, key=AT_THE_COMMIT)
+    with faulty(s3, rule) as (store, _):
+        place = f"delta:{store.place('delta-lost')}"
+        command.run("run", source, "--table", "t", "--format", "parquet", "--to", place)
+        assert rule.done == 1
+    log = [name for name in s3.objects("delta-lost/_delta_log/") if name.endswith(".json")]
+    assert log == ["00000000000000000000.json"]
+
+
+def test_iceberg_whose_receipt_was_not_written(
+    source: str, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run leaves it that is killed behind its commit: the table tells of it."""
+    made = Lake(tmp_path, warehouse=f"s3://{s3.bucket}/receipts")
+    for name, value in made.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__ENDPOINT", s3.endpoint)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__REGION", "us-east-1")
+    options = {"s3.endpoint": s3.endpoint, "s3.region": "us-east-1"}
+    made.open(**options).create_namespace("ns")
+    place = ("--format", "parquet", "--to", "iceberg://lake/ns.t", "--save-mode")
+    for mode in ("create", "append"):
+        command.run("run", source, "--table", "t", *place, mode)
+    keys = [key for key in s3.objects("receipts/") if key.endswith(BEHIND_IT)]
+    assert len(keys) == 2
+    newest = f"receipts/{max(keys)}"
+    s3.client().delete_object(Bucket=s3.bucket, Key=newest)
+    command.run("resume", f"s3://{s3.bucket}/{newest.rpartition('/')[0]}{_options(s3)}")
+    assert newest in s3.objects()
+    table = made.open(**options).load_table("ns.t")
+    assert len(table.snapshots()) == 2
+    assert table.scan().to_arrow().num_rows == 2 * ROWS
+
+
+def _options(s3: S3Server) -> str:
+    return f"?{s3.place('').partition('?')[2]}"
