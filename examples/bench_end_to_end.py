@@ -8,6 +8,8 @@ server that this script starts itself. The others are
 
   psql     `\\copy` of each partition to its own CSV file, two psql at a time from a shared list
   adbc     adbc_driver_postgresql and pyarrow, two processes with half the partitions each
+  duckdb   DuckDB's COPY of the server's partitions to Parquet, two threads, one file, through its
+           extension postgres, where the DuckDB of `--duckdb-python` has that
   copy     DuckDB's own COPY, two threads, one file
 
 and ours runs with parallelism 2. Each round runs ours and theirs in turn, every other round the
@@ -120,6 +122,12 @@ def parsed() -> argparse.Namespace:
         choices=["pg_csv", "pg_parquet", "duckdb_csv", "duckdb_parquet"],
         action="append",
         help="this contest only; can be repeated",
+    )
+    parser.add_argument(
+        "--duckdb-python",
+        default=sys.executable,
+        metavar="PYTHON",
+        help="interpreter of the contender duckdb; default: this one",
     )
     parser.add_argument("--dir", type=Path, help="make the working directory here")
     parser.add_argument("--keep", type=Path, help="work in this directory and leave all in it")

@@ -62,6 +62,19 @@ connection.execute("SET threads = 2")
 connection.execute(sql)
 """
 
+POSTGRES_COPY = """
+import sys, duckdb
+uri, path, *parts = sys.argv[1:]
+connection = duckdb.connect()
+connection.execute("SET threads = 2")
+connection.execute("LOAD postgres")
+connection.execute(f"ATTACH '{uri}' AS source (TYPE postgres, READ_ONLY)")
+# The extension cuts the blanks off a char(8).
+padded = "* REPLACE (rpad(code, 8, ' ') AS code)"
+rows = " UNION ALL ".join(f"SELECT {padded} FROM source.public.{part}" for part in parts)
+connection.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet, CODEC zstd)")
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
@@ -203,6 +216,11 @@ def postgres_contenders(
             psql = shlex.join([postgres.psql, postgres.url, "-Xq", "-c", copy])
             script = f"printf '%s\\n' {' '.join(parts())} | xargs -P 2 -I {{}} {psql}"
             found.append(other(contest, "psql", ("sh", "-c", script), output, options))
+        elif reads_postgres(options.duckdb_python):
+            output = directory / f"{contest}-duckdb"
+            target = str(output / "copy.parquet")
+            copying = (options.duckdb_python, "-c", POSTGRES_COPY, postgres.url, target, *parts())
+            found.append(other(contest, "duckdb", copying, output, options))
         if installed("adbc-driver-postgresql") is None:
             say(f"no adbc in {contest}: adbc-driver-postgresql is not installed")
             continue
@@ -210,6 +228,15 @@ def postgres_contenders(
         command = (sys.executable, "-c", ADBC, postgres.url, form, str(output), *parts())
         found.append(other(contest, "adbc", command, output, options))
     return [each for each in found if not options.only or each.contest in options.only]
+
+
+def reads_postgres(python: str) -> bool:
+    """Return whether an interpreter's DuckDB has its extension for PostgreSQL; say so if not."""
+    probe = "import duckdb; duckdb.connect().execute('LOAD postgres')"
+    found = subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0
+    if not found:
+        say(f"no duckdb in pg_parquet: the DuckDB of {python} has not its extension postgres")
+    return found
 
 
 def duckdb_contenders(

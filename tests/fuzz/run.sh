@@ -1,7 +1,8 @@
 #!/bin/sh
-# Fuzz native code under AddressSanitizer and UBSan: run.sh [seconds] [seed] [encoder|fetch]
+# Fuzz native code under AddressSanitizer and UBSan: run.sh [seconds] [seed] [encoder|fetch|pages]
 #
-# encoder, the default, is the native text encoder; fetch the decoder of Oracle's responses.
+# encoder, the default, is the native text encoder; fetch the decoder of Oracle's responses; pages
+# the encoder of Parquet pages.
 #
 # With clang++ by libFuzzer, else with g++ by driver.cpp. PYTHON names an interpreter with the test
 # requirements, CXX another compiler, UNLOADER_FUZZ_DIR where to build and to keep the corpus
@@ -37,8 +38,14 @@ fetch)
     target=$here/fetch_target.cpp
     "$python" "$here/fetch_corpus.py" "$build/corpus" &
     ;;
+pages)
+    sources=$here/../../writers/parquet/native/src
+    target="$here/page_batch.cpp $here/page_reader.cpp $here/pages_target.cpp"
+    # Its inputs are choices, one a byte: none is needed to begin with.
+    mkdir -p "$build/corpus" &
+    ;;
 *)
-    echo "run.sh: there is nothing to fuzz by the name $what. Next: give encoder or fetch" >&2
+    echo "run.sh: there is nothing to fuzz by the name $what. Next: give encoder, fetch or pages" >&2
     exit 2
     ;;
 esac

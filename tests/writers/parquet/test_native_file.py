@@ -207,6 +207,8 @@ def long_rows(rows: int, chance: random.Random) -> dict[str, Any]:
         "word": pa.array([words[chance.randrange(300)] for _ in range(rows)]),
         "path": pa.array([f"/data/of/the/year/{row // 10:09d}/{row % 10}" for row in range(rows)]),
         "rising": pa.array([f"{row // 40:06d}" * 2 for row in range(rows)]),
+        # Of 9 bytes each: a page ends in the middle of a step, near the end of a batch of 7,777 rows.
+        "amount": pa.array(range(rows), pa.int32()).cast(pa.decimal128(21, 4)),
     }
 
 

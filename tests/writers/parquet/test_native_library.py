@@ -1,4 +1,4 @@
-"""The library that encodes pages: files without it, and sanitizers find nothing in it."""
+"""The library that encodes pages: what is written without it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-import sanitized
 from encoders.parquet_files import reference_rows, spec
 
 from writers.errors import FormatError
 from writers.parquet.native import library
 from writers.parquet.writer import ParquetWriter
-
-SOURCES = sanitized.ROOT / "writers" / "parquet" / "native" / "src"
 
 if library.OVERRIDE in os.environ:
     pytest.skip("another build of the library is under test", allow_module_level=True)
@@ -35,15 +32,3 @@ def test_without_the_library_files_are_arrows(
             ParquetWriter(spec(tmp_path, encoder="native"), rows.schema, "u")
     finally:
         library.library.cache_clear()
-
-
-class TestSanitized:
-    """The library built once more with AddressSanitizer and UBSan."""
-
-    pytestmark = sanitized.MARKS
-
-    def test_files_are_the_same(self, tmp_path: Path) -> None:
-        """The tests that compare files with pyarrow's pass, and neither sanitizer finds anything."""
-        sanitized.build(SOURCES, tmp_path / "_pages.so")
-        tests = [Path(__file__).with_name("test_native_file.py")]
-        sanitized.run_tests(tests, library.OVERRIDE, tmp_path / "_pages.so")

@@ -35,7 +35,7 @@ class ColumnSpec(ctypes.Structure):
 
 
 class PageOut(ctypes.Structure):
-    """A page that is ready; as `pages.cpp` has it."""
+    """A page that is ready; as `page.h` has it."""
 
     _fields_ = (
         ("memory", ctypes.c_void_p),

@@ -56,7 +56,7 @@ protected:
                 taken = gather_texts<int64_t>(rows, room, values);
                 break;
             case Source::DECIMAL:
-                taken = gather_decimals(rows, values);
+                taken = gather_decimals(rows, room, values);
                 break;
             default:
                 taken = gather_fixed(rows, room, values);
@@ -181,12 +181,13 @@ private:
     }
 
     // The highest byte first, as few as the type's digits take.
-    size_t gather_decimals(const Rows& rows, Values& values) {
+    size_t gather_decimals(const Rows& rows, size_t room, Values& values) {
         const auto width = static_cast<size_t>(spec_.width);
         scratch_.clear();
         char* out = scratch_.grow(rows.count * width);
         bool fits = true;
-        for (size_t row = 0; row < rows.count; ++row) {
+        size_t row = 0;
+        for (; row < rows.count && (values.bytes < room || row == 0); ++row) {
             if (!rows.there(row)) continue;
             const int64_t at = 2 * (rows.first + static_cast<int64_t>(row));
             const auto low = value_at<uint64_t>(rows.array.buffers[1], at);
@@ -198,11 +199,11 @@ private:
             std::memcpy(out, reinterpret_cast<const char*>(reversed) + 16 - width, width);
             out += width;
             values.sizes[values.count++] = static_cast<uint32_t>(width);
+            values.bytes += width;
         }
         if (!fits) throw Refused("a decimal has more digits than its type");
-        values.bytes = values.count * width;
         values.data = scratch_.data();
-        return rows.count;
+        return row;
     }
 
     void encode(const Values& values) {

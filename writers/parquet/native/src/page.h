@@ -70,6 +70,23 @@ struct Page {
     std::string greatest;
 };
 
+// A page as it is handed over; the same structure is in writers.parquet.native.library.
+struct PageOut {
+    char* memory;
+    const char* data;
+    uint64_t size;
+    int64_t rows;
+    int64_t nulls;
+    int32_t column;
+    int32_t kind;
+    int32_t encoding;
+    int32_t bounded;
+    const char* least;
+    const char* greatest;
+    uint64_t least_size;
+    uint64_t greatest_size;
+};
+
 // A value that cannot be written, in the column that is being read.
 class Refused : public std::runtime_error {
 public:

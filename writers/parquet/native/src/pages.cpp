@@ -15,6 +15,7 @@
 using unloader::Column;
 using unloader::ColumnSpec;
 using unloader::Page;
+using unloader::PageOut;
 
 namespace {
 
@@ -25,22 +26,6 @@ constexpr int32_t DONE = 0;
 constexpr int32_t REFUSED = 1;  // a value; the column is told
 constexpr int32_t MALFORMED = 2;
 constexpr int32_t NO_MEMORY = -1;
-
-struct PageOut {
-    char* memory;
-    const char* data;
-    uint64_t size;
-    int64_t rows;
-    int64_t nulls;
-    int32_t column;
-    int32_t kind;
-    int32_t encoding;
-    int32_t bounded;
-    const char* least;
-    const char* greatest;
-    uint64_t least_size;
-    uint64_t greatest_size;
-};
 
 struct Group {
     std::vector<std::unique_ptr<Column>> columns;
