@@ -5,7 +5,8 @@
 
 A table is made in a DuckDB file, and a scheduler and Dask workers of one thread are started on this
 machine. Then both runs take turns, and the next pair the other way round. `cluster_wall_vs_local`
-is the median of the pairs' ratios of whole commands, the start of the process included;
+is the median of the pairs' ratios of whole commands, the start of the process included, with Dask
+workers that have loaded what units need in a first pair, which does not count;
 `cluster_run_vs_local` is that of the runs' own times, as their manifests have them.
 """
 

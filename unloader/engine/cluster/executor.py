@@ -184,8 +184,9 @@ class DaskExecutor:
         """
         until = time.monotonic() + seconds
         used = self._team.places
-        # A run that begins with few workers may have all of them later.
-        self.begin_with(self._team.of, self._team.of)
+        if used < self._team.of:
+            # A run that begins with few workers may have all of them later.
+            self.begin_with(self._team.of, self._team.of)
         waiting = {agent: -1 for agent in self._team.alive() if agent.places[0] < self._team.of}
         kept: list[ExecutorEvent] = []
         failures: list[tuple[str, AttemptFailure]] = []

@@ -49,7 +49,7 @@ async def facts_of(connection: Connection, address: str, source_kind: str, secon
             ) from error
 
     try:
-        host, python = await ask(platform.node), await ask(platform.python_version)
+        host, python = await asyncio.gather(ask(platform.node), ask(platform.python_version))
     except ConfigError:
         raise
     except Exception as error:
