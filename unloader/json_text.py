@@ -26,6 +26,11 @@ def indented(document: Any, line: str = "\n") -> str:
     return _text(document, line)
 
 
+def is_plain(value: Any) -> bool:
+    """Return whether a value is a text, a number, true, false or null."""
+    return type(value) in _PLAIN
+
+
 def _text(value: Any, line: str) -> str:
     kind = type(value)
     plain = _PLAIN.get(kind)

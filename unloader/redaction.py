@@ -263,7 +263,9 @@ def _forms(secret: str) -> set[str]:
     }
 
 
+@lru_cache(maxsize=256)
 def _hide_in_line(line: str) -> str:
+    # Known for the next time: the manifests of a night have the same place of the source.
     if "@" in line:
         line = _TOKEN.sub(_hide_in_token, line)
     folded = line.lower()

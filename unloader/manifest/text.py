@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from unloader.json_fields import fields_of, to_json
-from unloader.json_text import indented
+from unloader.json_text import indented, is_plain
 from unloader.manifest.digest import with_digest
 from unloader.manifest.model import Manifest, OptionsRecord
 
@@ -45,6 +45,8 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def _text(name: str, value: Any) -> str:
+    if is_plain(value):
+        return indented(value)
     if isinstance(value, OptionsRecord):
         # The place is the first of the options, and all that differs.
         key = _TOP, (OptionsRecord, *_values(value)[1:])
@@ -91,6 +93,8 @@ def _values(value: Any) -> tuple[Any, ...]:
     """Return the fields of a dataclass; dictionaries as what can be a key."""
     kind: type = type(value)
     values = _values_of(kind)(value)
+    if dict not in map(type, values):
+        return values
     return tuple(tuple(each.items()) if type(each) is dict else each for each in values)
 
 

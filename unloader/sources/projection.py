@@ -235,7 +235,8 @@ class _Scan:
         )
         at = self._places.setdefault((plain, reading.metadata), len(self.columns))
         if at == len(self.columns):
-            self.columns.append((replace(plain, note=reading.note), reading))
-        elif not self.columns[at][0].note:
+            noted = replace(plain, note=reading.note) if reading.note else plain
+            self.columns.append((noted, reading))
+        elif reading.note and not self.columns[at][0].note:
             self.columns[at] = (replace(plain, note=reading.note), self.columns[at][1])
         return at

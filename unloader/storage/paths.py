@@ -51,6 +51,31 @@ def real(place: str) -> str:
     return f"{found.scheme}://{found.bucket}/{found.key}".rstrip("/")
 
 
+class RealPlaces:
+    """Returns the same for many places; the directory above several is looked up once.
+
+    Use it for a moment only: links may be laid anew, and what was looked up is kept.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._above: dict[str, str] = {}
+
+    def of(self, place: str) -> str:
+        """Return what `real` returns.
+
+        Raises:
+            FormatError: As there.
+        """
+        above, name = os.path.split(place)
+        if is_location(place) or name in ("", ".", ".."):
+            return real(place)
+        if above not in self._above:
+            self._above[above] = os.path.realpath(above)
+        found = os.path.join(self._above[above], name)
+        return os.path.realpath(found) if os.path.islink(found) else found
+
+
 def relative(place: str, home: str) -> str:
     """Return a place as it is seen from another one, as both are written.
 

@@ -20,7 +20,7 @@ from unloader.resolve.outputs.directories import directories_of, directory_value
 from unloader.storage.base import Storage
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
-from unloader.storage.paths import absolute, path_of, real, relative
+from unloader.storage.paths import RealPlaces, absolute, path_of, real, relative
 from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
 
 def _check_free(home: str, runs: Sequence[ResolvedRun]) -> None:
     """Check that no output of a table goes to the home itself."""
-    here = real(home)
+    here, places = real(home), RealPlaces()
     for run in runs:
         for number, output in enumerate(run.outputs):
-            if here in map(real, directories_of(output.options)):
+            if here in map(places.of, directories_of(output.options)):
                 route = run.request.routes[number].name if run.request.routes else ""
                 label = f"{run.extract.table.label}{f', route {route},' if route else ''}"
                 raise at_home(label, home)

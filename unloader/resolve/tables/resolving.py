@@ -35,7 +35,7 @@ from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.several import hold_tables
-from unloader.storage.paths import real
+from unloader.storage.paths import RealPlaces
 from writers.codecs.choice import Choice
 from writers.model import Compression
 
@@ -198,8 +198,9 @@ class _Resolving:
             problem = TableProblem(table=table.table.label, error=error, entry=table.entry)
             found.setdefault(number, problem)
 
+        places = RealPlaces()
         taken = [
-            (real(place), number)
+            (places.of(place), number)
             for number, run in runs.items()
             for output in run.outputs
             for place in directories_of(output.options)

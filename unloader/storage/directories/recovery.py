@@ -35,6 +35,7 @@ from unloader.storage.directories.publication import (
 )
 from unloader.storage.directories.publishing import carry_out, check_found, is_out, take_back
 from unloader.storage.model import MANIFEST, RUN_RECORD, Completed
+from unloader.storage.paths import RealPlaces
 from writers.errors import WriteError
 
 
@@ -67,8 +68,9 @@ def complete_all(directories: Iterable[Path]) -> tuple[Completed, ...]:
     """
     beside: dict[Path, set[str]] = {}
     found: list[Completed] = []
+    places = RealPlaces()
     for directory in directories:
-        here = Path(os.path.realpath(directory))
+        here = Path(places.of(str(directory)))
         if here.parent not in beside:
             beside[here.parent] = _of_twins(here.parent)
         if here.name in beside[here.parent] or _has_more(here):

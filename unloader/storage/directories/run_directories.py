@@ -64,7 +64,9 @@ class RunDirectories:
             OutputFailed: As there; or one is named twice, or lies in the `_run` of another.
         """
         paths = [Path(place) for place in claim.places]
-        _check_different(paths)
+        resolved = _check_different(paths)
+        self.places = tuple(Place(name=str(path), address=os.path.abspath(path)) for path in paths)
+        """The directories, as they were written and absolute."""
         self.all: tuple[RunDirectory, ...]
         self.notices: tuple[str, ...] = ()
         self._publishing = False
@@ -82,7 +84,7 @@ class RunDirectories:
                     _on(directory, partial(directory.check_free, shared=claim.shared))
             # What cannot be replaced in the end had better be known before the work.
             self._earlier = EarlierRuns(self.all, claim.read_index)
-            self._me = holder = self._holder()
+            self._me = holder = self._holder(resolved)
             if claim.resumed:
                 for directory in self.all:
                     _on(directory, partial(directory.go_on, holder, claim.is_record_of_it))
@@ -108,13 +110,6 @@ class RunDirectories:
     def first(self) -> RunDirectory:
         """The directory of the records and the manifest."""
         return self.all[0]
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """The directories, as they were written and absolute."""
-        return tuple(
-            Place(name=str(each.path), address=os.path.abspath(each.path)) for each in self.all
-        )
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
         """Check that under none of these names lies a file that is not an earlier run's."""
@@ -469,19 +464,16 @@ class RunDirectories:
         with self._show_lock:
             self._is_shown = False
 
-    def _holder(self) -> Holder:
+    def _holder(self, resolved: Sequence[Path]) -> Holder:
         return Holder(
             run_id=self._run_id,
             pid=os.getpid(),
-            directories=self._real(),
+            directories=tuple(map(str, resolved)),
             host=host_name(),
             boot_id=boot_id(),
             started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             home=self._home,
         )
-
-    def _real(self) -> tuple[str, ...]:
-        return tuple(os.path.realpath(directory.path) for directory in self.all)
 
 
 def _on(directory: RunDirectory, act: Callable[[], _T], verb: str = "prepare") -> _T:
@@ -502,7 +494,8 @@ def _size(path: str) -> int:
     return os.stat(path).st_size
 
 
-def _check_different(paths: Sequence[Path]) -> None:
+def _check_different(paths: Sequence[Path]) -> Sequence[Path]:
+    """Return the directories without links on the way to them; none is or lies in another one."""
     resolved = [Path(os.path.realpath(path)) for path in paths]
     for path, real in zip(paths, resolved, strict=True):
         if RUN in real.parts:
@@ -519,3 +512,4 @@ def _check_different(paths: Sequence[Path]) -> None:
             two_are_one(str(paths[first]), str(paths[second]), same=same),
             "name separate directories",
         )
+    return resolved

@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from unloader.errors import OutputFailed
@@ -385,7 +386,7 @@ class RunDirectory:
             raise linked(link)
         try:
             missing: list[Path] = []
-            for each in (self.path, *self.path.parents):
+            for each in chain((self.path,), self.path.parents):
                 if each.exists():
                     break
                 missing.append(each)
