@@ -53,12 +53,13 @@ wait "$collecting" || true
 if [ "$status" -ne 0 ]; then
     echo 'run.sh: a check above failed; the tests follow' >&2
 fi
-# Two processes at most: the tests start many of their own. A file's tests stay together and files
-# in their order: the longest come first (tests/support/long_tests.py).
+# Three processes: tests start many of their own, and wait a good deal, so that two leave a processor
+# idle. A file's tests stay together and files in their order: the longest come first
+# (tests/support/long_tests.py).
 failed=.pytest_cache/v/cache/lastfailed
 rm -f "$failed"
 tests=0
-"$python" -m pytest -n logical --maxprocesses 2 --dist loadfile --no-loadscope-reorder "$@" ||
+"$python" -m pytest -n 3 --dist loadfile --no-loadscope-reorder "$@" ||
     tests=$?
 if [ "$tests" -eq 1 ] && [ "$(grep -c '": true' "$failed")" -le 3 ]; then
     cp "$failed" "$failed.first"

@@ -22,11 +22,17 @@ OTHER_ROUTES = "other routes to the same"
 """Kind of the tests that say of another route, form or server what one of a plain run says."""
 
 LONGEST = (
-    "vm",
+    "vm/test_two_nodes.py",
     "system/test_object_stores.py",
     "system/test_lakehouse.py",
+    "vm/test_four_nodes.py",
     "system/test_resume.py",
     "system/test_cluster.py",
+    "vm/test_uneven_nodes.py",
+    "system/test_lakehouse_kills.py",
+    "system/test_lakehouse_sources.py",
+    "vm/test_fake_nodes.py",
+    "system/test_cluster_requests.py",
     "writers/native/test_sanitizers.py",
     "system/test_every_selection.py",
     "witnesses",
@@ -55,7 +61,8 @@ LONGEST = (
     "writers/native/test_equality.py",
     "examples",
 )
-"""Folders and files that take longest, in that order."""
+"""Folders and files that take longest, in that order; but virtual machines, which take all processors
+that they get, one after the other."""
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 
