@@ -316,6 +316,21 @@ def test_parts_and_several_tables(server: S3Server, source: str, tmp_path: Path)
     command.run("verify", server.place("parts"), source)
 
 
+def test_a_table_within_the_place_of_another_is_refused(
+    server: S3Server, source: str, tmp_path: Path
+) -> None:
+    """The second would take the objects of the first for its own, or the other way round."""
+    job = tmp_path / "job.toml"
+    outer, inner = server.place("within/a"), server.place("within/a/b")
+    job.write_text(
+        f'source = "{source}"\n'
+        f'[[table]]\ntable = "t"\nto = "{outer}"\n'
+        f'[[table]]\nquery = "SELECT 1 AS a"\nquery-name = "q"\nto = "{inner}"\n'
+    )
+    error = command.error_of("plan", str(job), status=2)
+    assert re.search(r"directory of \S*t, s3://\S+/within/a[?.\s]", error), error
+
+
 @pytest.mark.parametrize(
     ("place", "expected"),
     [

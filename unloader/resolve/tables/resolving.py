@@ -189,7 +189,7 @@ class _Resolving:
 
     def _collisions(self, runs: Mapping[int, ResolvedRun]) -> Mapping[int, TableProblem]:
         """Return the tables whose directory is that of another one, or has it within."""
-        there: dict[str, int] = {}
+        there: dict[PurePath, tuple[int, str]] = {}
         found: dict[int, TableProblem] = {}
 
         def collide(number: int, other: int, place: str) -> None:
@@ -205,14 +205,16 @@ class _Resolving:
             for output in run.outputs
             for place in directories_of(output.options)
         ]
+        # The place of a store is compared as a path, too, and shown as it is.
         for place, number in taken:
-            if (other := there.setdefault(place, number)) != number:
+            other, _ = there.setdefault(PurePath(place), (number, place))
+            if other != number:
                 collide(number, other, place)
                 collide(other, number, place)
         for place, number in taken:
-            around = next((up for up in map(str, PurePath(place).parents) if up in there), None)
-            if around is not None and there[around] != number:
-                collide(number, there[around], around)
+            around = next((there[up] for up in PurePath(place).parents if up in there), None)
+            if around is not None and around[0] != number:
+                collide(number, *around)
         return found
 
     def _seated(self, runs: list[ResolvedRun]) -> tuple[ResolvedRun, ...]:
