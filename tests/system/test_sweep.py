@@ -159,7 +159,7 @@ def test_the_database_on_this_machine_is_told_apart(postgres: Any) -> None:
     # of them take longer than a look at the machine.
     postgres.run(
         "CREATE VIEW t AS SELECT g AS id, md5(repeat(g::text, 30000)) AS s, "
-        "repeat('wide', 10000) AS w, pg_sleep(0.001)::text AS z FROM generate_series(1, 2500) g",
+        "repeat('wide', 10000) AS w, pg_sleep(0.002)::text AS z FROM generate_series(1, 2500) g",
         url=url,
     )
     found = swept(url, "--to", "null:", "--parallelism", "1")

@@ -41,11 +41,11 @@ class Connection:
     """One client. `call` and what is named so may be used in any thread, the rest in the loop."""
 
     def __init__(self, address: str, certificates: Certificates | None) -> None:
-        """Connect.
+        """Begin to connect; `wait` for it before anything else is asked.
 
         Raises:
-            ConfigError: `distributed` is missing, or the scheduler and we do not trust one another.
-            ConnectFailed: Nobody answers in time.
+            ConfigError: The two sides do not trust one another.
+            ConnectFailed: Nobody listens there, or the system refuses a process.
         """
         check_reachable(address, certificates)
         self.address = address
@@ -60,7 +60,22 @@ class Connection:
         self._thread.start()
         try:
             self._link = a_link()
-            self.call(self._open(self._link, certificates), CONNECT_SECONDS)
+        except OSError as error:
+            self.close()
+            raise self._refused(error) from error
+        self._opening = asyncio.run_coroutine_threadsafe(
+            self._open(self._link, certificates), self._loop
+        )
+
+    def wait(self) -> None:
+        """Wait until it is made.
+
+        Raises:
+            ConfigError: `distributed` is missing.
+            ConnectFailed: Nobody answers in time.
+        """
+        try:
+            _result(self._opening, CONNECT_SECONDS)
         except Exception as error:
             self.close()
             if isinstance(error, ImportError):
@@ -68,10 +83,7 @@ class Connection:
                     f"--cluster needs Dask, which is not installed: {error}",
                     "install it with: pip install 'unloader[dask]'",
                 ) from error
-            raise ConnectFailed(
-                f"the scheduler at {address} cannot be used: {_text(error)}",
-                "check the address, and that it is a Dask scheduler of a version that fits ours",
-            ) from error
+            raise self._refused(error) from error
 
     def call(self, coroutine: Coroutine[Any, Any, T], seconds: float) -> T:
         """Run a coroutine in the loop; return its result.
@@ -79,12 +91,7 @@ class Connection:
         Raises:
             TimeoutError: It took too long, and is cancelled.
         """
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result(seconds)
-        except concurrent.futures.TimeoutError as error:
-            future.cancel()
-            raise TimeoutError(f"no answer within {seconds:g} s") from error
+        return _result(asyncio.run_coroutine_threadsafe(coroutine, self._loop), seconds)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function in the loop, from any thread."""
@@ -125,6 +132,12 @@ class Connection:
         if self._thread.is_alive():
             self.call_soon(self._loop.stop)
             self._thread.join(5.0)
+
+    def _refused(self, error: Exception) -> ConnectFailed:
+        return ConnectFailed(
+            f"the scheduler at {self.address} cannot be used: {_text(error)}",
+            "check the address, and that it is a Dask scheduler of a version that fits ours",
+        )
 
     async def _open(self, link: Link, certificates: Certificates | None) -> None:
         reader, self._writer = await asyncio.open_connection(sock=link.sock)
@@ -174,6 +187,14 @@ class Connection:
             # One that is closed with its loop says so on standard error.
             self._loop.run_until_complete(asyncio.wait(left, timeout=2.0))
         self._loop.close()
+
+
+def _result(future: concurrent.futures.Future[T], seconds: float) -> T:
+    try:
+        return future.result(seconds)
+    except concurrent.futures.TimeoutError as error:
+        future.cancel()
+        raise TimeoutError(f"no answer within {seconds:g} s") from error
 
 
 def _error(name: str, text: str) -> Exception:

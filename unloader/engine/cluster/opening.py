@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from numa.model import ProcessLimits
@@ -68,6 +68,10 @@ def open_cluster(
             address = held.enter_context(own_cluster(own))
         connection = Connection(address, certificates)
         held.callback(connection.close)
+        # The driver is loaded meanwhile. What cannot be loaded is an error where it is needed.
+        with suppress(Exception):
+            source_of(request.source.kind).load()
+        connection.wait()
         pattern = Opening(
             agent="",
             entry=start.entry,
