@@ -109,6 +109,7 @@ def test_the_same_from_a_server_that_is_told_no_password(
     assert command.manifest_of(tmp_path / "there")["snapshot"]["kind"] == "exported-snapshot"
 
 
+@LONG
 def test_the_same_from_oracle_with_a_password_of_each_machine(
     oracle: OracleLeg, tmp_path: Path
 ) -> None:
@@ -222,6 +223,7 @@ def test_several_tables_and_a_cluster_of_our_own(source: str, tmp_path: Path) ->
     assert not any("unloader.engine.cluster" in " ".join(each) for each in left)
 
 
+@LONG
 def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_path: Path) -> None:
     """One with another version, and one that does not see the destination."""
     (tmp_path / "other").mkdir()
@@ -247,6 +249,7 @@ def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_p
     assert command.final_names(dest) == []
 
 
+@LONG
 def test_both_sides_show_certificates(source: str, tmp_path: Path) -> None:
     """A run works with those of the cluster, and ends at once with those of somebody else."""
     ours, others = made(tmp_path / "ours"), made(tmp_path / "others", "elsewhere")

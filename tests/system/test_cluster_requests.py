@@ -51,6 +51,7 @@ def run(source: str, place: str, *options: str) -> tuple[str, ...]:
     )
 
 
+@pytest.mark.long("runs in clusters")
 def test_a_plan_and_its_parts(source: str, address: str, tmp_path: Path) -> None:
     """Each writes what the plan says, as it does on one machine, and the parts go together."""
     to, there, here = tmp_path / "parts", tmp_path / "there", tmp_path / "here"
@@ -79,6 +80,7 @@ def test_an_object_store(
     command.run("verify", store.place("out"), source)
 
 
+@pytest.mark.long("runs in clusters")
 def test_as_many_workers_as_pay(source: str, address: str, tmp_path: Path) -> None:
     """It begins with few of the cluster's workers, and each that it takes has its units."""
     options = ("--parallelism", "adaptive", "--max-sessions", "2")

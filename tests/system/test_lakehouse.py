@@ -112,6 +112,7 @@ def _check_properties(table: Any, manifest: dict[str, Any], source: str) -> None
     assert manifest["lake_table"]["field_ids"] == list(range(1, 15))
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_rows_are_added_and_replaced(source: str, the_lake: Lake) -> None:
     """Append adds in several files, overwrite replaces all, or what whole files hold."""
     command.run(*run(source, "--where", "i < 500"))
@@ -135,6 +136,7 @@ def test_rows_are_added_and_replaced(source: str, the_lake: Lake) -> None:
     assert len(set(the_lake.runs("t"))) == 5
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_branch_is_written_and_main_stays(source: str, the_lake: Lake) -> None:
     """What is committed to a branch nobody sees on main."""
     assert "--save-mode append" in command.error_of(*run(source, "--branch", "audit"), status=2)
@@ -214,6 +216,7 @@ def test_a_catalog_that_is_not_configured_is_an_error(source: str, the_lake: Lak
     )
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_two_processes_append_at_the_same_time(source: str, the_lake: Lake) -> None:
     """Each run is committed, once, and no row is lost: conflicts are tried again."""
     command.run(*run(source))
@@ -225,6 +228,7 @@ def test_two_processes_append_at_the_same_time(source: str, the_lake: Lake) -> N
     assert len(rows_of_files(the_lake.table("t"))) == 4 * ROWS
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_table_that_has_changed_is_not_overwritten(
     source: str, the_lake: Lake, tmp_path: Path
 ) -> None:
@@ -280,6 +284,7 @@ def test_a_run_that_is_killed_at_its_commit(
     assert len(rows_of_table(the_lake.table("t"))) == (more + 1) * ROWS
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_run_that_was_killed_behind_its_commit(source: str, the_lake: Lake) -> None:
     """The table tells of the run, so that it is not committed again, although its receipt lacks."""
     command.run(*run(source))
@@ -294,6 +299,7 @@ def test_a_run_that_was_killed_behind_its_commit(source: str, the_lake: Lake) ->
     assert len(rows_of_files(the_lake.table("t"))) == 2 * ROWS
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_table_that_has_forgotten_is_not_written_twice(source: str, the_lake: Lake) -> None:
     """Where snapshots have expired it cannot be told what was committed: that is refused."""
     command.run(*run(source))
@@ -311,6 +317,7 @@ def test_a_table_that_has_forgotten_is_not_written_twice(source: str, the_lake: 
 
 
 @pytest.mark.parametrize("options", [(), ("--new-snapshot",)], ids=["resumed", "anew"])
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_run_that_is_killed_while_it_reads_is_gone_on_with(
     source: str, the_lake: Lake, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -330,6 +337,7 @@ def test_a_run_that_is_killed_while_it_reads_is_gone_on_with(
     assert len(rows_of_files(the_lake.table("t"))) == ROWS
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_runs_that_are_killed_at_random_moments(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from object_stores.faults import Faults, Rule, faulty
 from object_stores.s3_server import CREDENTIALS, S3Server
 from processes import command
 
+pytestmark = pytest.mark.long("runs into tables of a lakehouse")
+
 ROWS = 1000
 FOR_EVER = 10**6
 

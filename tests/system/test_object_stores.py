@@ -198,6 +198,7 @@ def test_faults_on_the_way(
     check_like_on_disk(server.objects(f"{key}/"), on_disk("--parallelism", "2"))
 
 
+@MORE
 def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -> None:
     """The next attempt writes the object, and the parts of the first are gone with the run."""
     with faulty(server, Rule("part", "other etag", key="0001")) as (broken, _):
@@ -208,6 +209,7 @@ def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -
     command.run("verify", server.place("attempts"), source)
 
 
+@MORE
 def test_a_store_that_stays_broken_ends_the_run(
     server: S3Server, source: str, tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str)
     assert server.uploads("cleaned/") == []
 
 
+@MORE
 def test_two_runs_at_once(server: S3Server, source: str) -> None:
     """The second is told whose the place is; the first can be asked to end, which leaves nothing."""
     place = server.place("twice")
@@ -302,6 +305,7 @@ def test_two_runs_at_once(server: S3Server, source: str) -> None:
     assert not files_of(server.objects("twice/"))
 
 
+@MORE
 def test_parts_and_several_tables(server: S3Server, source: str, tmp_path: Path) -> None:
     """Places within places: one for each table, and one for each part of a plan."""
     command.run("run", source, "--schema", "main", "--to", server.place("many/{schema}.{table}"))
@@ -377,6 +381,7 @@ def test_marks_of_objects(server: S3Server, source: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(amount("UNLOADER_TEST_STORE_KILLS", 2, 8)))
+@MORE
 def test_kills_at_random_moments(
     server: S3Server, source: str, on_disk: Callable[..., _Files], seed: int
 ) -> None:

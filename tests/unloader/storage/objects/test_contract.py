@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from long_tests import also
 from object_stores.s3_server import S3Server
 
 from unloader.storage.base import RunStorage
@@ -30,7 +31,8 @@ _COMMON = ("_remove_manifests", "_check_sizes", "_put_manifest", "_remove_replac
     [
         *((1, step, False) for step in ("_copy", *_COMMON)),
         *((2, step, False) for step in ("_copy", "sweep")),
-        *((2, step, True) for step in ("_complete", *_COMMON)),
+        (2, "_complete", True),
+        *also("runs into object stores", *((2, step, True) for step in _COMMON)),
     ],
 )
 def test_prefixes(
