@@ -9,7 +9,6 @@ The parent's calls are answered one after the other. A child that has ended is k
 parent asks how, so that its number stays its own.
 """
 
-import contextlib
 import importlib
 import os
 import pickle
@@ -24,15 +23,9 @@ from typing import Any
 
 from numa.affinity import seated
 from numa.model import BindReport, Seat
-from numa.processes.ending import wait_for_end
+from numa.processes.beside import start_beside
 from numa.processes.forked import Forked, fork, is_possible
 from numa.processes.member import main
-from numa.processes.paths import import_path
-
-_BOOTSTRAP = (
-    "import sys; fd, *sys.path = sys.argv[1:]; del sys.argv[1:]; "
-    "from numa.processes.fork_server import serve; serve(int(fd))"
-)
 
 _MOST_BYTES = 64 * 1024
 """Of one call or answer; far more than a seat and some names need."""
@@ -54,13 +47,12 @@ class _Birth:
     name: str
 
 
-class Served:
-    """A child of the server by its process id, with what is used of `subprocess.Popen`."""
+class Served(Forked):
+    """A child of the server, which alone can ask the kernel how it ended."""
 
     def __init__(self, server: "ForkServer", pid: int) -> None:
         """Take a child that runs."""
-        self.pid = pid
-        self.returncode: int | None = None
+        super().__init__(pid)
         self._server = server
 
     def has_ended(self) -> bool:
@@ -73,23 +65,6 @@ class Served:
             # The kernel kills the children of a server that has died.
             self.returncode = self._server.ask(("reap", self.pid), -signal.SIGKILL)
         return self.returncode
-
-    def wait(self, timeout: float) -> int:
-        """Wait for its end, so long at most; reap it, and return how it ended.
-
-        Raises:
-            TimeoutExpired: Of `subprocess`, as `Popen` raises it.
-        """
-        if not wait_for_end(self.pid, lambda: self.poll() is not None, timeout):
-            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-        assert self.returncode is not None
-        return self.returncode
-
-    def kill(self) -> None:
-        """Kill it, unless it was reaped."""
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
 
 
 class ForkServer:
@@ -150,17 +125,9 @@ class ForkServer:
         self._end()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_ANSWER_SECONDS)
-        command = (sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), *import_path())
         with theirs:
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                )
+                self._process = start_beside(__name__, theirs)
             except OSError:
                 ours.close()
                 return

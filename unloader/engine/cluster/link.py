@@ -16,21 +16,15 @@ import pickle
 import signal
 import socket
 import struct
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
-from numa.processes.paths import import_path
+from numa.processes.beside import start_beside
 
 if TYPE_CHECKING:
     import asyncio
 
     from unloader.engine.cluster.security import Certificates
 
-_BOOTSTRAP = (
-    "import sys; fd, *sys.path = sys.argv[1:]; del sys.argv[1:]; "
-    "from unloader.engine.cluster.link import serve; serve(int(fd))"
-)
 _LENGTH = struct.Struct("!Q")
 _LOOK_SECONDS = 0.5
 
@@ -49,15 +43,8 @@ class Link:
         """
         self.sock, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                (sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), *import_path()),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                # Signals of the terminal are for the run, which ends the process itself.
-                start_new_session=True,
-            )
+            # Signals of the terminal are for the run, which ends the process itself.
+            self._process = start_beside(__name__, theirs)
 
     def end(self) -> None:
         """End the process; may be called again."""
