@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from lakehouse.fixtures import the_lake
 from object_stores.fixtures import s3, s3_process
 from oracle import leg as oracle_leg
 
-__all__ = ["s3", "s3_process"]
+__all__ = ["s3", "s3_process", "the_lake"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

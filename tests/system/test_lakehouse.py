@@ -61,14 +61,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"duckdb://{path}"
 
 
-@pytest.fixture
-def the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """A catalog and its warehouse."""
-    for name, value in Lake(tmp_path).env.items():
-        monkeypatch.setenv(name, value)
-    return lake(tmp_path)
-
-
 def run(source: str, *options: str, table: str = "t", to: str = "t") -> tuple[str, ...]:
     """Return the run of a table into one of the lake."""
     where = ("--to", f"iceberg://lake/ns.{to}", "--format", "parquet")

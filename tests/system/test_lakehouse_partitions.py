@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from lakehouse.catalogs import Lake, lake, rows_of_files, rows_of_table
+from lakehouse.catalogs import Lake, rows_of_files, rows_of_table
 from processes import command
 
 EPOCH = date(1970, 1, 1)
@@ -31,14 +31,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
             "FROM range(400) r(i)"
         )
     return f"duckdb://{path}"
-
-
-@pytest.fixture
-def the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """A catalog and its warehouse."""
-    for name, value in Lake(tmp_path).env.items():
-        monkeypatch.setenv(name, value)
-    return lake(tmp_path)
 
 
 def run(source: str, *options: str) -> tuple[str, ...]:

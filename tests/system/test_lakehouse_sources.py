@@ -8,8 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
-from lakehouse.catalogs import Lake, lake, rows_of_files, rows_of_log
+from lakehouse.catalogs import Lake, rows_of_files, rows_of_log
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
 from processes import command
@@ -52,14 +51,6 @@ OF_POSTGRES: Rows = [
      datetime(1, 1, 2, tzinfo=timezone.utc), "00:00:00", False, b""),
     (3, None, None, None, None, None, None, None, None),
 ]  # fmt: skip
-
-
-@pytest.fixture
-def the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """A catalog and its warehouse."""
-    for name, value in Lake(tmp_path).env.items():
-        monkeypatch.setenv(name, value)
-    return lake(tmp_path)
 
 
 def check_iceberg(made: Lake, wanted: Rows) -> None:
