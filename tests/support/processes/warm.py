@@ -30,9 +30,14 @@ _PROGRAM = Path(__file__).with_name("warm_program.py")
 _AT_IMPORT = ("UNLOADER_NATIVE", "UNLOADER_TEST")
 """Beginnings of variables that are read when a module is imported, or by tests alone."""
 
-_BY_TESTS = ("ARROW_DEFAULT_MEMORY_POOL", "OPENBLAS_NUM_THREADS", "_RJEM_MALLOC_CONF")
+_BY_TESTS = (
+    "ARROW_DEFAULT_MEMORY_POOL",
+    "JE_ARROW_MALLOC_CONF",
+    "OPENBLAS_NUM_THREADS",
+    "_RJEM_MALLOC_CONF",
+)
 """Set in this process once a test imports the worker's modules, calls the command's `main` or imports
-polars. A command and its workers set the first two for themselves, and nobody else reads the last."""
+polars. A command and its workers set the first three for themselves, and nobody else reads the last."""
 
 _SURROUNDINGS = dict(os.environ)
 """What the program is started with, from before any test changes something."""

@@ -35,27 +35,40 @@ def database_roots(kind: str) -> tuple[int, ...] | None:
     try:
         own = psutil.Process()
         ours = {own.pid, *(each.pid for each in own.children(recursive=True))}
-        # Whoever has started us is no database, even if our connections lead to it.
-        ours.update(each.pid for each in own.parents())
-        connections = psutil.net_connections(kind="inet")
+        # Whoever has started us is no database, even if our connections lead to it; nor are its
+        # connections sessions.
+        known = ours.union(each.pid for each in own.parents())
     except (psutil.Error, OSError):
         return None
+    connections = _connections(psutil)
     sessions = [(each.laddr, each.raddr) for each in connections if each.pid in ours and each.raddr]
     ends = {
         each.pid
         for each in connections
-        if (each.raddr, each.laddr) in sessions and each.pid not in ours
+        if (each.raddr, each.laddr) in sessions and each.pid not in known
     }
     found = {pid for pid in ends if pid is not None}
     by_name = None in ends or (not sessions and kind == "postgresql")
     if not found and by_name:
         found = _named(psutil, _NAMES.get(kind, ()))
-    roots = {root for pid in found for root in _roots(psutil, pid, kind, ours)}
-    return tuple(sorted(roots - ours)) or None
+    roots = {root for pid in found for root in _roots(psutil, pid, kind, known)}
+    return tuple(sorted(roots - known)) or None
 
 
-def _roots(psutil: Any, pid: int, kind: str, ours: set[int]) -> Iterable[int]:
-    """Return the ancestor of a process that is still of the same program, and not ours.
+def _connections(psutil: Any) -> list[Any]:
+    """Return all connections of the machine; none where they cannot be read, now or ever.
+
+    psutil raises RuntimeError and ValueError for tables of the kernel that change while it reads.
+    """
+    try:
+        return list(psutil.net_connections(kind="inet"))
+    except (psutil.Error, OSError, RuntimeError, ValueError):
+        return []
+
+
+def _roots(psutil: Any, pid: int, kind: str, known: set[int]) -> Iterable[int]:
+    """Return the ancestor of a process that is still of the same program, and none of those
+    known: ours, and those that have started us.
 
     Of Oracle all processes of that name: each is a child of the system.
     """
@@ -64,7 +77,7 @@ def _roots(psutil: Any, pid: int, kind: str, ours: set[int]) -> Iterable[int]:
     try:
         process = psutil.Process(pid)
         name = process.name()
-        while (parent := process.parent()) is not None and parent.pid not in ours:
+        while (parent := process.parent()) is not None and parent.pid not in known:
             if parent.name() != name:
                 break
             process = parent
